@@ -1,0 +1,45 @@
+# Every target brings what it needs: a virtual environment with the pinned packages, and the test bed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test testbed testbed-path bench generate clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trainmaster needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(STAMP) ## the virtual environment with the pinned packages
+
+check: $(STAMP) ## the quick gate: format, lint, layers, types, generated files, tests that need no cluster
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -m "not cluster" -p tests.summary
+
+testbed: $(STAMP) ## build the control plane of the test bed into the user's cache, once
+	$(BIN)/python -m testbed.build
+
+testbed-path: $(STAMP) ## print the folder of the test bed's binaries (make -s testbed-path)
+	@$(BIN)/python -m testbed.build --path
+
+test: check testbed ## everything: the quick gate, then the tests against a real control plane
+	$(BIN)/python -m pytest -q -m cluster -p tests.summary
+
+bench: testbed ## measure against the raw API and Kubernetes' own Job controller; prints a table, writes bench/result.json
+	$(BIN)/python -m bench
+
+generate: $(STAMP) ## write the generated files anew (deploy/crds.yaml)
+	$(BIN)/trainmaster crds > deploy/crds.yaml
+
+clean: ## remove the virtual environment and caches (the test bed stays)
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Distributed training jobs as Kubernetes custom resources; design and layers are in docs/."""

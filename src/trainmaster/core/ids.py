@@ -1,0 +1,37 @@
+"""Names of things: which API a resource belongs to, and which object is meant."""
+
+from typing import NamedTuple
+
+import msgspec
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One resource of the Kubernetes API, e.g. ``Resource("", "v1", "pods", "Pod")``."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+class Key(NamedTuple):
+    """The address of a namespaced object. A uid says which incarnation is meant; a key does not."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+POD = Resource("", "v1", "pods", "Pod")
+SERVICE = Resource("", "v1", "services", "Service")
+EVENT = Resource("", "v1", "events", "Event")
+LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")

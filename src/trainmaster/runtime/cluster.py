@@ -1,0 +1,56 @@
+"""The port between the runtime and whatever serves the Kubernetes API.
+
+``kube`` implements it over HTTP. The runtime gives and gets JSON as bytes: it decodes only what it
+needs (see ``core.view``), and the transport decodes nothing but errors. Every call raises the
+exceptions of ``core.errors`` and ends within a bounded time.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+from trainmaster.core.ids import Key, Resource
+
+
+class Written(NamedTuple):
+    """What a write answered. ``resource_version`` is 0 when the answer carried none (some deletes)."""
+
+    uid: str
+    resource_version: int
+
+
+class Cluster(Protocol):
+    async def get(self, resource: Resource, key: Key) -> bytes: ...
+
+    async def list(
+        self, resource: Resource, *, namespace: str = "", selector: str = "", limit: int = 0, cursor: str = ""
+    ) -> bytes:
+        """One page, as the server wrote it; ``cursor`` is the ``metadata.continue`` of the page before."""
+        ...
+
+    def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        resource_version: str,
+        timeout: float,
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Lines of a watch with bookmarks. The server ends it after ``timeout`` seconds; a silent
+        connection is noticed and raised as ``Unreachable``."""
+        ...
+
+    async def create(self, resource: Resource, namespace: str, body: bytes) -> Written: ...
+
+    async def replace(self, resource: Resource, key: Key, body: bytes) -> Written: ...
+
+    async def patch(
+        self, resource: Resource, key: Key, patch: bytes, *, subresource: str = ""
+    ) -> Written:
+        """A JSON merge patch. ``metadata.uid`` and ``metadata.resourceVersion`` in it are preconditions."""
+        ...
+
+    async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
+        """Delete only this incarnation; ``grace`` None leaves the object's own grace period."""
+        ...
