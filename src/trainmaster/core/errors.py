@@ -81,3 +81,9 @@ class BadSpec(Trainmaster):
 
 
 class BadConfig(Trainmaster): ...
+
+
+def located(error: Exception, root: str = "") -> str:
+    """msgspec says ``Expected `int`, got `str` - at `$.spec.x` ``; Kubernetes' users expect the path first."""
+    what, _, where = str(error).partition(" - at `$")
+    return f"{(root + where.rstrip('`')).lstrip('.') or 'object'}: {what}"

@@ -45,9 +45,7 @@ class Cluster(Protocol):
 
     async def replace(self, resource: Resource, key: Key, body: bytes) -> Written: ...
 
-    async def patch(
-        self, resource: Resource, key: Key, patch: bytes, *, subresource: str = ""
-    ) -> Written:
+    async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
         """A JSON merge patch. ``metadata.uid`` and ``metadata.resourceVersion`` in it are preconditions."""
         ...
 

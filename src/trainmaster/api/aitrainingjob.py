@@ -1,0 +1,76 @@
+"""AITrainingJob, elasticdeeplearning.ai/v1: generic training jobs of any number of roles."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from trainmaster.api.meta import ObjectMeta, Template, Wire
+from trainmaster.core.condition import Conditions
+from trainmaster.core.ids import Resource
+from trainmaster.core.policies.cleanup import CleanPodPolicy
+from trainmaster.core.policies.completion import EndPolicy
+
+RESOURCE = Resource("elasticdeeplearning.ai", "v1", "aitrainingjobs", "AITrainingJob")
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+
+
+class ReplicaSpec(Wire, frozen=True):
+    template: Template
+    replicas: Count = 1
+    min_replicas: Count | None = None
+    max_replicas: Count | None = None
+    restart_limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    restart_policy: Literal["Always", "OnFailure", "OnNodeFail", "Never", "ExitCode", "OnNodeFailWithExitCode"] = (
+        "Never"
+    )
+    restart_scope: Literal["All", "Replica", "Pod"] = "All"
+    fail_policy: EndPolicy = "Any"
+    complete_policy: EndPolicy = "All"
+    edl_policy: Literal["Auto", "Manual", "Never"] = "Never"
+
+
+class AITrainingJobSpec(Wire, frozen=True):
+    replica_specs: Annotated[dict[str, ReplicaSpec], msgspec.Meta(min_length=1, max_length=32)]
+    framework_type: str = ""
+    fault_tolerant: bool = False
+    priority: str = ""
+    scheduler_name: str = ""
+    time_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    restarting_exit_code: str = ""
+    clean_pod_policy: CleanPodPolicy = "All"
+    fail_policy: EndPolicy = "Any"
+    complete_policy: EndPolicy = "All"
+
+
+class ReplicaStatus(Wire, frozen=True):
+    pending: int = 0
+    scheduled: int = 0
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class Ending(Wire, frozen=True):
+    """The verdict while the pods are being removed: on record before the first of them is deleted."""
+
+    phase: str
+    message: str = ""
+
+
+class AITrainingJobStatus(Wire, frozen=True):
+    phase: str = ""
+    observed_generation: int = 0
+    conditions: Conditions = ()
+    replica_statuses: dict[str, ReplicaStatus] = {}
+    ending: Ending | None = None
+    start_time: datetime | None = None
+    start_running_time: datetime | None = None
+    end_time: datetime | None = None
+
+
+class AITrainingJob(Wire, frozen=True):
+    metadata: ObjectMeta
+    spec: AITrainingJobSpec
+    status: AITrainingJobStatus = AITrainingJobStatus()

@@ -1,0 +1,42 @@
+"""DIJob, diengine.opendilab.org/v1alpha1: a reinforcement-learning job around one coordinator."""
+
+from typing import Literal
+
+from trainmaster.api.meta import ObjectMeta, Template, Volumes, Wire
+from trainmaster.core.condition import Conditions
+from trainmaster.core.ids import Resource
+
+RESOURCE = Resource("diengine.opendilab.org", "v1alpha1", "dijobs", "DIJob")
+
+
+class RoleSpec(Wire, frozen=True):
+    template: Template
+
+
+class DIJobSpec(Wire, frozen=True):
+    coordinator: RoleSpec
+    collector: RoleSpec | None = None
+    learner: RoleSpec | None = None
+    group: str = ""
+    priority_class_name: str = ""
+    clean_pod_policy: Literal["Running", "All", "ALL", "None", ""] = "Running"
+    volumes: Volumes = []
+
+
+class RoleStatus(Wire, frozen=True):
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class DIJobStatus(Wire, frozen=True):
+    phase: str = ""
+    observed_generation: int = 0
+    conditions: Conditions = ()
+    replica_status: dict[str, RoleStatus] = {}
+
+
+class DIJob(Wire, frozen=True):
+    metadata: ObjectMeta
+    spec: DIJobSpec
+    status: DIJobStatus = DIJobStatus()

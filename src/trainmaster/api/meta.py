@@ -1,0 +1,29 @@
+"""What every wire type shares: camelCase names, frozen data, and the metadata that jobs are read with."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from trainmaster.core.template import TemplatePart
+
+
+class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of all wire types: what is not set is not written, what is unknown is ignored."""
+
+
+class ObjectMeta(Wire, frozen=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+
+
+Template = Annotated[dict[str, Any], msgspec.Meta(extra={"schema": TemplatePart})]
+"""A PodTemplateSpec as its user wrote it; the schema names only the fields that we read."""
+
+Volumes = Annotated[list[dict[str, Any]], msgspec.Meta(extra={"preserve": True})]

@@ -1,0 +1,53 @@
+"""Condition arithmetic. One wire shape serves every kind; which times are written is the kind's habit."""
+
+from datetime import datetime
+
+import msgspec
+
+ACCEPTED = "Accepted"
+"""False: the spec cannot be run as written; the message says what to change."""
+POD_CREATE_FAILED = "PodCreateFailed"
+"""True: the API server refuses a pod or service of this job; it is tried again with back-off."""
+FINISHED = "Finished"
+"""True: the job has ended, well or badly; the reason is its last phase. Made for ``kubectl wait``."""
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_probe_time: datetime | None = None
+    last_update_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+
+Conditions = tuple[Condition, ...]
+
+
+def find(conditions: Conditions, type_: str) -> Condition | None:
+    return next((c for c in conditions if c.type == type_), None)
+
+
+def is_true(conditions: Conditions, type_: str) -> bool:
+    found = find(conditions, type_)
+    return found is not None and found.status == "True"
+
+
+def put_standard(
+    conditions: Conditions, type_: str, status: bool, reason: str, message: str, now: datetime
+) -> Conditions:
+    """Set one standard condition; nothing changes when it says the same already.
+
+    Standard conditions stand before the kind's own, because clients of the old operators read the last
+    entry of the list as the current phase.
+    """
+    word = "True" if status else "False"
+    old = find(conditions, type_)
+    if old and (old.status, old.reason, old.message) == (word, reason, message):
+        return conditions
+    since = old.last_transition_time if old and old.status == word else now
+    new = Condition(type_, word, reason, message, last_transition_time=since)
+    if old:
+        return tuple(new if c is old else c for c in conditions)
+    return (new, *conditions)

@@ -1,0 +1,51 @@
+"""Everything that one job owns, grouped once. Policies read the groups and never filter lists again."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from trainmaster.core.view import PodView, ServiceView
+
+
+class SlotLabels(msgspec.Struct, frozen=True):
+    """The labels by which a kind's pod says which replica it fills. Without ``index`` a role has one slot."""
+
+    role: str
+    index: str = ""
+
+    def slot_of(self, labels: Mapping[str, str]) -> "tuple[str, int] | None":
+        role = labels.get(self.role, "")
+        index = labels.get(self.index, "") if self.index else "0"
+        # str.isdecimal accepts other scripts' digits, which int() takes too: ask for ASCII.
+        if not role or not (index.isascii() and index.isdecimal()) or len(index) > 9:
+            return None
+        return role, int(index)
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """``pods[role][index]`` is the pod in that slot. ``strays`` are owned pods whose labels fit no slot
+    or whose slot is taken by another pod."""
+
+    pods: dict[str, dict[int, PodView]]
+    strays: tuple[PodView, ...]
+    services: dict[str, ServiceView]
+
+    @classmethod
+    def of(cls, pods: Iterable[PodView], services: Iterable[ServiceView], slots: SlotLabels) -> "Observed":
+        by_role: dict[str, dict[int, PodView]] = {}
+        strays: list[PodView] = []
+        for pod in sorted(pods, key=lambda p: p.key.name):
+            slot = slots.slot_of(pod.labels)
+            if slot is None or slot[1] in by_role.setdefault(slot[0], {}):
+                strays.append(pod)
+            else:
+                by_role[slot[0]][slot[1]] = pod
+        return cls(by_role, tuple(strays), {s.key.name: s for s in services})
+
+    def role(self, name: str) -> Mapping[int, PodView]:
+        return self.pods.get(name, {})
+
+    @property
+    def all_pods(self) -> tuple[PodView, ...]:
+        slotted = (self.pods[role][index] for role in sorted(self.pods) for index in sorted(self.pods[role]))
+        return (*slotted, *self.strays)

@@ -1,0 +1,96 @@
+"""What a kind decided: data, to be applied by ``runtime.executor`` and shown by anybody.
+
+Every action says ``why`` in the words of a user; the log, the Event and the explanation of a job all
+show that one string.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from trainmaster.core.ids import Key, Resource
+from trainmaster.core.view import PodView, ServiceView
+
+MAX_ACTIONS = 500
+"""Actions in one pass: a giant job takes several passes and cannot starve the others."""
+
+Body = dict[str, Any]
+
+
+class Create(msgspec.Struct, frozen=True):
+    resource: Resource
+    body: Body
+    why: str
+
+    @property
+    def key(self) -> Key:
+        meta = self.body["metadata"]
+        return Key(meta["namespace"], meta["name"])
+
+
+class Delete(msgspec.Struct, frozen=True):
+    resource: Resource
+    key: Key
+    uid: str
+    why: str
+
+
+def deletions(resource: Resource, views: Iterable[PodView] | Iterable[ServiceView], why: str) -> tuple[Delete, ...]:
+    """Deletes of exactly these incarnations; what is on its way out already is left alone."""
+    return tuple(Delete(resource, view.key, view.uid, why) for view in views if not view.deleting)
+
+
+class Event(msgspec.Struct, frozen=True):
+    type: str
+    reason: str
+    message: str
+
+
+def normal(reason: str, message: str) -> Event:
+    return Event("Normal", reason, message)
+
+
+def warning(reason: str, message: str) -> Event:
+    return Event("Warning", reason, message)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The next step for one job. An empty Plan means that the job has settled.
+
+    ``status`` is the whole new status, None when it stays as it is. With ``status_first`` the pass only
+    stores it: a verdict is on record before anything irreversible follows from it. ``is_lazy`` marks a
+    status that differs in counters alone and may be stored a little later, together with more.
+    """
+
+    deletes: tuple[Delete, ...] = ()
+    creates: tuple[Create, ...] = ()
+    status: Mapping[str, Any] | None = None
+    status_first: bool = False
+    is_lazy: bool = False
+    events: tuple[Event, ...] = ()
+    requeue_after: float | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.deletes and not self.creates and self.status is None
+
+    def bounded(self, limit: int = MAX_ACTIONS) -> "Plan":
+        """At most ``limit`` actions, deletes first; what is cut is planned again in the next pass."""
+        if len(self.deletes) + len(self.creates) <= limit:
+            return self
+        deletes = self.deletes[:limit]
+        return msgspec.structs.replace(self, deletes=deletes, creates=self.creates[: limit - len(deletes)])
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> Body:
+    """The JSON merge patch (RFC 7386) that turns ``old`` into ``new``; empty when they are equal."""
+    patch: Body = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if inner := merge_patch(before, value):
+                patch[key] = inner
+        elif key not in old or before != value:
+            patch[key] = value
+    return patch

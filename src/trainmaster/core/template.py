@@ -1,0 +1,148 @@
+"""Pod templates: read the few fields that we touch, and build bodies around the rest.
+
+A template stays the dict that the user wrote, so fields that we have never heard of survive. Only the
+levels that change are copied.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from trainmaster.core.errors import located
+from trainmaster.core.ids import POD, SERVICE, Resource
+from trainmaster.core.plan import Body
+
+MANAGED_BY = {"app.kubernetes.io/managed-by": "trainmaster"}
+"""On every child: one watch with this selector sees the children of all kinds, and nothing else."""
+
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class PortPart(msgspec.Struct, rename="camel"):
+    container_port: Port
+    name: str = ""
+
+
+class EnvPart(msgspec.Struct):
+    name: str
+
+
+class ContainerPart(msgspec.Struct):
+    name: str
+    ports: list[PortPart] = []
+    env: list[EnvPart] = []
+
+
+class VolumePart(msgspec.Struct):
+    name: str
+
+
+class PodSpecPart(msgspec.Struct, rename="camel"):
+    containers: Annotated[list[ContainerPart], msgspec.Meta(min_length=1)]
+    init_containers: list[ContainerPart] = []
+    volumes: list[VolumePart] = []
+
+
+class MetaPart(msgspec.Struct):
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class TemplatePart(msgspec.Struct):
+    """The fields of a PodTemplateSpec that we read; also their schema in the CRDs."""
+
+    spec: PodSpecPart
+    metadata: MetaPart = msgspec.field(default_factory=MetaPart)
+
+
+def errors(template: Mapping[str, Any], path: str) -> list[str]:
+    """What is wrong with the fields that we touch; all the rest is for the API server to judge."""
+    try:
+        read(template)
+    except msgspec.ValidationError as error:
+        return [located(error, path)]
+    return []
+
+
+def read(template: Mapping[str, Any]) -> TemplatePart:
+    """Raises ``msgspec.ValidationError`` when a field that we touch has the wrong shape."""
+    return msgspec.convert(template, TemplatePart)
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The job, as its children name it."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+
+    def reference(self, *, blocks: bool) -> Body:
+        reference: Body = {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+        }
+        return reference | {"blockOwnerDeletion": True} if blocks else reference
+
+
+Env = Mapping[str, str]
+
+
+def with_env(container: Mapping[str, Any], env: Env) -> Body:
+    """The container with ``env`` behind the user's own variables; ours win over the same name."""
+    kept = [entry for entry in container.get("env") or () if entry["name"] not in env]
+    return {**container, "env": [*kept, *({"name": name, "value": value} for name, value in env.items())]}
+
+
+def pod_body(
+    template: Mapping[str, Any],
+    *,
+    name: str,
+    namespace: str,
+    labels: Mapping[str, str],
+    owner: Body,
+    spec: Body,
+) -> Body:
+    """A pod of the template's metadata, our labels over it, and the given spec."""
+    given = template.get("metadata") or {}
+    metadata: Body = {
+        "name": name,
+        "namespace": namespace,
+        "labels": {**(given.get("labels") or {}), **labels, **MANAGED_BY},
+        "ownerReferences": [owner],
+    }
+    for copied in ("annotations", "finalizers"):
+        if given.get(copied):
+            metadata[copied] = given[copied]
+    return {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": metadata, "spec": spec}
+
+
+def headless_service_body(
+    *,
+    name: str,
+    namespace: str,
+    labels: Mapping[str, str],
+    selector: Mapping[str, str],
+    owner: Body,
+    ports: Iterable[tuple[str, int]],
+) -> Body:
+    """A service whose DNS name is the pod's address, also before the pod is ready: peers must find each
+    other to become ready."""
+    spec: Body = {"clusterIP": "None", "selector": dict(selector), "publishNotReadyAddresses": True}
+    if entries := [{"name": port_name, "port": port} for port_name, port in ports]:
+        spec["ports"] = entries
+    return {
+        "apiVersion": SERVICE.api_version,
+        "kind": SERVICE.kind,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {**labels, **MANAGED_BY},
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }

@@ -1,0 +1,197 @@
+"""AITrainingJob: any number of roles, created at once; end policies decide when and how it ends."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from trainmaster.api.aitrainingjob import RESOURCE, AITrainingJob, AITrainingJobStatus, Ending
+from trainmaster.core.ids import POD, SERVICE, Resource
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, warning
+from trainmaster.core.policies import completion
+from trainmaster.core.policies.cleanup import pods_to_clean
+from trainmaster.core.policies.completion import Result
+from trainmaster.core.view import PodView
+from trainmaster.kinds.aitrainingjob import labels, validate
+from trainmaster.kinds.aitrainingjob.body import Builder, child_name
+from trainmaster.kinds.aitrainingjob.status import (
+    ENDED,
+    PENDING,
+    RUNNING,
+    TERMINATING,
+    count,
+    enter,
+    phase_of,
+    reason_of,
+)
+from trainmaster.kinds.base import Kind, changed_status, cleared, named
+
+
+class AITrainingJobKind(Kind[AITrainingJob]):
+    resource = RESOURCE
+    slots = labels.SLOTS
+    component = "TrainingJobOperator"
+    job_type = AITrainingJob
+    status_type = AITrainingJobStatus
+    initial_phase = PENDING
+    ended = ENDED
+
+    def errors(self, job: AITrainingJob) -> list[str]:
+        return validate.errors(job)
+
+    def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
+        noun = resource.kind.lower()
+        if error:
+            return warning(
+                f"Failed{verb.capitalize()}{resource.kind}",
+                f"Error {verb[:-1]}ing {noun} {named(names)}: {error}",
+            )
+        return normal(f"Successful{verb.capitalize()}{resource.kind}", f"{verb.capitalize()}d {noun}: {named(names)}")
+
+    def decide(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
+        if job.status.phase in ENDED:
+            return Plan(deletes=_clean_up(job, observed))
+        if job.status.ending:
+            return self._terminate(job, job.status.ending, observed, now)
+        result = _result(job, observed)
+        if result.phase:
+            return self._end(job, result, observed, now)
+        return self._go_on(job, observed, now)
+
+    def _go_on(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
+        creates = self._missing(job, observed)
+        counters = count(job, observed)
+        phase, message = phase_of(job, counters, observed)
+        old = job.status
+        entered = enter(old, phase, message, now)
+        new = msgspec.structs.replace(
+            entered,
+            observed_generation=job.metadata.generation,
+            replica_statuses=counters,
+            conditions=cleared(entered.conditions, all_created=not creates, now=now),
+        )
+        is_lazy = phase == old.phase and new == msgspec.structs.replace(
+            old, replica_statuses=counters, conditions=new.conditions
+        )
+        return Plan(
+            deletes=_surplus(job, observed),
+            creates=creates,
+            status=changed_status(old, new),
+            is_lazy=is_lazy,
+            events=_started(job, phase, message),
+        )
+
+    def _missing(self, job: AITrainingJob, observed: Observed) -> tuple[Create, ...]:
+        """Services before pods: a pod that starts finds its peers' names."""
+        slots = [(role, i) for role, spec in sorted(job.spec.replica_specs.items()) for i in range(spec.replicas)]
+        builder = Builder(job, self.owner(job))
+        services = [
+            Create(SERVICE, builder.service(role, index), f"{role}-{index} has no address")
+            for role, index in slots
+            if builder.has_service(role) and child_name(job, role, index) not in observed.services
+        ]
+        pods = [
+            Create(POD, builder.pod(role, index), f"{role}-{index} has no pod")
+            for role, index in slots
+            if index not in observed.role(role.lower())
+        ]
+        return (*services, *pods)
+
+    def _end(self, job: AITrainingJob, result: Result, observed: Observed, now: datetime) -> Plan:
+        """The verdict is stored before the first pod is deleted for it."""
+        if job.spec.clean_pod_policy == "None":
+            return self._close(job, result.phase, f"{result.message}; kept pods", observed, now)
+        message = f"{result.message}; deleting pods"
+        new = msgspec.structs.replace(
+            enter(job.status, TERMINATING, message, now),
+            observed_generation=job.metadata.generation,
+            replica_statuses=count(job, observed),
+            ending=Ending(phase=result.phase, message=result.message),
+        )
+        return Plan(
+            status=changed_status(job.status, new),
+            status_first=True,
+            events=(_phase_event(TERMINATING, message),),
+        )
+
+    def _terminate(self, job: AITrainingJob, ending: Ending, observed: Observed, now: datetime) -> Plan:
+        """Deletes are repeated until nothing is left to delete: one that got lost cannot hang the job."""
+        if pods_to_clean(observed.all_pods, job.spec.clean_pod_policy):
+            return Plan(deletes=_clean_up(job, observed))
+        closed = self._close(job, ending.phase, f"{ending.message}; deleted pods", observed, now)
+        return msgspec.structs.replace(closed, deletes=_clean_up(job, observed))
+
+    def _close(self, job: AITrainingJob, phase: str, message: str, observed: Observed, now: datetime) -> Plan:
+        counters = job.status.replica_statuses if job.status.ending else count(job, observed)
+        new = msgspec.structs.replace(
+            enter(job.status, phase, message, now),
+            observed_generation=job.metadata.generation,
+            replica_statuses=counters,
+            ending=None,
+        )
+        return Plan(status=changed_status(job.status, new), events=(_phase_event(phase, message),))
+
+
+def _result(job: AITrainingJob, observed: Observed) -> Result:
+    groups, rank0 = {}, None
+    for name, spec in sorted(job.spec.replica_specs.items()):
+        if not spec.replicas:
+            continue  # a role without pods has no say
+        pods = observed.role(name.lower())
+        results = [_pod_result(pods.get(i)) for i in range(spec.replicas)]
+        rank0 = rank0 or results[0]
+        groups[name] = completion.group_result(results, complete=spec.complete_policy, fail=spec.fail_policy)
+    return completion.job_result(
+        groups,
+        rank0=rank0 or completion.RUNNING,
+        complete=job.spec.complete_policy,
+        fail=job.spec.fail_policy,
+        name=job.metadata.name,
+    )
+
+
+def _pod_result(pod: PodView | None) -> Result:
+    if pod is None or not pod.is_ended:
+        return completion.RUNNING
+    if pod.phase == "Succeeded":
+        return Result(completion.SUCCEED)
+    exits = [
+        f"container {c.name} on node {pod.node} exited with reason {c.reason} exitcode {c.exit_code}"
+        for c in pod.containers
+        if c.exit_code and c.name.startswith(labels.PREFIX)
+    ]
+    why = "; ".join(exits) or ", ".join(part for part in (pod.reason, pod.message) if part)
+    return Result(completion.FAILED, f"pod {pod.key.name} failed: {why or 'no reason was reported'}")
+
+
+def _surplus(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
+    """Pods and services that fill no slot of the spec, highest index first."""
+    slots = {child_name(job, role, i) for role, spec in job.spec.replica_specs.items() for i in range(spec.replicas)}
+    pods = [p for p in reversed(observed.all_pods) if p.key.name not in slots or p in observed.strays]
+    services = [s for name, s in sorted(observed.services.items(), reverse=True) if name not in slots]
+    why = "it is not in the spec any more"
+    return (*deletions(POD, pods, why), *deletions(SERVICE, services, why))
+
+
+def _clean_up(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
+    policy = job.spec.clean_pod_policy
+    services = observed.services.values() if policy != "None" else ()
+    why = f"the job has ended and cleanPodPolicy is {policy}"
+    return (
+        *deletions(POD, pods_to_clean(observed.all_pods, policy), why),
+        *deletions(SERVICE, services, why),
+    )
+
+
+def _started(job: AITrainingJob, phase: str, message: str) -> tuple[Event, ...]:
+    if not job.status.phase and (ignored := validate.unsupported(job)):
+        return (warning("NotSupported", f"not acted on yet: {', '.join(ignored)}"),)
+    if phase == RUNNING != job.status.phase:
+        return (_phase_event(phase, message),)
+    return ()
+
+
+def _phase_event(phase: str, message: str) -> Event:
+    make = normal if phase in (RUNNING, TERMINATING, completion.SUCCEED) else warning
+    return make(reason_of(phase), message)

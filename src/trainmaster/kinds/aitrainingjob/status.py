@@ -1,0 +1,100 @@
+"""Phases, counters and the condition history of an AITrainingJob."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from trainmaster.api.aitrainingjob import AITrainingJob, AITrainingJobStatus, ReplicaStatus
+from trainmaster.core.condition import FINISHED, Condition, Conditions, put_standard
+from trainmaster.core.observed import Observed
+from trainmaster.core.view import PodView
+
+PENDING = "Pending"
+CREATING = "Creating"
+RUNNING = "Running"
+TERMINATING = "Terminating"
+ENDED = frozenset({"Succeed", "Failed", "Timeout", "Preempted", "NodeFail"})
+PHASES = frozenset({PENDING, CREATING, RUNNING, TERMINATING, "Restarting"}) | ENDED
+
+HISTORY = 24
+"""Entries of the condition history that are kept; the ancestors let it grow for ever."""
+
+
+def reason_of(phase: str) -> str:
+    return f"TrainingJob{phase}"
+
+
+def count(job: AITrainingJob, observed: Observed) -> dict[str, ReplicaStatus]:
+    """The counters of every role, by the pods that fill its slots."""
+    counted = {}
+    for name, spec in sorted(job.spec.replica_specs.items()):
+        pods = observed.role(name.lower())
+        columns = [_column(pods[i]) for i in range(spec.replicas) if i in pods]
+        counted[name] = ReplicaStatus(
+            pending=columns.count("pending"),
+            scheduled=columns.count("scheduled"),
+            active=columns.count("active"),
+            succeeded=columns.count("succeeded"),
+            failed=columns.count("failed"),
+        )
+    return counted
+
+
+def _column(pod: PodView) -> str:
+    match pod.phase:
+        case "Running":
+            return "active"
+        case "Succeeded":
+            return "succeeded"
+        case "Failed" | "Unknown":
+            return "failed"
+    return "scheduled" if pod.node else "pending"
+
+
+def phase_of(job: AITrainingJob, counters: Mapping[str, ReplicaStatus], observed: Observed) -> tuple[str, str]:
+    """The phase of a job that goes on, and the sentence that belongs to it.
+
+    A pod that ended counts as having run: a short role that finishes first does not take the job back.
+    """
+    specs = job.spec.replica_specs
+    started = {name: c.active + c.succeeded + c.failed for name, c in counters.items()}
+    if all(started[name] == specs[name].replicas for name in specs):
+        return RUNNING, "all pods are running"
+    if all(started[name] + counters[name].scheduled == specs[name].replicas for name in specs):
+        return CREATING, "creating containers"
+    return PENDING, _pending_message(observed)
+
+
+def _pending_message(observed: Observed) -> str:
+    for pod in observed.all_pods:
+        if pod.unschedulable:
+            return f"all pods are waiting for scheduling: {pod.key.name}: {pod.unschedulable}"
+    return "all pods are waiting for scheduling"
+
+
+def enter(status: AITrainingJobStatus, phase: str, message: str, now: datetime) -> AITrainingJobStatus:
+    """The status in ``phase``, with its place in the history."""
+    conditions = _recorded(status.conditions, phase, message, now)
+    if phase in ENDED:
+        conditions = put_standard(conditions, FINISHED, True, phase, message, now)
+    return msgspec.structs.replace(
+        status,
+        phase=phase,
+        conditions=conditions,
+        start_time=status.start_time or now,
+        start_running_time=status.start_running_time or (now if phase == RUNNING else None),
+        end_time=status.end_time or (now if phase in ENDED else None),
+    )
+
+
+def _recorded(conditions: Conditions, phase: str, message: str, now: datetime) -> Conditions:
+    """The history with ``phase`` as its last entry; entering the same phase again replaces the message."""
+    standard = tuple(c for c in conditions if c.type not in PHASES)
+    history = tuple(c for c in conditions if c.type in PHASES)
+    if history and history[-1].type == phase and history[-1].status == "True":
+        return (*standard, *history[:-1], msgspec.structs.replace(history[-1], message=message))
+    if history:
+        history = (*history[:-1], msgspec.structs.replace(history[-1], status="False"))
+    entry = Condition(phase, "True", reason_of(phase), message, last_probe_time=now, last_transition_time=now)
+    return (*standard, *history[-(HISTORY - 1) :], entry)

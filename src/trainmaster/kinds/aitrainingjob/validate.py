@@ -1,0 +1,51 @@
+"""What is wrong with an AITrainingJob beyond what its schema can say."""
+
+import re
+
+from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
+from trainmaster.core import template
+from trainmaster.core.name import child_name_error
+from trainmaster.kinds.aitrainingjob.body import child_name
+
+_REPLICA_NAME = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?")
+
+
+def errors(job: AITrainingJob) -> list[str]:
+    found: list[str] = []
+    seen: dict[str, str] = {}
+    for name, spec in sorted(job.spec.replica_specs.items()):
+        path = f"spec.replicaSpecs.{name}"
+        if not _REPLICA_NAME.fullmatch(name):
+            found.append(f"{path}: a replica name consists of letters, digits and '-' and starts with a letter")
+            continue
+        if (other := seen.setdefault(name.lower(), name)) != name:
+            found.append(f"{path}: differs from {other!r} only in case; rename one of them")
+        found += _replica_errors(path, spec)
+        if error := child_name_error(job.metadata.name, child_name(job, name, max(spec.replicas - 1, 0))):
+            found.append(f"metadata.name: {error}")
+    if not any(spec.replicas for spec in job.spec.replica_specs.values()):
+        found.append("spec.replicaSpecs: no replica has a pod; set replicas of at least one to 1 or more")
+    return found
+
+
+def _replica_errors(path: str, spec: ReplicaSpec) -> list[str]:
+    found = template.errors(spec.template, f"{path}.template")
+    low, high = spec.min_replicas, spec.max_replicas
+    if low is not None and low > spec.replicas:
+        found.append(f"{path}.minReplicas: {low} is more than replicas ({spec.replicas})")
+    if high is not None and high < spec.replicas:
+        found.append(f"{path}.maxReplicas: {high} is less than replicas ({spec.replicas})")
+    return found
+
+
+def unsupported(job: AITrainingJob) -> list[str]:
+    """Fields that are understood but not acted on yet: their users must hear of it."""
+    found = []
+    if job.spec.time_limit is not None:
+        found.append("spec.timeLimit")
+    for name, spec in sorted(job.spec.replica_specs.items()):
+        if spec.restart_policy != "Never":
+            found.append(f"spec.replicaSpecs.{name}.restartPolicy")
+        if spec.edl_policy != "Never":
+            found.append(f"spec.replicaSpecs.{name}.edlPolicy")
+    return found

@@ -1,0 +1,187 @@
+"""What a kind is: a plug-in that turns one job and what it owns into a Plan.
+
+A kind implements ``errors``, ``decide`` and ``action_event``. What is the same for all of them is here:
+decoding, rejecting a spec that cannot be run, saying that a pod could not be created, and the limits of
+one pass. ``tests/laws`` holds every registered kind to the laws of docs/decisions/0001.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
+
+from trainmaster.api.meta import ObjectMeta, Wire
+from trainmaster.core import condition
+from trainmaster.core.condition import Conditions
+from trainmaster.core.errors import BadSpec, located
+from trainmaster.core.ids import Resource
+from trainmaster.core.observed import Observed, SlotLabels
+from trainmaster.core.plan import Create, Delete, Event, Plan, warning
+from trainmaster.core.template import Owner
+from trainmaster.core.view import JobView
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What the operator was started with and kinds need to know."""
+
+    server_url: str = "di-server.di-system:8080"
+
+
+class Status(Protocol):
+    @property
+    def phase(self) -> str: ...
+    @property
+    def observed_generation(self) -> int: ...
+    @property
+    def conditions(self) -> Conditions: ...
+
+
+class Job(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+    @property
+    def status(self) -> Any: ...
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An action that the API server refused for good: trying again helps only after something changed."""
+
+    action: Create | Delete
+    error: str
+
+
+J = TypeVar("J", bound=Job)
+
+
+class _Shell(Wire, frozen=True):
+    """A job whose spec is of no interest or cannot be read."""
+
+    metadata: ObjectMeta
+    status: dict[str, Any] = {}
+
+
+_SHELL = msgspec.json.Decoder(_Shell)
+
+
+class Kind(ABC, Generic[J]):
+    """One plug-in. Everything here is pure: no clock, no I/O, no logging."""
+
+    resource: ClassVar[Resource]
+    slots: ClassVar[SlotLabels]
+    component: ClassVar[str]
+    """The source that its Events name."""
+    job_type: ClassVar[type[Any]]
+    status_type: ClassVar[type[Any]]
+    initial_phase: ClassVar[str]
+    """The phase of a job that was seen and has not started."""
+    ended: ClassVar[frozenset[str]]
+    """Phases that are never left."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._decoder = msgspec.json.Decoder(self.job_type)
+
+    # --- what a kind implements ---
+
+    @abstractmethod
+    def errors(self, job: J) -> list[str]:
+        """All that must be changed before this job can run, each as ``path: what is wrong and what to do``."""
+
+    @abstractmethod
+    def decide(self, job: J, observed: Observed, now: datetime) -> Plan:
+        """The next step for a valid job."""
+
+    @abstractmethod
+    def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
+        """The Event for children that were created or deleted, or could not be."""
+
+    # --- what all kinds share ---
+
+    def plan(self, view: JobView, observed: Observed, now: datetime) -> Plan:
+        """The next step for a job as the store holds it. Times on the wire have whole seconds."""
+        now = now.replace(microsecond=0)
+        if view.deleting:
+            return Plan()  # its children carry an owner reference: the garbage collector removes them
+        try:
+            job = self.decode(view)
+            return self.decide(job, observed, now).bounded()
+        except BadSpec as bad:
+            return self._reject(view, bad, now)
+
+    def decode(self, view: JobView) -> J:
+        try:
+            job: J = self._decoder.decode(view.raw)
+        except msgspec.ValidationError as error:
+            raise BadSpec(located(error)) from error
+        if job.status.phase not in self.ended and (errors := self.errors(job)):
+            raise BadSpec(*errors)
+        return job
+
+    def status_of(self, view: JobView) -> tuple[ObjectMeta, dict[str, Any]]:
+        """Metadata and stored status, whatever the spec looks like."""
+        shell = _SHELL.decode(view.raw)
+        return shell.metadata, shell.status
+
+    def conclude(self, view: JobView, plan: Plan, failures: Sequence[Failure], now: datetime) -> Plan:
+        """The plan after the API server refused some of it: the job's status says what and why."""
+        said = "; ".join(f"{f.action.resource.kind.lower()} {f.action.key}: {f.error}" for f in failures[:3])
+        stored = self._status(self.status_of(view)[1])
+        status = self._status(plan.status) if plan.status is not None else stored
+        conditions = condition.put_standard(
+            status.conditions,
+            condition.POD_CREATE_FAILED,
+            True,
+            "FailedCreate",
+            f"{said}; trying again with back-off",
+            now.replace(microsecond=0),
+        )
+        changed = changed_status(stored, msgspec.structs.replace(status, conditions=conditions))
+        return msgspec.structs.replace(plan, status=changed, is_lazy=False)
+
+    def owner(self, job: J) -> Owner:
+        meta = job.metadata
+        return Owner(self.resource, meta.namespace, meta.name, meta.uid)
+
+    def _reject(self, view: JobView, bad: BadSpec, now: datetime) -> Plan:
+        meta, stored = self.status_of(view)
+        old = self._status(stored)
+        if old.phase in self.ended:
+            return Plan()
+        said = "; ".join(bad.errors)
+        new = msgspec.structs.replace(
+            old,
+            phase=old.phase or self.initial_phase,
+            observed_generation=meta.generation,
+            conditions=condition.put_standard(old.conditions, condition.ACCEPTED, False, "InvalidSpec", said, now),
+        )
+        changed = changed_status(old, new)
+        return Plan(status=changed, events=(warning("InvalidSpec", said),) if changed is not None else ())
+
+    def _status(self, stored: Any) -> Any:
+        try:
+            return msgspec.convert(stored, self.status_type)
+        except msgspec.ValidationError:
+            return self.status_type()  # nobody but us writes it: a foreign shape is worth nothing
+
+
+def changed_status(old: Wire, new: Wire) -> dict[str, Any] | None:
+    """The new status as it goes onto the wire; None when nothing changed."""
+    # through JSON, so that tuples and times are what the API server will give back
+    return None if old == new else msgspec.json.decode(msgspec.json.encode(new))
+
+
+def cleared(conditions: Conditions, *, all_created: bool, now: datetime) -> Conditions:
+    """Take back what is no longer true: the spec is accepted now, and all pods exist."""
+    if condition.find(conditions, condition.ACCEPTED) and not condition.is_true(conditions, condition.ACCEPTED):
+        conditions = condition.put_standard(conditions, condition.ACCEPTED, True, "Valid", "", now)
+    if all_created and condition.is_true(conditions, condition.POD_CREATE_FAILED):
+        conditions = condition.put_standard(conditions, condition.POD_CREATE_FAILED, False, "Created", "", now)
+    return conditions
+
+
+def named(names: Sequence[str], limit: int = 10) -> str:
+    """A list of names that fits into an Event."""
+    rest = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {rest} more" if rest > 0 else "")
