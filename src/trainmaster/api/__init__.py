@@ -1,0 +1,1 @@
+"""Wire types, and the CRDs that are generated from them."""

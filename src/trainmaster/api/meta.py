@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from trainmaster.core.template import TemplatePart
+from trainmaster.core.template import TemplatePart, VolumePart
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -26,4 +26,5 @@ class ObjectMeta(Wire, frozen=True):
 Template = Annotated[dict[str, Any], msgspec.Meta(extra={"schema": TemplatePart})]
 """A PodTemplateSpec as its user wrote it; the schema names only the fields that we read."""
 
-Volumes = Annotated[list[dict[str, Any]], msgspec.Meta(extra={"preserve": True})]
+Volumes = Annotated[list[dict[str, Any]], msgspec.Meta(extra={"schema": list[VolumePart]})]
+"""Volumes as their user wrote them, like a template."""

@@ -1,13 +1,1 @@
-"""The kinds of job that trainmaster drives, one folder each. Their order is the order of start-up."""
-
-from typing import Any
-
-from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
-from trainmaster.kinds.base import Kind, Settings
-from trainmaster.kinds.dijob.kind import DIJobKind
-
-KINDS: tuple[type[Kind[Any]], ...] = (DIJobKind, AITrainingJobKind)
-
-
-def all_kinds(settings: Settings) -> tuple[Kind[Any], ...]:
-    return tuple(kind(settings) for kind in KINDS)
+"""Kinds of job: one folder each. ``base`` says what a kind is, ``registry`` which there are."""

@@ -1,0 +1,1 @@
+"""HTTP faces: health and metrics."""

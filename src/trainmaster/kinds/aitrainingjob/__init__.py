@@ -1,0 +1,1 @@
+"""AITrainingJob, elasticdeeplearning.ai/v1."""

@@ -1,0 +1,1 @@
+"""DIJob, diengine.opendilab.org/v1alpha1."""

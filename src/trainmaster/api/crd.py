@@ -1,0 +1,280 @@
+"""CustomResourceDefinitions, generated from the wire types: what a decoder accepts and what the API server stores
+cannot drift apart.
+
+A schema says what it can: shapes, ranges and words. CEL says the rest as far as its cost limits allow, in the same
+sentences as ``kinds/*/validate.py``, which checks a job that got in before the rules did. Pod templates name the
+fields that we read and keep all others, so a definition stays small enough for ``kubectl apply``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import inspect
+
+from trainmaster.api import aitrainingjob, dijob
+from trainmaster.core.ids import Resource
+from trainmaster.core.name import MAX_LABEL
+from trainmaster.core.template import ContainerPart, VolumePart
+
+Schema = dict[str, Any]
+
+INT32_MAX = 2**31 - 1
+
+
+class Column(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A column of ``kubectl get``; from priority 1 on only with ``-o wide``."""
+
+    name: str
+    type: str
+    json_path: str
+    priority: int = 0
+
+
+class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A CEL rule. ``message_expression`` names the culprit; ``message`` stands in when that is too long to say."""
+
+    rule: str
+    message: str
+    message_expression: str = ""
+    field_path: str = ""
+    optional_old_self: bool = False
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """What a definition says besides its schema; the rest of the names follow from the kind."""
+
+    resource: Resource
+    job: type[msgspec.Struct]
+    short_name: str
+    columns: tuple[Column, ...]
+
+
+_PHASE = Column("Phase", "string", ".status.phase")
+_AGE = Column("Age", "date", ".metadata.creationTimestamp")
+# The last condition is the phase's own, with the sentence that says what the job waits for or died of.
+_MESSAGE = Column("Message", "string", ".status.conditions[-1:].message", priority=1)
+
+DEFINITIONS = (
+    Definition(dijob.RESOURCE, dijob.DIJob, "dijob", (_PHASE, _AGE)),
+    Definition(aitrainingjob.RESOURCE, aitrainingjob.AITrainingJob, "aitj", (_PHASE, _AGE, _MESSAGE)),
+)
+
+# Lists of these are keyed by name, as they are in a pod: the API server refuses a name that occurs twice, and
+# server-side apply merges by it. Not env: there a repeated name is legal, and the last one wins.
+_KEYED: frozenset[type] = frozenset({ContainerPart, VolumePart})
+
+# A name never changes, so a rule about it can only fail on creation. Without this exemption a job that was stored
+# before the rule existed could not even be given the status that says what is wrong with it: the API server forgives
+# old sins only where nothing in the rule's scope changed, and the scope of these is the whole object.
+_ON_CREATE = "oldSelf.hasValue() || "
+
+_SERVICE_NAME = Rule(
+    rule=_ON_CREATE + "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    message=(
+        "must start with a letter and consist of lower-case letters, digits and '-': "
+        "it becomes part of the names of services; rename the job"
+    ),
+    field_path=".metadata.name",
+    optional_old_self=True,
+)
+
+_COORDINATOR = "-coordinator"
+_REPLICA_NAME = "n.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$')"
+_REPLICAS = "self.?replicas.orValue(1)"
+
+# The highest index is replicas - 1, or 0 for a replica without pods.
+_LONGEST_CHILD = (
+    "size(self.metadata.name) + size(n) + 2"
+    " + size(string([self.spec.replicaSpecs[n].?replicas.orValue(1) - 1, 0].max()))"
+)
+_OLD_REPLICA = "oldSelf.?spec.?replicaSpecs[?n]"
+
+RULES: Mapping[type, tuple[Rule, ...]] = {
+    dijob.DIJob: (
+        _SERVICE_NAME,
+        Rule(
+            rule=f"{_ON_CREATE}size(self.metadata.name) <= {MAX_LABEL - len(_COORDINATOR)}",
+            message=f"is too long: with {_COORDINATOR!r} it would have more than {MAX_LABEL} characters",
+            message_expression=(
+                f"'is too long: \"%s{_COORDINATOR}\" would have %d characters, {MAX_LABEL} are allowed; shorten the job\\'s"
+                f" name by %d'.format([self.metadata.name, size(self.metadata.name) + {len(_COORDINATOR)},"
+                f" size(self.metadata.name) - {MAX_LABEL - len(_COORDINATOR)}])"
+            ),
+            field_path=".metadata.name",
+            optional_old_self=True,
+        ),
+    ),
+    aitrainingjob.AITrainingJob: (
+        _SERVICE_NAME,
+        Rule(
+            rule=(
+                f"self.spec.replicaSpecs.all(n, {_LONGEST_CHILD} <= {MAX_LABEL} || ({_OLD_REPLICA}.hasValue() && "
+                f"{_OLD_REPLICA}.?replicas.orValue(1) == self.spec.replicaSpecs[n].?replicas.orValue(1)))"
+            ),
+            message=(
+                f"is too long: a pod is named <job>-<replica>-<index>, and {MAX_LABEL} characters are allowed; "
+                "shorten the name of the job or of the replica"
+            ),
+            field_path=".metadata.name",
+            optional_old_self=True,
+        ),
+    ),
+    aitrainingjob.AITrainingJobSpec: (
+        Rule(
+            rule=f"self.replicaSpecs.all(n, {_REPLICA_NAME})",
+            message="a replica name consists of letters, digits and '-' and starts with a letter",
+            field_path=".replicaSpecs",
+        ),
+        Rule(
+            rule="self.replicaSpecs.all(n, self.replicaSpecs.exists_one(m, m.lowerAscii() == n.lowerAscii()))",
+            message="two replica names differ only in case; rename one of them",
+            field_path=".replicaSpecs",
+        ),
+        Rule(
+            rule="self.replicaSpecs.exists(n, self.replicaSpecs[n].?replicas.orValue(1) > 0)",
+            message="no replica has a pod; set replicas of at least one to 1 or more",
+            field_path=".replicaSpecs",
+        ),
+    ),
+    aitrainingjob.ReplicaSpec: (
+        Rule(
+            rule=f"!has(self.minReplicas) || self.minReplicas <= {_REPLICAS}",
+            message="is more than replicas",
+            message_expression=f"'%d is more than replicas (%d)'.format([self.minReplicas, {_REPLICAS}])",
+            field_path=".minReplicas",
+        ),
+        Rule(
+            rule=f"!has(self.maxReplicas) || self.maxReplicas >= {_REPLICAS}",
+            message="is less than replicas",
+            message_expression=f"'%d is less than replicas (%d)'.format([self.maxReplicas, {_REPLICAS}])",
+            field_path=".maxReplicas",
+        ),
+    ),
+}
+
+
+def crd(definition: Definition) -> dict[str, Any]:
+    """One CustomResourceDefinition, ready for ``kubectl apply``."""
+    resource = definition.resource
+    kind = resource.kind
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": msgspec.to_builtins(definition.columns),
+        "schema": {"openAPIV3Schema": _root(definition.job)},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": str(resource)},
+        "spec": {
+            "group": resource.group,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": resource.plural,
+                "singular": kind.lower(),
+                "shortNames": [definition.short_name],
+            },
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
+def all_crds() -> tuple[dict[str, Any], ...]:
+    """The definitions of all kinds, always in the same order."""
+    return tuple(crd(definition) for definition in DEFINITIONS)
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True  # anchors are legal, but nobody wants to read them in a diff
+
+
+def to_yaml() -> str:
+    """All definitions as one manifest: what ``trainmaster crds`` prints and deploy/crds.yaml holds."""
+    documents = yaml.dump_all(all_crds(), Dumper=_Dumper, explicit_start=True, sort_keys=False, width=118)
+    return f"# Generated from src/trainmaster/api by `trainmaster crds`; write it anew with `make generate`.\n{documents}"
+
+
+def _root(job: type[msgspec.Struct]) -> Schema:
+    """The whole object. The API server knows the metadata; naming ``name`` lets rules point at it."""
+    schema = _schema(inspect.type_info(job), keeps_unknown=False)
+    schema["properties"] = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        **schema["properties"],
+        "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
+    }
+    schema["required"].remove("metadata")
+    return schema
+
+
+def _schema(type_: inspect.Type, *, keeps_unknown: bool) -> Schema:
+    match type_:
+        case inspect.Metadata(extra={"schema": described}):
+            return _schema(inspect.type_info(described), keeps_unknown=True)
+        case inspect.UnionType(types=(one, inspect.NoneType())):
+            # Absent is None; the API server drops an explicit null before it looks at the schema.
+            return _schema(one, keeps_unknown=keeps_unknown)
+        case inspect.StructType():
+            return _object(type_, keeps_unknown=keeps_unknown)
+        case inspect.DictType():
+            values = _schema(type_.value_type, keeps_unknown=keeps_unknown)
+            return {"type": "object", "additionalProperties": values, **_bounds(type_, "Properties")}
+        case inspect.ListType() | inspect.VarTupleType():
+            items = _schema(type_.item_type, keeps_unknown=keeps_unknown)
+            return {"type": "array", "items": items, **_bounds(type_, "Items"), **_list_key(type_.item_type)}
+    return _scalar(type_)
+
+
+def _object(type_: inspect.StructType, *, keeps_unknown: bool) -> Schema:
+    schema: Schema = {"type": "object"}
+    # Inside a template the docstrings speak to us, not to the user.
+    if type_.cls.__doc__ and not keeps_unknown:
+        schema["description"] = " ".join(type_.cls.__doc__.split())
+    if required := [field.encode_name for field in type_.fields if field.required]:
+        schema["required"] = required
+    schema["properties"] = {
+        field.encode_name: _schema(field.type, keeps_unknown=keeps_unknown) for field in type_.fields
+    }
+    if keeps_unknown:
+        schema["x-kubernetes-preserve-unknown-fields"] = True
+    if rules := RULES.get(type_.cls):
+        schema["x-kubernetes-validations"] = msgspec.to_builtins(rules)
+    return schema
+
+
+def _scalar(type_: inspect.Type) -> Schema:
+    match type_:
+        case inspect.StrType():
+            return {"type": "string", **_bounds(type_, "Length"), **_given(pattern=type_.pattern)}
+        case inspect.LiteralType():
+            return {"type": "string", "enum": list(type_.values)}
+        case inspect.BoolType():
+            return {"type": "boolean"}
+        case inspect.DateTimeType():
+            return {"type": "string", "format": "date-time"}
+        case inspect.IntType():
+            width = "int32" if type_.le is not None and type_.le <= INT32_MAX else "int64"
+            return {"type": "integer", "format": width, **_given(minimum=type_.ge, maximum=type_.le)}
+    raise TypeError(f"{type_} has no schema: say how it looks on the wire with Meta(extra={{'schema': ...}})")
+
+
+def _bounds(type_: Any, noun: str) -> Schema:
+    return _given(**{f"min{noun}": type_.min_length, f"max{noun}": type_.max_length})
+
+
+def _given(**keywords: Any) -> Schema:
+    return {keyword: value for keyword, value in keywords.items() if value is not None}
+
+
+def _list_key(item: inspect.Type) -> Schema:
+    if isinstance(item, inspect.StructType) and item.cls in _KEYED:
+        return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+    return {}

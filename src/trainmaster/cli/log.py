@@ -1,0 +1,34 @@
+"""How log lines look: JSON for machines, columns for people."""
+
+import logging
+import sys
+from typing import Any
+
+import msgspec
+import structlog
+
+
+def configure_logging(style: str, verbosity: int) -> None:
+    """``style`` is json, console or auto (console on a terminal). Verbosity 4 and more shows every action."""
+    if style == "auto":
+        style = "console" if sys.stderr.isatty() else "json"
+    renderer: Any = structlog.processors.JSONRenderer(serializer=_json)
+    if style == "console":
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if style == "json":
+        shared.append(structlog.processors.format_exc_info)
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbosity >= 4 else logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _json(event: Any, **_: Any) -> str:
+    return msgspec.json.encode(event, enc_hook=str).decode()

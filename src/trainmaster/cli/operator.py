@@ -1,0 +1,85 @@
+"""``trainmaster operator``: drives all jobs of a cluster, or of one namespace."""
+
+from typing import Any
+
+import click
+import structlog
+
+from trainmaster.cli.log import configure_logging
+from trainmaster.cli.option import Duration, GoCommand
+from trainmaster.kinds.base import Settings
+
+log = structlog.get_logger(__name__)
+
+DURATION = Duration()
+
+
+@click.command(cls=GoCommand)
+@click.option("--kubeconfig", default="", help="Path of a kubeconfig; default $KUBECONFIG, then ~/.kube/config.")
+@click.option("--context", default="", help="Context of the kubeconfig; default its current one.")
+@click.option("--master", default="", help="Address of the API server; overrides the kubeconfig.")
+@click.option("--run-in-cluster/--no-run-in-cluster", default=False, help="Use the pod's service account only.")
+@click.option("--namespace", default="", help="Drive the jobs of this namespace alone; default all.")
+@click.option(
+    "--server-url",
+    "--server-address",
+    default=Settings().server_url,
+    show_default=True,
+    help="Where pods reach di-server (KUBERNETES_SERVER_URL).",
+)
+@click.option(
+    "--thread-num",
+    type=click.IntRange(1, 1000),
+    default=32,
+    show_default=True,
+    help="Jobs worked on at once, per kind.",
+)
+@click.option(
+    "--request-timeout",
+    type=DURATION,
+    default="30s",
+    show_default=True,
+    help="Longest wait for one answer of the API server.",
+)
+@click.option("--leader-elect/--no-leader-elect", default=False, help="Run several operators, of which one acts.")
+@click.option("--leader-elect-lease-duration", type=DURATION, default="15s", show_default=True)
+@click.option("--leader-elect-renew-deadline", type=DURATION, default="10s", show_default=True)
+@click.option("--leader-elect-retry-period", type=DURATION, default="2s", show_default=True)
+@click.option(
+    "--leader-elect-resource-name", default="trainmaster-operator", show_default=True, help="Name of the Lease."
+)
+@click.option(
+    "--leader-elect-resource-namespace",
+    default="",
+    help="Its namespace; default the pod's own, else trainmaster-system.",
+)
+@click.option("--metrics-bind-address", default=":8080", show_default=True, help="Prometheus metrics; 0 for none.")
+@click.option(
+    "--health-probe-bind-address", default=":8081", show_default=True, help="/healthz and /readyz; 0 for none."
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["auto", "json", "console"]),
+    default="auto",
+    show_default=True,
+    help="auto: console on a terminal.",
+)
+@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs every action and why.")
+@click.option("--logtostderr/--no-logtostderr", default=None, hidden=True)
+@click.option("--resync-period", default=None, hidden=True)
+@click.option("--leader-elect-resource-lock", default=None, hidden=True)
+def operator(log_format: str, verbosity: int, **given: Any) -> None:
+    """Drive all training jobs of a cluster.
+
+    \b
+    Example:
+      trainmaster operator --kubeconfig ~/.kube/config --namespace default
+    """
+    configure_logging(log_format, verbosity)
+    for name in ("logtostderr", "resync_period", "leader_elect_resource_lock"):
+        if given.pop(name) is not None:
+            log.warning("option has no meaning any more and is ignored", option=f"--{name.replace('_', '-')}")
+    # Imported here: the HTTP stack takes longer to load than --help should take to answer.
+    from trainmaster.cli.wiring import OperatorOptions, run_operator
+
+    run_operator(OperatorOptions(**given))

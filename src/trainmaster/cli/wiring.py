@@ -1,0 +1,184 @@
+"""The composition root: which parts an operator is made of, and how it starts and stops."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from trainmaster.core.errors import BadConfig, Trainmaster
+from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.template import MANAGED_BY
+from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.registry import all_kinds
+from trainmaster.kube.client import KubeCluster
+from trainmaster.kube.config import Config
+from trainmaster.kube.incluster import in_cluster_config
+from trainmaster.kube.kubeconfig import load_config
+from trainmaster.runtime import metrics
+from trainmaster.runtime.barrier import Barrier
+from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.controller import Controller
+from trainmaster.runtime.elector import ElectionTimes, Elector
+from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.manager import Manager
+from trainmaster.runtime.recorder import Recorder
+from trainmaster.runtime.reflector import Reflector
+from trainmaster.runtime.store import Store
+from trainmaster.server.health import serve_health, serve_metrics
+
+log = structlog.get_logger(__name__)
+
+
+class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The command line, decoded; the names are those of the options."""
+
+    kubeconfig: str
+    context: str
+    master: str
+    run_in_cluster: bool
+    namespace: str
+    server_url: str
+    thread_num: int
+    request_timeout: float
+    leader_elect: bool
+    leader_elect_lease_duration: float
+    leader_elect_renew_deadline: float
+    leader_elect_retry_period: float
+    leader_elect_resource_name: str
+    leader_elect_resource_namespace: str
+    metrics_bind_address: str
+    health_probe_bind_address: str
+
+
+def run_operator(options: OperatorOptions) -> None:
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_operate(options))
+    except* Trainmaster as group:
+        # Whatever else was cancelled with it, the first error is the reason.
+        raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None  # not made for this platform; the standard loop is slower and does the same
+    return uvloop.new_event_loop
+
+
+async def _operate(options: OperatorOptions) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    config = _config(options)
+    gate = _Gate()
+    timeout = options.request_timeout
+    async with KubeCluster(config, timeout=timeout, observe=_observe_request, gate=gate.check) as cluster:
+        elector = _elector(options, config, cluster) if options.leader_elect else None
+        gate.elector = elector
+        manager = build_manager(options, cluster, elector)
+        async with (
+            serve_metrics(options.metrics_bind_address),
+            serve_health(options.health_probe_bind_address, lambda: manager.is_ready),
+        ):
+            log.info("starting", server=config.server, namespace=options.namespace or "all")
+            await manager.run(stop)
+    log.info("stopped")
+
+
+class _Gate:
+    """Between the transport, which asks before each write, and the elector, which needs the transport."""
+
+    elector: Elector | None = None
+
+    def check(self) -> None:
+        if self.elector is not None:
+            self.elector.check()
+
+
+def _config(options: OperatorOptions) -> Config:
+    if options.run_in_cluster:
+        return in_cluster_config()
+    return load_config(kubeconfig=options.kubeconfig, context=options.context, master=options.master)
+
+
+def _elector(options: OperatorOptions, config: Config, cluster: Cluster) -> Elector:
+    times = ElectionTimes(
+        options.leader_elect_lease_duration, options.leader_elect_renew_deadline, options.leader_elect_retry_period
+    )
+    if not times.lease > times.renew_deadline > times.retry > 0:
+        raise BadConfig(
+            "leader election needs lease-duration > renew-deadline > retry-period > 0, "
+            f"got {times.lease:g}s, {times.renew_deadline:g}s and {times.retry:g}s"
+        )
+    namespace = options.leader_elect_resource_namespace or _own_namespace(config)
+    return Elector(
+        cluster,
+        Key(namespace, options.leader_elect_resource_name),
+        f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
+        times,
+        now=_now,
+        monotonic=time.monotonic,
+    )
+
+
+def _own_namespace(config: Config) -> str:
+    return config.namespace if config.namespace not in ("", "default") else "trainmaster-system"
+
+
+def build_manager(options: OperatorOptions, cluster: Cluster, elector: Elector | None) -> Manager:
+    """Stores, reflectors and one controller for each kind, wired."""
+    pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
+    kinds = all_kinds(Settings(server_url=options.server_url))
+    jobs: dict[Resource, Store[JobView]] = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
+    barrier = Barrier({POD: pods, SERVICE: services, **jobs})
+    executor = Executor(cluster, barrier)
+    recorder = Recorder(cluster, _now)
+    selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
+    namespace = options.namespace
+    reflectors: list[Reflector[Any]] = [
+        Reflector(cluster, pods, POD_CODEC, namespace=namespace, selector=selector),
+        Reflector(cluster, services, SERVICE_CODEC, namespace=namespace, selector=selector),
+        *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in jobs.values()),
+    ]
+    controllers = [
+        Controller(
+            kind,
+            jobs=jobs[kind.resource],
+            pods=pods,
+            services=services,
+            barrier=barrier,
+            executor=executor,
+            recorder=recorder,
+            now=_now,
+            workers=options.thread_num,
+        )
+        for kind in kinds
+    ]
+    return Manager(reflectors, controllers, recorder, elector)
+
+
+def _observe_request(method: str, code: str, seconds: float) -> None:
+    metrics.REQUESTS.labels(method, code).inc()
+    metrics.REQUEST_TIME.labels(method).observe(seconds)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

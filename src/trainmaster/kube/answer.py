@@ -1,0 +1,114 @@
+"""What an answer means: the few fields of an object that a write needs, and refusals as exceptions."""
+
+import msgspec
+
+from trainmaster.core.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from trainmaster.runtime.cluster import Written
+
+_UNKNOWN_BODY = 256
+_STATUS_MESSAGE = 4096
+
+_MEANINGS: dict[int, type[ApiError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: Invalid,
+    422: Invalid,
+}
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Metadata = _Metadata()
+
+
+class _Details(msgspec.Struct, frozen=True, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct, frozen=True):
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    details: _Details | None = None
+
+
+class _Named(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    generate_name: str = ""
+
+
+class _Body(msgspec.Struct, frozen=True):
+    metadata: _Named = _Named()
+
+
+_decode_object = msgspec.json.Decoder(_Object).decode
+
+
+def written(body: bytes, what: object) -> Written:
+    """The incarnation and version that a write answered; a Status has neither."""
+    try:
+        metadata = _decode_object(body).metadata
+    except msgspec.MsgspecError as error:
+        raise ServerError(f"{what}: the answer is not a Kubernetes object; is this an API server?") from error
+    version = metadata.resource_version
+    return Written(metadata.uid, int(version) if version.isdecimal() else 0)
+
+
+def name_in(body: bytes) -> str:
+    """The name of the object in a body that was sent, for the sentence about its refusal."""
+    try:
+        metadata = msgspec.json.decode(body, type=_Body).metadata
+    except msgspec.MsgspecError:
+        return ""
+    return metadata.name or metadata.generate_name
+
+
+def refusal(what: object, code: int, body: bytes, retry_after: str) -> ApiError:
+    """The exception that an unsuccessful answer means; ``retry_after`` is the header, or ""."""
+    status = _status(body)
+    sentence = status.message[:_STATUS_MESSAGE] or _excerpt(body)
+    message = f"{what}: {sentence} ({' '.join(filter(None, (str(code), status.reason)))})"
+    wait = float(retry_after) if retry_after.isdecimal() else None
+    if code == 429 or (code == 503 and wait is not None):
+        asked = status.details.retry_after_seconds if status.details else 0
+        wait = wait if wait is not None else float(asked or 1)
+        return TooManyRequests(message, code=code, reason=status.reason, retry_after=wait)
+    return _meaning(code, status.reason)(message, code=code, reason=status.reason)
+
+
+def _meaning(code: int, reason: str) -> type[ApiError]:
+    if code == 409 and reason == "AlreadyExists":
+        return AlreadyExists
+    return ServerError if code >= 500 else _MEANINGS.get(code, ApiError)
+
+
+def _status(body: bytes) -> _Status:
+    try:
+        status = msgspec.json.decode(body, type=_Status)
+    except msgspec.MsgspecError:
+        return _Status()
+    return status if status.kind == "Status" else _Status()
+
+
+def _excerpt(body: bytes) -> str:
+    text = " ".join(body[: 4 * _UNKNOWN_BODY].decode("utf-8", "replace").split())
+    return text[:_UNKNOWN_BODY] or "no explanation"

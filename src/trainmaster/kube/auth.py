@@ -1,0 +1,199 @@
+"""Who we are, now: the headers and the SSLContext of the next request.
+
+Tokens and certificates in files are read again every minute and after a 401; exec plug-ins (``plugin``)
+run again at their credential's expiry and after a 401. ``client`` asks before each request, which costs a
+comparison of two floats.
+"""
+
+import asyncio
+import base64
+import math
+import ssl
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from multidict import CIMultiDict
+
+from trainmaster.core.errors import BadConfig
+from trainmaster.kube.config import Config, Material, Plugin, Quiet, User
+from trainmaster.kube.plugin import run_plugin
+from trainmaster.kube.tls import ssl_context
+
+_REREAD = 60.0
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class Credential(Quiet, frozen=True):
+    authorization: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
+    expires: float = math.inf
+
+
+class Source(Protocol):
+    """Where credentials come from; a ``renewable`` one may give another next time, but not within
+    ``pause`` seconds."""
+
+    renewable: bool
+    pause: float
+
+    async def obtain(self) -> Credential: ...
+
+
+class Given:
+    """What the kubeconfig or the service account says, inline or in files."""
+
+    pause = 0.0
+
+    def __init__(self, user: User, now: Callable[[], float]) -> None:
+        parts = (user.token, user.certificate, user.key)
+        self.renewable = any(part is not None and part.path is not None for part in parts)
+        self._user = user
+        self._now = now
+
+    async def obtain(self) -> Credential:
+        user = self._user
+        return Credential(
+            _authorization(user),
+            user.certificate.read() if user.certificate else b"",
+            user.key.read() if user.key else b"",
+            self._now() + _REREAD if self.renewable else math.inf,
+        )
+
+
+class Executed:
+    """What an exec plug-in says; certificates in the kubeconfig stay in use beside its token."""
+
+    renewable = True
+    pause = 5.0
+
+    def __init__(self, plugin: Plugin, given: Given, timeout: float) -> None:
+        self._plugin = plugin
+        self._given = given
+        self._timeout = timeout
+
+    async def obtain(self) -> Credential:
+        status = await run_plugin(self._plugin, self._timeout)
+        given = await self._given.obtain()
+        expiry = status.expiration_timestamp
+        what = f"credential plug-in {self._plugin.command}"
+        return Credential(
+            _bearer(status.token, what) if status.token else given.authorization,
+            status.client_certificate_data.encode() or given.certificate,
+            status.client_key_data.encode() or given.key,
+            expiry.timestamp() if expiry else math.inf,
+        )
+
+
+class Auth:
+    """Holds the credential in use. ``generation`` grows whenever it changed."""
+
+    def __init__(self, config: Config, *, now: Callable[[], float] = time.time, plugin_timeout: float = 60.0) -> None:
+        self.headers: dict[str, CIMultiDict[str]] = {}
+        self.ssl: ssl.SSLContext | bool = True
+        self.generation = 0
+        self._config = config
+        self._now = now
+        self._source = _source(config.user, now, plugin_timeout)
+        self._stale_at = -math.inf
+        self._obtained_at = -math.inf
+        self._credential: Credential | None = None
+        self._tls: tuple[bytes, bytes, bytes] | None = None
+        self._flight: asyncio.Task[None] | None = None
+
+    def is_stale(self) -> bool:
+        return self._now() >= self._stale_at
+
+    async def fresh(self) -> None:
+        """Obtain the credential if it is time to. A file that cannot be read now does no harm while the
+        old credential is good; a 401 will tell."""
+        if not self.is_stale():
+            return
+        try:
+            await self._obtain()
+        except BadConfig:
+            if self._credential is None:
+                raise
+            self._stale_at = self._now() + _REREAD
+
+    async def renew(self, rejected: int) -> bool:
+        """After a 401 for generation ``rejected``: is there another credential to try?"""
+        is_early = self._now() < self._obtained_at + self._source.pause
+        if self.generation == rejected and self._source.renewable and not is_early:
+            await self._obtain()
+        return self.generation != rejected
+
+    def redact(self, text: bytes) -> bytes:
+        """Some servers repeat what they were sent."""
+        _, _, secret = (self._credential or Credential()).authorization.partition(" ")
+        return text.replace(secret.encode(), b"***") if secret else text
+
+    async def close(self) -> None:
+        if self._flight is not None and not self._flight.done():
+            self._flight.cancel()
+            await asyncio.wait([self._flight])
+
+    async def _obtain(self) -> None:
+        # One at a time, and whoever waits shares the outcome. Shielded: the first caller's timeout must not
+        # take the credential from the others.
+        if self._flight is None or self._flight.done():
+            self._flight = asyncio.create_task(self._load())
+            self._flight.add_done_callback(_retrieve)
+        await asyncio.shield(self._flight)
+
+    async def _load(self) -> None:
+        credential = await self._source.obtain()
+        ca = self._config.tls.ca
+        tls = (ca.read() if ca else b"", credential.certificate, credential.key)
+        if tls != self._tls and self._config.server.startswith("https:"):
+            self.ssl = ssl_context(self._config.tls, ca=tls[0], certificate=tls[1], key=tls[2], who=self._config.source)
+        old = self._credential or Credential()
+        if self._credential is None or tls != self._tls or credential.authorization != old.authorization:
+            self.generation += 1
+            self.headers = {kind: self._headers(credential, kind) for kind in ("", JSON, MERGE_PATCH)}
+        self._tls = tls
+        self._credential = credential
+        self._obtained_at = self._now()
+        reread = self._obtained_at + _REREAD if ca and ca.path else math.inf
+        self._stale_at = max(min(credential.expires, reread), self._obtained_at + self._source.pause)
+
+    def _headers(self, credential: Credential, content_type: str) -> CIMultiDict[str]:
+        headers = CIMultiDict(self._config.user.impersonate)
+        if credential.authorization:
+            headers["Authorization"] = credential.authorization
+        if content_type:
+            headers["Content-Type"] = content_type
+        return headers
+
+
+def _source(user: User, now: Callable[[], float], plugin_timeout: float) -> Source:
+    given = Given(user, now)
+    if user.plugin is None or user.token is not None:
+        return given
+    return Executed(user.plugin, given, plugin_timeout)
+
+
+def _authorization(user: User) -> str:
+    if user.token is not None:
+        return _bearer(_text(user.token), user.token.what)
+    if user.basic:
+        return f"Basic {base64.b64encode(user.basic.encode()).decode()}"
+    return ""
+
+
+def _text(token: Material) -> str:
+    return token.read().decode("ascii", "replace")
+
+
+def _bearer(token: str, what: str) -> str:
+    if not token.isascii() or not token.isprintable():
+        raise BadConfig(f"{what}: the token has characters that no HTTP header can carry; write it again")
+    return f"Bearer {token}"
+
+
+def _retrieve(flight: asyncio.Task[None]) -> None:
+    """Every waiter may have been cancelled: then nobody else would look at the exception."""
+    if not flight.cancelled():
+        flight.exception()

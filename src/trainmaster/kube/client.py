@@ -1,0 +1,244 @@
+"""``KubeCluster``: the ``runtime.cluster.Cluster`` that is a real API server.
+
+One call is one or more attempts: ``_persist`` says when trying again is right, ``_ask`` and ``_open`` are one
+attempt. What an answer means is in ``answer``, who we are in ``auth``, the sockets in ``transport``.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from trainmaster.core.errors import ApiError, TooManyRequests, Unauthorized, Unreachable
+from trainmaster.core.ids import Key, Resource
+from trainmaster.kube.address import Addresses
+from trainmaster.kube.answer import refusal, written
+from trainmaster.kube.auth import JSON, MERGE_PATCH, Auth
+from trainmaster.kube.budget import RetryBudget
+from trainmaster.kube.call import Call
+from trainmaster.kube.config import Config
+from trainmaster.kube.proxy import split_credentials
+from trainmaster.kube.transport import explain, harmless, open_session
+from trainmaster.kube.watch import WatchLines
+from trainmaster.runtime.cluster import Written
+
+Observe = Callable[[str, str, float], None]
+Gate = Callable[[], None]
+
+_TRIES = 3
+_MANAGED = "?fieldManager=trainmaster"
+# How long after its own timeout a server may still be ending a watch.
+_WATCH_GRACE = 15.0
+_UNLIMITED = aiohttp.ClientTimeout()
+
+T = TypeVar("T")
+
+
+class KubeCluster:
+    """Construct it inside a running event loop, use it as ``async with``, or ``close`` it.
+
+    ``timeout`` bounds every call but watches, with all its attempts; ``watch_idle`` the silence of a watch.
+    ``observe(method, code, seconds)`` hears of every request, with code "<error>" when there was no answer.
+    ``gate()`` is asked directly before each write is sent, except of leases and events, and may raise.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        timeout: float = 30.0,
+        watch_idle: float = 90.0,
+        retry_after_cap: float = 10.0,
+        observe: Observe | None = None,
+        gate: Gate | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        _, authorization = split_credentials(config.proxy)
+        self._proxy_headers = {"Proxy-Authorization": authorization} if authorization else None
+        self._auth = Auth(config, now=now)
+        self._session = open_session(config, gate)
+        self._addresses = Addresses(config.server)
+        self._budget = RetryBudget()
+        self._server_name = config.tls.server_name or None
+        self._timeout = timeout
+        self._watch_idle = watch_idle
+        self._retry_after_cap = retry_after_cap
+        self._observe = observe or _ignore
+        self._clock = asyncio.get_running_loop().time
+
+    async def __aenter__(self) -> Self:
+        """Credentials are obtained now, so that a configuration that cannot work is noticed at the start."""
+        try:
+            await self._auth.fresh()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._auth.close()
+        await self._session.close()
+
+    async def get(self, resource: Resource, key: Key) -> bytes:
+        url = self._addresses.item(resource, key)
+        return await self._persist(Call("get", "GET", url, resource, key.namespace, key.name), self._ask)
+
+    async def list(
+        self, resource: Resource, *, namespace: str = "", selector: str = "", limit: int = 0, cursor: str = ""
+    ) -> bytes:
+        query = {"labelSelector": selector, "limit": str(limit or ""), "continue": cursor}
+        url = self._addresses.collection(resource, namespace, _given(query))
+        return await self._persist(Call("list", "GET", url, resource, namespace), self._ask)
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        resource_version: str,
+        timeout: float,
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, round(timeout))),
+            "labelSelector": selector,
+        }
+        url = self._addresses.collection(resource, namespace, _given(query))
+        call = Call("watch", "GET", url, resource, namespace)
+        limits = aiohttp.ClientTimeout(total=timeout + _WATCH_GRACE, sock_read=self._watch_idle)
+        response = await self._persist(call, partial(self._open, limits=limits))
+        try:
+            yield WatchLines(response, what=call, idle=self._watch_idle)
+        finally:
+            response.close()
+
+    async def create(self, resource: Resource, namespace: str, body: bytes) -> Written:
+        url = self._addresses.create(resource, namespace)
+        return await self._write(Call("create", "POST", url, resource, namespace, "", body, JSON))
+
+    async def replace(self, resource: Resource, key: Key, body: bytes) -> Written:
+        url = self._addresses.item(resource, key, _MANAGED)
+        return await self._write(Call("replace", "PUT", url, resource, key.namespace, key.name, body, JSON))
+
+    async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
+        suffix = f"/{subresource}{_MANAGED}" if subresource else _MANAGED
+        url = self._addresses.item(resource, key, suffix)
+        return await self._write(Call("patch", "PATCH", url, resource, key.namespace, key.name, patch, MERGE_PATCH))
+
+    async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        url = self._addresses.item(resource, key)
+        body = msgspec.json.encode(options)
+        return await self._write(Call("delete", "DELETE", url, resource, key.namespace, key.name, body, JSON))
+
+    async def _write(self, call: Call) -> Written:
+        return written(await self._persist(call, self._ask), call)
+
+    async def _persist(self, call: Call, attempt: Callable[[Call, float], Awaitable[T]]) -> T:
+        """Try, and try again where that is safe and affordable: with another credential after a 401, after
+        the wait that the server asked for, and reads after a broken connection. A write whose connection
+        broke may have happened: its caller has to look."""
+        if self._auth.is_stale():
+            await self._auth.fresh()
+        deadline = self._clock() + self._timeout
+        tries = 1
+        rejected = 0
+        while True:
+            generation = self._auth.generation
+            try:
+                answer = await attempt(call, deadline)
+            except Unauthorized:
+                if rejected or not await self._auth.renew(generation):
+                    raise
+                rejected = generation
+                deadline = self._clock() + self._timeout
+                continue
+            except TooManyRequests as busy:
+                pause = min(busy.retry_after, self._retry_after_cap)
+                if not self._can_retry(tries, deadline - pause):
+                    raise
+                await asyncio.sleep(pause)
+            except Unreachable:
+                if call.method != "GET" or not self._can_retry(tries, deadline):
+                    raise
+            else:
+                self._budget.earn()
+                return answer
+            tries += 1
+
+    def _can_retry(self, tries: int, latest: float) -> bool:
+        return tries < _TRIES and self._clock() < latest and self._budget.take()
+
+    async def _ask(self, call: Call, deadline: float) -> bytes:
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout_at(deadline):
+                async with await self._send(call, _UNLIMITED) as response:
+                    body = await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._unreachable(call, started, error) from harmless(error)
+        self._observe(call.method, str(response.status), time.perf_counter() - started)
+        if response.status >= 300:
+            raise self._refusal(call, response, body)
+        return body
+
+    async def _open(self, call: Call, deadline: float, *, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        started = time.perf_counter()
+        body = b""
+        try:
+            async with asyncio.timeout_at(deadline):
+                response = await self._send(call, limits)
+                if response.status != 200:
+                    async with response:
+                        body = await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._unreachable(call, started, error) from harmless(error)
+        self._observe(call.method, str(response.status), time.perf_counter() - started)
+        if response.status != 200:
+            raise self._refusal(call, response, body)
+        return response
+
+    async def _send(self, call: Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        if self._session.closed:
+            raise Unreachable(f"{call}: this client is closed")
+        auth = self._auth
+        return await self._session.request(
+            call.method,
+            call.url,
+            data=call.body,
+            headers=auth.headers[call.content_type],
+            proxy_headers=self._proxy_headers,
+            ssl=auth.ssl,
+            server_hostname=self._server_name,
+            allow_redirects=False,
+            timeout=limits,
+        )
+
+    def _unreachable(self, call: Call, started: float, error: Exception) -> Unreachable:
+        self._observe(call.method, "<error>", time.perf_counter() - started)
+        return Unreachable(f"{call}: {explain(error, self._timeout)}")
+
+    def _refusal(self, call: Call, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+        return refusal(call, response.status, self._auth.redact(body), response.headers.get("Retry-After", ""))
+
+
+def _given(query: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in query.items() if value}
+
+
+def _ignore(method: str, code: str, seconds: float) -> None:
+    """Nobody observes."""

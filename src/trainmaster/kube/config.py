@@ -1,0 +1,89 @@
+"""Which API server, and as whom: plain data.
+
+``kubeconfig`` and ``incluster`` make a ``Config``; ``auth``, ``tls`` and ``client`` use it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trainmaster.core.errors import BadConfig
+
+
+class Quiet(msgspec.Struct, frozen=True):
+    """Data that may hold secrets: neither a log line, an error nor a pretty traceback shows its fields."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class Material(Quiet, frozen=True):
+    """A token, certificate or key: inline, or in a file that may be rotated. ``what`` names it in errors."""
+
+    what: str
+    data: bytes = b""
+    path: Path | None = None
+
+    def read(self) -> bytes:
+        """The file's content now; inline data is what remains when the file cannot be read."""
+        if self.path is None:
+            return self.data
+        try:
+            content = self.path.read_bytes().strip()
+        except OSError as error:
+            if self.data:
+                return self.data
+            raise BadConfig(
+                f"{self.what}: cannot read {self.path}: {error.strerror}; check the path and its permissions"
+            ) from error
+        if not content:
+            raise BadConfig(f"{self.what}: {self.path} is empty; write it again or choose another user")
+        return content
+
+
+class Plugin(Quiet, frozen=True):
+    """An exec credential plug-in; ``cluster`` is what it is told about the cluster, if it asked for that."""
+
+    api_version: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    hint: str = ""
+    cluster: dict[str, Any] | None = None
+
+
+class User(Quiet, frozen=True):
+    """Who we are. A token wins over the plug-in, as in client-go; certificates go beside either."""
+
+    token: Material | None = None
+    basic: str = ""
+    certificate: Material | None = None
+    key: Material | None = None
+    plugin: Plugin | None = None
+    impersonate: tuple[tuple[str, str], ...] = ()
+
+
+class Tls(Quiet, frozen=True):
+    """How the server proves itself. Without ``ca`` the system's roots are trusted."""
+
+    ca: Material | None = None
+    insecure: bool = False
+    server_name: str = ""
+
+
+class Config(Quiet, frozen=True):
+    """``server`` is an absolute URL without a slash at its end; ``source`` says where all this was found."""
+
+    server: str
+    source: str
+    namespace: str = "default"
+    tls: Tls = Tls()
+    user: User = User()
+    proxy: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Config {self.server} from {self.source}>"

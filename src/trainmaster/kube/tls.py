@@ -1,0 +1,54 @@
+"""SSLContexts: the server's CA and our client certificate.
+
+A rotated certificate gets a new context instead of a reload in place: aiohttp keeps connections apart by
+their context, so nothing goes out any more over a connection that was opened with the old certificate.
+"""
+
+import ssl
+import tempfile
+from pathlib import Path
+
+from trainmaster.core.errors import BadConfig
+from trainmaster.kube.config import Tls
+
+
+def ssl_context(tls: Tls, *, ca: bytes, certificate: bytes, key: bytes, who: str) -> ssl.SSLContext:
+    """A context that trusts ``ca`` (PEM; the system's roots if empty) and shows our certificate, if any."""
+    context = _trusting(tls, ca)
+    # Python 3.13 became stricter than Go: CAs of many clusters have no authority key identifier, and a
+    # server's own certificate may be the trusted one.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.set_alpn_protocols(["http/1.1"])
+    if tls.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate or key:
+        _show_certificate(context, certificate, key, who)
+    return context
+
+
+def _trusting(tls: Tls, ca: bytes) -> ssl.SSLContext:
+    if not ca:
+        return ssl.create_default_context()
+    try:
+        return ssl.create_default_context(cadata=ca.decode("ascii", "ignore"))
+    except ssl.SSLError as error:
+        what = tls.ca.what if tls.ca else "certificate authority"
+        raise BadConfig(f"{what}: holds no PEM certificate ({error.reason}); it must be the cluster's CA") from error
+
+
+def _show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, who: str) -> None:
+    # OpenSSL reads certificates from files only. The folder is ours alone (0700) and gone at once.
+    with tempfile.TemporaryDirectory(prefix="trainmaster-") as folder:
+        pem = Path(folder, "client.pem")
+        pem.write_bytes(certificate + b"\n" + key + b"\n")
+        try:
+            # A password is always given, or OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(pem, password="")
+        except (ssl.SSLError, ValueError) as error:
+            because = getattr(error, "reason", None) or "an unencrypted PEM certificate and its key are needed"
+            raise BadConfig(
+                f"client certificate of {who}: certificate and key do not work together ({because}); "
+                "they must be one unencrypted PEM pair"
+            ) from error

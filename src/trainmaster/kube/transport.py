@@ -1,0 +1,106 @@
+"""The aiohttp session: connections, TCP keep-alive, the last look at the gate before a write is sent,
+and aiohttp's exceptions in plain words. ``client`` decides what to do about them."""
+
+import socket
+from collections.abc import Callable
+from importlib.metadata import version
+
+import aiohttp
+from aiohappyeyeballs import AddrInfoType
+from aiohttp import ClientRequest, ClientResponse
+from aiohttp.connector import Connection
+
+from trainmaster.kube.address import is_gated
+from trainmaster.kube.config import Config
+from trainmaster.kube.proxy import split_credentials
+
+# HTTP/1.1 has one request per connection at a time. API servers close idle connections after 90 s: ours
+# must be gone before that, since a write that meets a closing connection has an unknown outcome.
+_CONNECTIONS = 50
+_IDLE_CONNECTION = 30.0
+
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+_EXCERPT = 256
+
+
+def open_session(config: Config, gate: Callable[[], None] | None) -> aiohttp.ClientSession:
+    """Our credentials are never among its default headers: aiohttp would show those to the proxy, too."""
+    headers = {
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+        "User-Agent": f"trainmaster/{version('trainmaster')}",
+    }
+    proxy, authorization = split_credentials(config.proxy)
+    if authorization and config.server.startswith("http:"):
+        # Without a tunnel the proxy reads the request itself.
+        headers["Proxy-Authorization"] = authorization
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=_CONNECTIONS, keepalive_timeout=_IDLE_CONNECTION, socket_factory=_open_socket
+        ),
+        headers=headers,
+        timeout=aiohttp.ClientTimeout(),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        request_class=_gated_request(gate) if gate else ClientRequest,
+        middlewares=(_send_once,),
+        proxy=proxy,
+    )
+
+
+def explain(error: BaseException, patience: float) -> str:
+    """Why there is no answer. Never aiohttp's own text for an answer: that one holds the request's headers."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            why = getattr(error.certificate_error, "verify_message", "") or "verification failed"
+            return f"the server's certificate is not trusted: {why}; check its certificate-authority"
+        case aiohttp.ClientConnectorError():
+            return f"cannot connect to {error.host}:{error.port}: {error.strerror or error.os_error}"
+        case aiohttp.ClientHttpProxyError():
+            return f"the proxy answered {error.status} {error.message}"
+        case aiohttp.ClientResponseError():
+            return f"the answer is not HTTP: {error.message[:_EXCERPT]!r}"
+        case aiohttp.ClientPayloadError():
+            return "the connection was cut in the middle of the answer"
+        case TimeoutError():
+            return f"nothing heard within {patience:g} s"
+        case _:
+            return f"{error}" or type(error).__name__
+
+
+def harmless(error: Exception) -> Exception | None:
+    """The cause to chain: not one that holds our headers."""
+    return None if isinstance(error, aiohttp.ClientResponseError) else error
+
+
+def _open_socket(info: AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = info
+    opened = socket.socket(family, kind, protocol)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        # Not every system has every one of them.
+        if (option := getattr(socket, name, None)) is not None:
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
+    return opened
+
+
+async def _send_once(request: ClientRequest, handler: aiohttp.ClientHandlerType) -> ClientResponse:
+    """aiohttp sends a GET, PUT or DELETE again when the connection breaks. Whether that is right, and
+    within the retry budget, is not for it to say: it lets any other exception pass."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError("the connection was closed before an answer") from error
+
+
+def _gated_request(gate: Callable[[], None]) -> type[ClientRequest]:
+    """A request that asks the gate when its connection is ready: waiting for one may outlive a lease."""
+
+    class GatedRequest(ClientRequest):
+        async def send(self, conn: Connection) -> ClientResponse:
+            if self.method != "GET" and is_gated(self.url.raw_path):
+                gate()
+            return await super().send(conn)
+
+    return GatedRequest

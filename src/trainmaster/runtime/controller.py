@@ -1,0 +1,182 @@
+"""The loop. Read this file first: everything that trainmaster does to a job goes through ``reconcile``.
+
+    store → key queue → barrier → observe → plan → executor → status → events → requeue
+
+One controller drives one kind. It knows no kind: what to do comes out of ``kind.plan`` as data.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from trainmaster.core.errors import Trainmaster
+from trainmaster.core.ids import Key
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Create, Delete, Plan
+from trainmaster.core.view import JobView, PodView, ServiceView
+from trainmaster.kinds.base import Kind
+from trainmaster.runtime import metrics
+from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.barrier import Barrier
+from trainmaster.runtime.executor import Applied, Executor
+from trainmaster.runtime.queue import NORMAL, STARTUP, KeyQueue, QueueClosed
+from trainmaster.runtime.recorder import Recorder
+from trainmaster.runtime.store import Store
+
+BARRIER_POLL = 0.25
+"""Seconds until a job that waits for its own writes is looked at again, should no event come first."""
+LAZY_SECONDS = 5.0
+"""How long a status that differs in counters alone may wait for company."""
+
+log = structlog.get_logger(__name__)
+
+
+class Controller:
+    def __init__(
+        self,
+        kind: Kind[Any],
+        *,
+        jobs: Store[JobView],
+        pods: Store[PodView],
+        services: Store[ServiceView],
+        barrier: Barrier,
+        executor: Executor,
+        recorder: Recorder,
+        now: Callable[[], datetime],
+        workers: int,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.kind = kind
+        self.workers = workers
+        self.queue = KeyQueue(backoff or Backoff(1.0, 120.0), metrics.QueueMetrics(self.name))
+        self._jobs, self._pods, self._services = jobs, pods, services
+        self._barrier = barrier
+        self._executor = executor
+        self._recorder = recorder
+        self._now = now
+        self._is_working = False
+        self._lazy_since: dict[Key, float] = {}
+        self._metrics = metrics.ControllerMetrics(self.name, workers, self.queue)
+        jobs.listen(self._job_changed)
+        pods.listen(self._child_changed)
+        services.listen(self._child_changed)
+
+    @property
+    def name(self) -> str:
+        return self.kind.resource.kind.lower()
+
+    async def work(self) -> None:
+        """One worker: passes until the queue is closed; the pass in hand is always finished."""
+        self._is_working = True
+        while True:
+            try:
+                key = await self.queue.get()
+            except QueueClosed:
+                return
+            with self._metrics.pass_of(key) as measured:
+                try:
+                    measured.result = await self.reconcile(key)
+                except Trainmaster as error:
+                    measured.result = "error"
+                    delay = self.queue.retry(key)
+                    log.warning(
+                        "pass failed", job=str(key), kind=self.name, because=str(error), retry_in=round(delay, 1)
+                    )
+                except Exception:
+                    # A defect that one job brings out must not stop the others.
+                    measured.result = "error"
+                    self.queue.retry(key)
+                    log.exception("pass failed by a defect in trainmaster", job=str(key), kind=self.name)
+                finally:
+                    self.queue.done(key)
+
+    async def reconcile(self, key: Key) -> str:
+        """One pass: observe, plan, apply. Returns its result in the words of the metrics."""
+        job = self._jobs.get(key)
+        if job is None:
+            self.queue.forget(key)
+            return "success"
+        if not self._barrier.is_open(job.uid):
+            metrics.BARRIER_WAITS.labels(self.name).inc()
+            self.queue.add(key, after=BARRIER_POLL)
+            return "requeue_after"
+        observed = Observed.of(self._pods.owned(job.uid), self._services.owned(job.uid), self.kind.slots)
+        plan = self.kind.plan(job, observed, self._now())
+        applied = await self._apply(job, plan)
+        if applied.failures:
+            self.queue.retry(key)
+            return "requeue"
+        self.queue.forget(key)
+        if plan.requeue_after is not None:
+            self.queue.add(key, after=plan.requeue_after)
+            return "requeue_after"
+        return "success"
+
+    async def _apply(self, job: JobView, plan: Plan) -> Applied:
+        applied = Applied()
+        if not plan.status_first:
+            applied = await self._executor.act(job, plan)
+        if applied.failures:
+            plan = self.kind.conclude(job, plan, applied.failures, self._now())
+        if plan.status is None:
+            self._lazy_since.pop(job.key, None)
+        elif self._is_time_to_store(job.key, plan):
+            stored = self.kind.status_of(job)[1]
+            await self._executor.store_status(self.kind.resource, job, stored, plan)
+            for event in plan.events:
+                self._recorder.record(self.kind.resource, job, self.kind.component, event)
+        self._record_actions(job, applied)
+        return applied
+
+    def _is_time_to_store(self, key: Key, plan: Plan) -> bool:
+        """Counters alone wait a little: the phase change that follows takes them along."""
+        now = asyncio.get_running_loop().time()
+        due = self._lazy_since.setdefault(key, now) + LAZY_SECONDS
+        if plan.is_lazy and now < due:
+            self.queue.add(key, after=due - now)
+            return False
+        del self._lazy_since[key]
+        return True
+
+    def _record_actions(self, job: JobView, applied: Applied) -> None:
+        done: dict[tuple[str, Any], list[str]] = {}
+        actions: list[tuple[str, Create | Delete]] = [("delete", action) for action in applied.deleted]
+        actions += [("create", action) for action in applied.created]
+        for verb, action in actions:
+            done.setdefault((verb, action.resource), []).append(action.key.name)
+        events = [self.kind.action_event(verb, resource, names) for (verb, resource), names in done.items()]
+        for failure in applied.failures[:3]:
+            verb = "create" if isinstance(failure.action, Create) else "delete"
+            name = failure.action.key.name
+            events.append(self.kind.action_event(verb, failure.action.resource, [name], failure.error))
+        for event in events:
+            self._recorder.record(self.kind.resource, job, self.kind.component, event)
+
+    def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
+        if before is not None and (after is None or after.uid != before.uid):
+            self._barrier.forget(before.uid)
+            self._lazy_since.pop(before.key, None)
+            self.queue.forget(before.key)
+        if after is not None:
+            self._enqueue(after.key)
+
+    def _child_changed(self, before: PodView | ServiceView | None, after: PodView | ServiceView | None) -> None:
+        if before is not None and after is not None and _is_same(before, after):
+            return  # a heartbeat, a label, a readiness gate: no plan looks at it
+        for view in (before, after):
+            owner = view.owner if view else None
+            if view is None or owner is None or owner.kind != self.kind.resource.kind:
+                continue
+            if owner.api_version == self.kind.resource.api_version:
+                self._enqueue(Key(view.key.namespace, owner.name))
+
+    def _enqueue(self, key: Key) -> None:
+        self.queue.add(key, priority=NORMAL if self._is_working else STARTUP)
+
+
+def _is_same(before: PodView | ServiceView, after: PodView | ServiceView) -> bool:
+    return msgspec.structs.replace(before, resource_version=after.resource_version) == after

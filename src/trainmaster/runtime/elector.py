@@ -1,0 +1,180 @@
+"""Leader election by a Lease, with hard deadlines.
+
+A leader may act until ``renew_deadline`` after the moment it *sent* its last successful renewal, and the
+lease lasts longer than that: it has stopped acting before anybody else can start. Every call runs under
+what is left of that time. Others judge the lease by their own clock, from when they last saw it change.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from trainmaster.core.errors import AlreadyExists, Conflict, NotFound, NotLeading, Trainmaster
+from trainmaster.core.ids import LEASE, Key
+from trainmaster.runtime import metrics
+from trainmaster.runtime.cluster import Cluster
+
+log = structlog.get_logger(__name__)
+
+
+class ElectionTimes(msgspec.Struct, frozen=True):
+    """Seconds. Kubernetes' own components use these numbers."""
+
+    lease: float = 15.0
+    renew_deadline: float = 10.0
+    retry: float = 2.0
+
+
+class _LeaseMeta(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str
+    namespace: str
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _LeaseSpec(msgspec.Struct, rename="camel", omit_defaults=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct, rename="camel"):
+    metadata: _LeaseMeta
+    spec: _LeaseSpec
+    api_version: str = LEASE.api_version
+    kind: str = LEASE.kind
+
+
+class Elector:
+    def __init__(
+        self,
+        cluster: Cluster,
+        key: Key,
+        identity: str,
+        times: ElectionTimes,
+        *,
+        now: Callable[[], datetime],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._cluster = cluster
+        self._key = key
+        self._identity = identity
+        self._times = times
+        self._now = now
+        self._monotonic = monotonic
+        self._until = float("-inf")
+        self._seen: tuple[_LeaseSpec, float] | None = None
+        self._gauge = metrics.LEADING.labels(key.name)
+        self._gauge.set(0)
+
+    @property
+    def is_leading(self) -> bool:
+        return self._monotonic() < self._until
+
+    def check(self) -> None:
+        """Called directly before every write."""
+        if not self.is_leading:
+            raise NotLeading(f"lease {self._key} is not held by {self._identity}; nothing is written")
+
+    async def acquire(self) -> None:
+        """Returns when this process leads, however long that takes."""
+        log.info("waiting to lead", lease=str(self._key), identity=self._identity)
+        while not await self._attempt(self._times.renew_deadline):  # noqa: ASYNC110 it waits for another process
+            await asyncio.sleep(self._times.retry)
+        self._gauge.set(1)
+        log.info("leading", lease=str(self._key), identity=self._identity)
+
+    async def hold(self) -> None:
+        """Renews until that fails for too long, then raises NotLeading: the process must end."""
+        while True:
+            await asyncio.sleep(min(self._times.retry, max(self._left(), 0.0)))
+            if self._left() <= 0 or (not await self._attempt(self._left()) and self._left() <= 0):
+                self._gauge.set(0)
+                raise NotLeading(f"lease {self._key} could not be renewed within {self._times.renew_deadline:g} s")
+
+    async def release(self) -> None:
+        """Give the lease back, so that the next one need not wait for its end. Best effort."""
+        if not self.is_leading:
+            return
+        self._until = float("-inf")
+        self._gauge.set(0)
+        try:
+            async with asyncio.timeout(self._times.retry):
+                lease = await self._read()
+                if lease is not None and lease.spec.holder_identity == self._identity:
+                    lease.spec.holder_identity = ""
+                    lease.spec.lease_duration_seconds = 1
+                    await self._cluster.replace(LEASE, self._key, msgspec.json.encode(lease))
+        except (Trainmaster, TimeoutError) as error:
+            log.warning("lease not given back; it ends by itself", because=str(error) or "no answer in time")
+
+    def _left(self) -> float:
+        return self._until - self._monotonic()
+
+    async def _attempt(self, timeout: float) -> bool:
+        """Acquire or renew once. The clock starts before the request is sent."""
+        started = self._monotonic()
+        try:
+            async with asyncio.timeout(timeout):
+                if not await self._write():
+                    return False
+        except (Trainmaster, TimeoutError) as error:
+            log.warning("lease not renewed", lease=str(self._key), because=str(error) or "no answer in time")
+            return False
+        self._until = started + self._times.renew_deadline
+        return self.is_leading
+
+    async def _write(self) -> bool:
+        lease = await self._read()
+        if lease is None:
+            return await self._create()
+        ours = lease.spec.holder_identity == self._identity
+        if not ours and not self._has_ended(lease.spec):
+            return False
+        stamp = _micro(self._now())
+        if not ours:
+            lease.spec.lease_transitions = (lease.spec.lease_transitions or 0) + 1
+            lease.spec.acquire_time = stamp
+        lease.spec.holder_identity = self._identity
+        lease.spec.lease_duration_seconds = math.ceil(self._times.lease)
+        lease.spec.renew_time = stamp
+        try:
+            await self._cluster.replace(LEASE, self._key, msgspec.json.encode(lease))
+        except Conflict:
+            return False  # somebody was faster
+        return True
+
+    async def _create(self) -> bool:
+        stamp = _micro(self._now())
+        spec = _LeaseSpec(self._identity, math.ceil(self._times.lease), stamp, stamp, 0)
+        body = msgspec.json.encode(_Lease(_LeaseMeta(self._key.name, self._key.namespace), spec))
+        try:
+            await self._cluster.create(LEASE, self._key.namespace, body)
+        except AlreadyExists:
+            return False
+        return True
+
+    async def _read(self) -> _Lease | None:
+        try:
+            return msgspec.json.decode(await self._cluster.get(LEASE, self._key), type=_Lease)
+        except NotFound:
+            return None
+
+    def _has_ended(self, spec: _LeaseSpec) -> bool:
+        """Free, or not renewed for its whole duration while we were looking."""
+        if not spec.holder_identity:
+            return True
+        now = self._monotonic()
+        if self._seen is None or self._seen[0] != spec:
+            self._seen = (msgspec.structs.replace(spec), now)
+        return now >= self._seen[1] + (spec.lease_duration_seconds or self._times.lease)
+
+
+def _micro(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,135 @@
+"""Applies a Plan: deletes, creates with a slow start, one status patch. It decides nothing.
+
+What went wrong is either *passing* (no answer, overload, a lost race: raised, the pass is tried again) or
+a *refusal* (returned as a Failure: the job's status will say it).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from trainmaster.core.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from trainmaster.core.ids import Key, Resource
+from trainmaster.core.plan import Create, Delete, Plan, merge_patch
+from trainmaster.core.view import JobView
+from trainmaster.kinds.base import Failure
+from trainmaster.runtime import metrics
+from trainmaster.runtime.barrier import Barrier
+from trainmaster.runtime.cluster import Cluster
+
+log = structlog.get_logger(__name__)
+
+A = TypeVar("A", Create, Delete)
+
+
+class Applied(msgspec.Struct):
+    """What became of the actions of one pass."""
+
+    deleted: list[Delete] = []
+    created: list[Create] = []
+    failures: list[Failure] = []
+
+
+class _OwnerPart(msgspec.Struct):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class _MetaPart(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = "0"
+    owner_references: list[_OwnerPart] = []
+
+
+class _ObjectPart(msgspec.Struct):
+    metadata: _MetaPart
+
+
+class Executor:
+    def __init__(self, cluster: Cluster, barrier: Barrier) -> None:
+        self._cluster = cluster
+        self._barrier = barrier
+
+    async def act(self, job: JobView, plan: Plan) -> Applied:
+        """Deletes, then creates. Stops at the first batch that something passing went wrong in."""
+        applied = Applied()
+        await self._batch(plan.deletes, lambda action: self._delete(job, action, applied))
+        size, rest = 1, plan.creates
+        while rest and not applied.failures:
+            # 1, 2, 4, …: a namespace without quota is asked once, not a thousand times.
+            batch, rest = rest[:size], rest[size:]
+            await self._batch(batch, lambda action: self._create(job, action, applied))
+            size *= 2
+        return applied
+
+    async def store_status(self, resource: Resource, job: JobView, old: dict[str, object], plan: Plan) -> bool:
+        """One merge patch, refused when the job is not the one that was planned for. False: nothing to store."""
+        if plan.status is None or not (patch := merge_patch(old, plan.status)):
+            return False
+        preconditions = {"uid": job.uid, "resourceVersion": str(job.resource_version)}
+        body = msgspec.json.encode({"metadata": preconditions, "status": patch})
+        written = await self._cluster.patch(resource, job.key, body, subresource="status")
+        self._barrier.wrote(job.uid, resource, written.resource_version)
+        metrics.STATUS_WRITES.labels(resource.kind).inc()
+        return True
+
+    async def _batch(self, actions: Sequence[A], do: Callable[[A], Awaitable[None]]) -> None:
+        """All of them, at once; the first passing error is raised after every one has ended."""
+        if len(actions) == 1:
+            await do(actions[0])
+            return
+        outcomes = await asyncio.gather(*(do(action) for action in actions), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _create(self, job: JobView, action: Create, applied: Applied) -> None:
+        resource, key = action.resource, action.key
+        try:
+            written = await self._cluster.create(resource, key.namespace, msgspec.json.encode(action.body))
+            self._barrier.wrote(job.uid, resource, written.resource_version)
+            applied.created.append(action)
+        except AlreadyExists:
+            if error := await self._claim(job, resource, key):
+                applied.failures.append(Failure(action, error))
+        except (Invalid, Forbidden, NotFound) as refusal:
+            applied.failures.append(Failure(action, refusal.message))
+        self._report(job, "create", action)
+
+    async def _claim(self, job: JobView, resource: Resource, key: Key) -> str:
+        """Whose is the object of that name? Ours: the store is late and the barrier waits. Else: an error."""
+        try:
+            found = msgspec.json.decode(await self._cluster.get(resource, key), type=_ObjectPart).metadata
+        except NotFound:
+            raise Conflict(f"{resource} {key} went away while it was being created") from None
+        owner = next((o for o in found.owner_references if o.controller), None)
+        if owner is not None and owner.uid == job.uid:
+            self._barrier.wrote(job.uid, resource, int(found.resource_version))
+            return ""
+        whose = f"belongs to {owner.kind} {owner.name} ({owner.uid})" if owner else "belongs to nobody"
+        return f"the name is taken by an object that {whose}; delete it or rename the job"
+
+    async def _delete(self, job: JobView, action: Delete, applied: Applied) -> None:
+        resource, key = action.resource, action.key
+        try:
+            written = await self._cluster.delete(resource, key, uid=action.uid)
+            if written.resource_version:
+                self._barrier.wrote(job.uid, resource, written.resource_version)
+            else:
+                self._barrier.deleted(job.uid, resource, key, action.uid)
+            applied.deleted.append(action)
+        except (NotFound, Conflict):
+            pass  # gone already, or another incarnation has the name: either way this one is no more
+        except Forbidden as refusal:
+            applied.failures.append(Failure(action, refusal.message))
+        self._report(job, "delete", action)
+
+    @staticmethod
+    def _report(job: JobView, verb: str, action: Create | Delete) -> None:
+        metrics.ACTIONS.labels(verb, action.resource.plural).inc()
+        log.debug(verb, job=str(job.key), resource=action.resource.plural, name=action.key.name, because=action.why)

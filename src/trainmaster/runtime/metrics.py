@@ -1,0 +1,102 @@
+"""What the operator measures. Names of client-go and controller-runtime, so that existing dashboards work."""
+
+from collections.abc import Iterator, Sized
+from contextlib import contextmanager
+from time import perf_counter
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from trainmaster.core.ids import Key
+
+_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+QUEUE_DEPTH = Gauge("workqueue_depth", "Keys that wait to be worked on", ["name"])
+QUEUE_ADDS = Counter("workqueue_adds_total", "Keys added", ["name"])
+QUEUE_WAIT = Histogram("workqueue_queue_duration_seconds", "How long a key waited", ["name"], buckets=_SECONDS)
+QUEUE_WORK = Histogram("workqueue_work_duration_seconds", "How long a pass took", ["name"], buckets=_SECONDS)
+QUEUE_RETRIES = Counter("workqueue_retries_total", "Keys tried again after a failure", ["name"])
+QUEUE_UNFINISHED = Gauge("workqueue_unfinished_work_seconds", "Age of all passes in hand, added up", ["name"])
+QUEUE_LONGEST = Gauge("workqueue_longest_running_processor_seconds", "Age of the oldest pass in hand", ["name"])
+
+RECONCILES = Counter("controller_runtime_reconcile_total", "Passes by result", ["controller", "result"])
+RECONCILE_ERRORS = Counter("controller_runtime_reconcile_errors_total", "Passes that failed", ["controller"])
+RECONCILE_TIME = Histogram(
+    "controller_runtime_reconcile_time_seconds", "How long a pass took", ["controller"], buckets=_SECONDS
+)
+WORKERS_MAX = Gauge("controller_runtime_max_concurrent_reconciles", "Passes that may run at once", ["controller"])
+WORKERS_ACTIVE = Gauge("controller_runtime_active_workers", "Passes that run now", ["controller"])
+
+REQUESTS = Counter("rest_client_requests_total", "Requests to the API server", ["method", "code"])
+REQUEST_TIME = Histogram(
+    "rest_client_request_duration_seconds", "How long the API server took", ["verb"], buckets=_SECONDS
+)
+
+LEADING = Gauge("leader_election_master_status", "1 while this process leads", ["name"])
+
+LISTS = Counter("trainmaster_lists_total", "Complete lists of a resource", ["resource"])
+UNREADABLE = Counter("trainmaster_unreadable_objects_total", "Objects left out of a store", ["resource"])
+BARRIER_WAITS = Counter("trainmaster_barrier_waits_total", "Passes put off until our own writes were seen", ["kind"])
+ACTIONS = Counter("trainmaster_actions_total", "Writes by what they did", ["verb", "resource"])
+STATUS_WRITES = Counter("trainmaster_status_writes_total", "Status patches", ["kind"])
+EVENTS_DROPPED = Counter("trainmaster_events_dropped_total", "Events that were not sent", ["because"])
+
+
+class QueueMetrics:
+    """The observer of one queue, with its label children bound once."""
+
+    def __init__(self, name: str) -> None:
+        self._adds = QUEUE_ADDS.labels(name)
+        self._wait = QUEUE_WAIT.labels(name)
+        self._retries = QUEUE_RETRIES.labels(name)
+
+    def added(self) -> None:
+        self._adds.inc()
+
+    def taken(self, waited: float) -> None:
+        self._wait.observe(max(waited, 0.0))
+
+    def retried(self) -> None:
+        self._retries.inc()
+
+
+class Measured:
+    """One pass that is being measured; whoever runs it fills in the result."""
+
+    def __init__(self, started: float) -> None:
+        self.started = started
+        self.result = "success"
+
+
+class ControllerMetrics:
+    """Passes of one controller. Every counter starts at 0, so that a dashboard has no holes."""
+
+    def __init__(self, name: str, workers: int, waiting: Sized) -> None:
+        self._name = name
+        self._in_hand: dict[Key, Measured] = {}
+        self._results = {
+            result: RECONCILES.labels(name, result) for result in ("success", "requeue", "requeue_after", "error")
+        }
+        self._errors = RECONCILE_ERRORS.labels(name)
+        self._times = (RECONCILE_TIME.labels(name), QUEUE_WORK.labels(name))
+        WORKERS_MAX.labels(name).set(workers)
+        WORKERS_ACTIVE.labels(name).set_function(lambda: float(len(self._in_hand)))
+        QUEUE_DEPTH.labels(name).set_function(lambda: float(len(waiting)))
+        QUEUE_UNFINISHED.labels(name).set_function(lambda: sum(self._ages()))
+        QUEUE_LONGEST.labels(name).set_function(lambda: max(self._ages(), default=0.0))
+
+    @contextmanager
+    def pass_of(self, key: Key) -> Iterator[Measured]:
+        self._in_hand[key] = measured = Measured(perf_counter())
+        try:
+            yield measured
+        finally:
+            del self._in_hand[key]
+            for histogram in self._times:
+                histogram.observe(perf_counter() - measured.started)
+            self._results[measured.result].inc()
+            if measured.result == "error":
+                self._errors.inc()
+
+    def _ages(self) -> list[float]:
+        now = perf_counter()
+        return [now - measured.started for measured in self._in_hand.values()]

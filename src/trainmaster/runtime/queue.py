@@ -1,0 +1,163 @@
+"""The key queue: which job to look at next. It holds keys, never events or objects.
+
+A key waits at most once; adding it again takes the earlier time and the higher priority. A key that is
+being worked on and is added meanwhile comes back when it is done. A key that failed is not worked on
+again before ``backoff.base`` has passed, however many events ask for it: no job can spin.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from typing import NamedTuple, Protocol
+
+from trainmaster.core.ids import Key
+from trainmaster.runtime.backoff import Backoff
+
+NORMAL = 0
+STARTUP = -1
+"""Work found at start: ten thousand old jobs must not keep a new one waiting."""
+
+
+class QueueClosed(Exception):
+    """No more keys will come."""
+
+
+class QueueObserver(Protocol):
+    def added(self) -> None: ...
+    def taken(self, waited: float) -> None: ...
+    def retried(self) -> None: ...
+
+
+class _Entry(NamedTuple):
+    due: float
+    priority: int
+    since: float
+
+
+class KeyQueue:
+    def __init__(self, backoff: Backoff, observer: QueueObserver) -> None:
+        self._backoff = backoff
+        self._observer = observer
+        self._order = itertools.count()
+        self._entries: dict[Key, _Entry] = {}
+        self._ready: list[tuple[int, int, Key, _Entry]] = []
+        self._delayed: list[tuple[float, int, Key, _Entry]] = []
+        self._working: set[Key] = set()
+        self._again: dict[Key, _Entry] = {}
+        self._failures: dict[Key, int] = {}
+        self._not_before: dict[Key, float] = {}
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """Keys that could be worked on now."""
+        return sum(entry.due <= self._now() for entry in self._entries.values())
+
+    def add(self, key: Key, *, after: float = 0.0, priority: int = NORMAL) -> None:
+        now = self._now()
+        due = max(now + after, self._not_before.get(key, 0.0))
+        entry = _Entry(due, priority, now)
+        waiting = self._again if key in self._working else self._entries
+        if old := waiting.get(key):
+            entry = _Entry(min(due, old.due), max(priority, old.priority), old.since)
+            if entry == old:
+                return
+        self._observer.added()
+        waiting[key] = entry
+        if waiting is self._entries:
+            self._schedule(key, entry)
+
+    async def get(self) -> Key:
+        """The most urgent key. It is being worked on until ``done``."""
+        while not self._is_closed:
+            if (key := self._pop()) is not None:
+                return key
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done():
+                    self._wake()  # the key that this waiter was woken for must not wait for the next event
+                raise
+        raise QueueClosed
+
+    def done(self, key: Key) -> None:
+        self._working.discard(key)
+        if entry := self._again.pop(key, None):
+            due = max(entry.due, self._not_before.get(key, 0.0))
+            entry = entry._replace(due=due)
+            self._entries[key] = entry
+            self._schedule(key, entry)
+
+    def retry(self, key: Key) -> float:
+        """Try again later, later each time; returns in how many seconds."""
+        self._failures[key] = failures = self._failures.get(key, 0) + 1
+        self._not_before[key] = self._now() + self._backoff.base
+        delay = self._backoff.delay(failures)
+        self._observer.retried()
+        self.add(key, after=delay)
+        return delay
+
+    def failures(self, key: Key) -> int:
+        return self._failures.get(key, 0)
+
+    def forget(self, key: Key) -> None:
+        """It went well: the next failure starts from the beginning."""
+        self._failures.pop(key, None)
+        self._not_before.pop(key, None)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._timer:
+            self._timer.cancel()
+        while self._waiters:
+            self._wake()
+
+    def _schedule(self, key: Key, entry: _Entry) -> None:
+        if entry.due <= self._now():
+            heapq.heappush(self._ready, (-entry.priority, next(self._order), key, entry))
+            self._wake()
+        else:
+            heapq.heappush(self._delayed, (entry.due, next(self._order), key, entry))
+            self._arm()
+
+    def _pop(self) -> Key | None:
+        while self._ready:
+            _, _, key, entry = heapq.heappop(self._ready)
+            if self._entries.get(key) is entry:  # else an outdated place in the heap
+                del self._entries[key]
+                self._working.add(key)
+                self._observer.taken(self._now() - max(entry.since, entry.due))
+                return key
+        return None
+
+    def _arm(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if self._delayed and not self._is_closed:
+            self._timer = asyncio.get_running_loop().call_at(self._delayed[0][0], self._fire)
+
+    def _fire(self) -> None:
+        # A timer may fire a hair early: what it was armed for is due, whatever the clock says.
+        now = max(self._now(), self._delayed[0][0])
+        while self._delayed and self._delayed[0][0] <= now:
+            _, _, key, entry = heapq.heappop(self._delayed)
+            if self._entries.get(key) is entry:
+                heapq.heappush(self._ready, (-entry.priority, next(self._order), key, entry))
+                self._wake()
+        self._arm()
+
+    def _wake(self) -> None:
+        """One waiter a key: waking all of them would cost workers × keys."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

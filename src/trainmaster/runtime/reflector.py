@@ -1,0 +1,144 @@
+"""Keeps one store like the API server: a paged list, then a watch, for ever.
+
+A watch that ends is resumed where it ended. Only 410 Gone lists again. An object that cannot be decoded
+is left out and counted; it never stops the watch.
+"""
+
+import asyncio
+from typing import Generic
+
+import msgspec
+import structlog
+
+from trainmaster.core.errors import ApiError, Gone, NotFound, Trainmaster, Unreachable
+from trainmaster.core.view import Codec, V, version_of
+from trainmaster.runtime import metrics
+from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.store import Store
+
+PAGE = 500
+WATCH_SECONDS = 240.0
+"""The server ends a watch after this time, so that load spreads over API servers again."""
+SHORTEST_WATCH = 1.0
+"""A watch that ends sooner counts as a failure: reconnecting at once would be a hot loop."""
+
+log = structlog.get_logger(__name__)
+
+
+class Reflector(Generic[V]):
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store[V],
+        codec: Codec[V],
+        *,
+        namespace: str = "",
+        selector: str = "",
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._codec = codec
+        self._namespace = namespace
+        self._selector = selector
+        self._backoff = backoff or Backoff(0.2, 30.0)
+        self._failures = 0
+        self._version = ""
+        self.synced = asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except Gone as error:
+                self._version = ""
+                await self._wait(error)
+            except Trainmaster as error:
+                await self._wait(error)
+
+    async def _list(self) -> None:
+        views: list[V] = []
+        cursor = ""
+        while True:
+            body = await self._cluster.list(
+                self._store.resource,
+                namespace=self._namespace,
+                selector=self._selector,
+                limit=PAGE,
+                cursor=cursor,
+            )
+            page = self._codec.page(body)
+            views += page.views
+            cursor = page.cursor
+            if not cursor:
+                break
+        self._store.replace(views, int(page.resource_version))
+        self._version = page.resource_version
+        self.synced.set()
+        metrics.LISTS.labels(str(self._store.resource)).inc()
+
+    async def _watch(self) -> None:
+        watch = self._cluster.watch(
+            self._store.resource,
+            namespace=self._namespace,
+            selector=self._selector,
+            resource_version=self._version,
+            timeout=WATCH_SECONDS,
+        )
+        opened = asyncio.get_running_loop().time()
+        async with watch as lines:
+            async for line in lines:
+                self._take(line)
+                self._failures = 0
+        if asyncio.get_running_loop().time() - opened < SHORTEST_WATCH:
+            raise Unreachable(f"watch of {self._store.resource} ended as soon as it began")
+
+    def _take(self, line: bytes) -> None:
+        try:
+            event = self._codec.line(line)
+        except msgspec.ValidationError as error:
+            metrics.UNREADABLE.labels(str(self._store.resource)).inc()
+            log.warning("object left out: it cannot be read", resource=str(self._store.resource), because=str(error))
+            self._advance(version_of(line))
+            return
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"watch of {self._store.resource} was cut in the middle of a line: {error}") from error
+        if event.type == "ERROR":
+            raise _watch_error(event.code, event.message)
+        if event.view is None:
+            self._advance(event.resource_version)
+            return
+        if event.type == "DELETED":
+            self._store.remove(event.view)
+        else:
+            self._store.put(event.view)
+        self._version = event.resource_version
+
+    def _advance(self, version: str) -> None:
+        if version:
+            self._version = version
+            self._store.advance(int(version))
+
+    async def _wait(self, error: Trainmaster) -> None:
+        self._failures += 1
+        delay = self._backoff.delay(self._failures)
+        hint = {}
+        if isinstance(error, NotFound) and self._store.resource.group:
+            hint = {"hint": "is the CRD installed? try: trainmaster crds | kubectl apply -f -"}
+        log.warning(
+            "cannot read, trying again",
+            resource=str(self._store.resource),
+            because=str(error),
+            seconds=round(delay, 1),
+            **hint,
+        )
+        await asyncio.sleep(delay)
+
+
+def _watch_error(code: int, message: str) -> ApiError:
+    if code == 410:
+        return Gone(message, code=code)
+    return ApiError(f"watch ended by the server: {message}", code=code)

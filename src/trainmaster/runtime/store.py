@@ -1,0 +1,95 @@
+"""The cache: views by key and by owner, fed by one reflector, read by controllers.
+
+A store that has not seen a complete list raises instead of looking empty: an operator that takes
+"not read yet" for "nothing there" would create everything a second time.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Generic
+
+from trainmaster.core.errors import NotSynced
+from trainmaster.core.ids import Key, Resource
+from trainmaster.core.view import JobView, V
+
+Listener = Callable[[V | None, V | None], None]
+"""Called with the view before and after a change; never both None."""
+
+
+class Store(Generic[V]):
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self.seen = 0
+        """The newest resourceVersion that this store reflects."""
+        self._views: dict[Key, V] | None = None
+        self._owned: dict[str, dict[Key, V]] = {}
+        self._listeners: list[Listener[V]] = []
+
+    @property
+    def is_synced(self) -> bool:
+        return self._views is not None
+
+    def get(self, key: Key) -> V | None:
+        return self._synced().get(key)
+
+    def owned(self, uid: str) -> Iterable[V]:
+        """The views whose controller is the object of this uid."""
+        self._synced()
+        return self._owned.get(uid, {}).values()
+
+    def keys(self) -> Iterable[Key]:
+        return self._synced().keys()
+
+    def listen(self, listener: Listener[V]) -> None:
+        self._listeners.append(listener)
+
+    def replace(self, views: Iterable[V], version: int) -> None:
+        """Take over a complete list; listeners hear of what differs."""
+        old, new = self._views or {}, {view.key: view for view in views}
+        self._views, self._owned, self.seen = new, {}, version
+        for view in new.values():
+            self._index(view)
+        for key in old.keys() | new.keys():
+            before, after = old.get(key), new.get(key)
+            if before is None or after is None or before.resource_version != after.resource_version:
+                self._tell(before, after)
+
+    def put(self, view: V) -> None:
+        before = self._synced().get(view.key)
+        if before is not None:
+            self._unindex(before)
+        self._synced()[view.key] = view
+        self._index(view)
+        self.advance(view.resource_version)
+        self._tell(before, view)
+
+    def remove(self, view: V) -> None:
+        before = self._synced().pop(view.key, None)
+        self.advance(view.resource_version)
+        if before is not None:
+            self._unindex(before)
+            self._tell(before, None)
+
+    def advance(self, version: int) -> None:
+        """Nothing newer than ``version`` is missing: a bookmark, or an event that was just taken in."""
+        self.seen = max(self.seen, version)
+
+    def _synced(self) -> dict[Key, V]:
+        if self._views is None:
+            raise NotSynced(f"{self.resource} were not listed completely yet")
+        return self._views
+
+    def _index(self, view: V) -> None:
+        if not isinstance(view, JobView) and view.owner is not None:
+            self._owned.setdefault(view.owner.uid, {})[view.key] = view
+
+    def _unindex(self, view: V) -> None:
+        if isinstance(view, JobView) or view.owner is None:
+            return
+        if owned := self._owned.get(view.owner.uid):
+            owned.pop(view.key, None)
+            if not owned:
+                del self._owned[view.owner.uid]
+
+    def _tell(self, before: V | None, after: V | None) -> None:
+        for listener in self._listeners:
+            listener(before, after)

@@ -1,0 +1,160 @@
+"""Processes that never outlive the test run, however it ends. `plane` runs its programs as these."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+POLL = 0.03
+TAIL_LINES = 15
+
+# Reads "+pid", "-pid" and "keep" until its input ends, which happens when the process that started it
+# ends, even by SIGKILL: then it ends the pids that are left and removes the folder.
+#
+# PR_SET_PDEATHSIG would be shorter, but it fires when the *thread* that started the child ends. A plane that
+# is restarted from a worker thread (asyncio.to_thread) would lose its API server together with that thread.
+_WATCHDOG = """
+import os, shutil, signal, sys, time
+pids, keep = [], False
+for line in sys.stdin:
+    word = line.strip()
+    if word == "keep":
+        keep = True
+    elif word[0] == "+":
+        pids.append(int(word[1:]))
+    else:
+        pids.remove(int(word[1:]))
+for pid in reversed(pids):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+for _ in range(50):
+    # A process that was just killed may still be writing into the folder.
+    shutil.rmtree(sys.argv[1], ignore_errors=True) if not keep else None
+    if keep or not os.path.exists(sys.argv[1]):
+        break
+    time.sleep(0.1)
+"""
+
+# The program starts only after the watchdog knows its pid; if we die in between, `read` ends and so does it.
+_GATE = 'read -r go && exec "$@"'
+
+
+class StartFailed(Exception):
+    """A program did not become ready; the message ends with the last lines of its log."""
+
+
+class PortTaken(StartFailed):
+    """Somebody took the port between its choice and its use; another try with another port may work."""
+
+
+class Watchdog:
+    """Outlives this process by a moment: ends what is left of a plane and removes its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _WATCHDOG, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            # Ctrl-C in a terminal goes to the whole foreground group; the watchdog must see our end instead.
+            start_new_session=True,
+        )
+
+    def watch(self, pid: int) -> None:
+        """From now on this pid ends with us."""
+        self._tell(f"+{pid}")
+
+    def forget(self, pid: int) -> None:
+        """This pid has ended; the system may give it to somebody else."""
+        self._tell(f"-{pid}")
+
+    def close(self, *, keep: bool) -> None:
+        """End; remove the folder unless it is to be kept."""
+        if keep:
+            self._tell("keep")
+        self._process.communicate()
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+
+class Process:
+    """One running program with its log."""
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        environ: Mapping[str, str],
+        watchdog: Watchdog,
+    ) -> None:
+        self.name = Path(command[0]).name
+        self.log = log
+        self._watchdog = watchdog
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _GATE, self.name, *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=log.parent,
+                env=environ,
+                start_new_session=True,
+            )
+        watchdog.watch(self.pid)
+        assert self._process.stdin is not None
+        with self._process.stdin as gate:
+            gate.write(b"go\n")
+
+    @property
+    def pid(self) -> int:
+        """The pid of the program itself: the gate replaces itself by exec."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Has not ended yet."""
+        return self._process.poll() is None
+
+    def wait_ready(self, is_ready: Callable[[], bool], *, within: float) -> None:
+        """Poll until ready; says the end of the log when the program ends or takes too long."""
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            # Asked first and again after: another server on a lost port would answer in our program's place.
+            if self.is_running() and is_ready() and self.is_running():
+                return
+            if not self.is_running():
+                raise self._ended()
+            time.sleep(POLL)
+        raise StartFailed(f"{self.name} was not ready after {within:.0f} s; {self._tail()}")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; nothing happens when the program has ended."""
+        if self.is_running():
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it now. SIGKILL, because kube-apiserver takes up to 15 s over SIGTERM and keeps its port."""
+        self.send(signal.SIGKILL)
+        self._process.wait()
+        self._watchdog.forget(self.pid)
+
+    def _ended(self) -> StartFailed:
+        code = self._process.returncode
+        kind = PortTaken if "address already in use" in self._log_text() else StartFailed
+        return kind(f"{self.name} ended with {code} before it was ready; {self._tail()}")
+
+    def _log_text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def _tail(self) -> str:
+        lines = self._log_text().splitlines()[-TAIL_LINES:]
+        return "\n".join([f"the end of {self.log}:", *lines])

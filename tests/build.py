@@ -1,0 +1,368 @@
+"""Builders of jobs and of what they own, for every suite: `an_aitj(trainer=2, ps=1)`, `a_pod(job, "trainer", 0)`.
+
+A job is the dict that a user would write. Pods and services are JSON read by the real codecs, so a test sees what the
+operator would see. Names and labels are spelt out here as the specs spell them: a builder that took them from
+`trainmaster.kinds` could never disagree with it.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from trainmaster.core.ids import SERVICE, Resource
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Create, Delete, Plan
+from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
+from trainmaster.kinds.base import Kind, Settings
+from trainmaster.kinds.registry import all_kinds
+
+Json = dict[str, Any]
+Child = PodView | ServiceView
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+STAMP = "2026-11-15T12:00:00Z"
+"""NOW as it stands on the wire."""
+
+SERVER_URL = "di-server.di-system:8080"
+
+# --- jobs --------------------------------------------------------------------------------------
+
+
+def a_container(name: str, *, ports: Mapping[str, int] | None = None, **fields: Any) -> Json:
+    container: Json = {"name": name, "image": "registry.example/train:1", **fields}
+    if ports:
+        container["ports"] = [{"name": port, "containerPort": number} for port, number in ports.items()]
+    return container
+
+
+def a_template(*containers: Json, labels: Json | None = None, annotations: Json | None = None, **pod_spec: Any) -> Json:
+    template: Json = {"spec": {"containers": list(containers), **pod_spec}}
+    metadata = {"labels": labels, "annotations": annotations}
+    if given := {key: value for key, value in metadata.items() if value is not None}:
+        template["metadata"] = given
+    return template
+
+
+def a_replica(replicas: int = 1, template: Json | None = None, **fields: Any) -> Json:
+    """One entry of an AITrainingJob's replicaSpecs; ``fields`` are spelt as on the wire."""
+    given = template or a_template(a_container("aitj-main", ports={"aitj-24446": 24446}))
+    return {"replicas": replicas, "template": given, **fields}
+
+
+def an_aitj(
+    name: str = "mnist",
+    *,
+    namespace: str = "ml",
+    clean: str = "",
+    complete: str = "",
+    fail: str = "",
+    spec: Json | None = None,
+    status: Json | None = None,
+    generation: int = 1,
+    labels: Json | None = None,
+    **roles: int | Json,
+) -> Json:
+    """An AITrainingJob; a role is a number of replicas or an entry made by ``a_replica``. One trainer by default."""
+    policies = {"cleanPodPolicy": clean, "completePolicy": complete, "failPolicy": fail}
+    written = {key: value for key, value in policies.items() if value}
+    entries = {
+        role: a_replica(entry) if isinstance(entry, int) else entry for role, entry in (roles or {"trainer": 1}).items()
+    }
+    return _a_job(
+        "elasticdeeplearning.ai/v1",
+        "AITrainingJob",
+        _metadata(name, namespace, generation, labels),
+        {"replicaSpecs": entries, **written, **(spec or {})},
+        status,
+    )
+
+
+def a_dijob(
+    name: str = "cartpole",
+    *,
+    namespace: str = "rl",
+    clean: str | None = None,
+    coordinator: Json | None = None,
+    spec: Json | None = None,
+    status: Json | None = None,
+    generation: int = 1,
+    labels: Json | None = None,
+) -> Json:
+    """A DIJob of v1alpha1; ``coordinator`` is its pod template."""
+    written = {} if clean is None else {"cleanPodPolicy": clean}
+    template = coordinator or a_template(a_container("di-container"))
+    return _a_job(
+        "diengine.opendilab.org/v1alpha1",
+        "DIJob",
+        _metadata(name, namespace, generation, labels),
+        {"coordinator": {"template": template}, **written, **(spec or {})},
+        status,
+    )
+
+
+def _metadata(name: str, namespace: str, generation: int, labels: Json | None) -> Json:
+    metadata: Json = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"uid-of-{name}",
+        "generation": generation,
+        "resourceVersion": "100",
+        "creationTimestamp": STAMP,
+    }
+    return metadata | {"labels": labels} if labels else metadata
+
+
+def _a_job(api_version: str, kind: str, metadata: Json, spec: Json, status: Json | None) -> Json:
+    job = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+    return job | {"status": status} if status is not None else job
+
+
+def with_status(job: Json, status: Plan | Mapping[str, Any]) -> Json:
+    """The job after a status, or that of a plan, was stored."""
+    stored = status.status if isinstance(status, Plan) else status
+    return job if stored is None else {**job, "status": dict(stored)}
+
+
+def with_spec(job: Json, **fields: Any) -> Json:
+    """The job after its user edited fields of the spec."""
+    meta = job["metadata"]
+    return {**job, "metadata": {**meta, "generation": meta["generation"] + 1}, "spec": {**job["spec"], **fields}}
+
+
+# --- what a job owns ---------------------------------------------------------------------------
+
+
+def child_name(job: Json, role: str, index: int = 0) -> str:
+    """The name of a replica's pod and service."""
+    name = job["metadata"]["name"]
+    return f"{name}-{role}" if job["kind"] == "DIJob" else f"{name}-{role.lower()}-{index}"
+
+
+def child_labels(job: Json, role: str, index: int = 0) -> dict[str, str]:
+    """The labels by which a child says whose replica it is."""
+    name = job["metadata"]["name"]
+    if job["kind"] == "DIJob":
+        return {
+            "group-name": "diengine.opendilab.org",
+            "dijob-name": name,
+            "controller-name": "di-operator",
+            "replica-type": role,
+            "pod-name": child_name(job, role),
+        }
+    return {
+        "GroupName": "elasticdeeplearning.ai",
+        "TrainingJobName": name,
+        "TrainingJobReplicaName": role.lower(),
+        "TrainingJobReplicaIndex": str(index),
+    }
+
+
+def owner_reference(job: Json) -> Json:
+    reference = {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+    }
+    return reference if job["kind"] == "DIJob" else reference | {"blockOwnerDeletion": True}
+
+
+def pod_json(
+    job: Json,
+    role: str,
+    index: int = 0,
+    *,
+    phase: str = "",
+    exit_code: int | None = None,
+    containers: Mapping[str, int | str | None] | None = None,
+    node: str | None = None,
+    reason: str = "",
+    message: str = "",
+    unschedulable: str = "",
+    deleting: bool = False,
+    restart_policy: str = "Never",
+    name: str = "",
+    uid: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> Json:
+    """A pod as the API server would show it; ``a_pod`` says what the arguments mean."""
+    if not phase:
+        phase = "Running" if exit_code is None else "Failed" if exit_code else "Succeeded"
+    if node is None:
+        node = "" if phase == "Pending" else "node-1"
+    if containers is None:
+        main = "di-container" if job["kind"] == "DIJob" else "aitj-main"
+        containers = {main: exit_code} if phase != "Pending" else {}
+    found: Json = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _child_metadata(job, role, index, name=name, uid=uid, deleting=deleting, labels=labels),
+        "spec": {"restartPolicy": restart_policy, "containers": []},
+        "status": {
+            "phase": phase,
+            "containerStatuses": [{"name": c, "state": _container_state(s)} for c, s in containers.items()],
+        },
+    }
+    if node:
+        found["spec"]["nodeName"] = node
+    if unschedulable:
+        scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unschedulable}
+        found["status"]["conditions"] = [scheduled]
+    found["status"] |= {key: text for key, text in (("reason", reason), ("message", message)) if text}
+    return found
+
+
+def _container_state(state: int | str | None) -> Json:
+    match state:
+        case None:
+            return {"running": {"startedAt": STAMP}}
+        case str():
+            return {"waiting": {"reason": state}}
+    return {"terminated": {"exitCode": state, "reason": "Error" if state else "Completed"}}
+
+
+def _child_metadata(
+    job: Json, role: str, index: int, *, name: str, uid: str, deleting: bool, labels: Mapping[str, str] | None
+) -> Json:
+    name = name or child_name(job, role, index)
+    metadata: Json = {
+        "name": name,
+        "namespace": job["metadata"]["namespace"],
+        "uid": uid or f"uid-of-{name}",
+        "resourceVersion": "200",
+        "labels": {**(child_labels(job, role, index) if labels is None else labels)},
+        "ownerReferences": [owner_reference(job)],
+    }
+    return metadata | {"deletionTimestamp": STAMP} if deleting else metadata
+
+
+def a_pod(
+    job: Json,
+    role: str,
+    index: int = 0,
+    *,
+    phase: str = "",
+    exit_code: int | None = None,
+    containers: Mapping[str, int | str | None] | None = None,
+    node: str | None = None,
+    reason: str = "",
+    message: str = "",
+    unschedulable: str = "",
+    deleting: bool = False,
+    restart_policy: str = "Never",
+    name: str = "",
+    uid: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> PodView:
+    """A pod of the job, Running on node-1 unless told.
+
+    ``exit_code`` ends its main container, and the pod if no phase is given. ``containers`` tells of each container:
+    None runs, a number is its exit code, a word is why it waits. A Pending pod is on no node unless one is given.
+    """
+    return view_of_pod(
+        pod_json(
+            job,
+            role,
+            index,
+            phase=phase,
+            exit_code=exit_code,
+            containers=containers,
+            node=node,
+            reason=reason,
+            message=message,
+            unschedulable=unschedulable,
+            deleting=deleting,
+            restart_policy=restart_policy,
+            name=name,
+            uid=uid,
+            labels=labels,
+        )
+    )
+
+
+def a_service(job: Json, role: str, index: int = 0, *, deleting: bool = False, name: str = "") -> ServiceView:
+    return view_of_service(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": _child_metadata(job, role, index, name=name, uid="", deleting=deleting, labels=None),
+            "spec": {"clusterIP": "None"},
+        }
+    )
+
+
+def replicas_of(job: Json) -> list[tuple[str, int]]:
+    """Every slot of the job, as (role, index)."""
+    if job["kind"] == "DIJob":
+        return [("coordinator", 0)]
+    specs = job["spec"]["replicaSpecs"]
+    return [(role, index) for role in sorted(specs) for index in range(specs[role].get("replicas", 1))]
+
+
+def services_of(job: Json) -> list[Child]:
+    """The service of every slot."""
+    return [a_service(job, role, index) for role, index in replicas_of(job)]
+
+
+def children_of(job: Json, *, phase: str = "Running", node: str | None = None) -> list[Child]:
+    """The pod and the service of every slot, all pods in one phase."""
+    return [*(a_pod(job, role, index, phase=phase, node=node) for role, index in replicas_of(job)), *services_of(job)]
+
+
+# --- what the operator sees --------------------------------------------------------------------
+
+
+def view_of(job: Json) -> JobView:
+    view = JOB_CODEC.line(_line(job)).view
+    assert view is not None
+    return view
+
+
+def view_of_pod(pod: Json) -> PodView:
+    view = POD_CODEC.line(_line(pod)).view
+    assert view is not None
+    return view
+
+
+def view_of_service(service: Json) -> ServiceView:
+    view = SERVICE_CODEC.line(_line(service)).view
+    assert view is not None
+    return view
+
+
+def _line(body: Json, type_: str = "ADDED") -> bytes:
+    return msgspec.json.encode({"type": type_, "object": body})
+
+
+def view_of_create(create: Create, *, phase: str = "Pending", node: str = "", resource_version: int = 300) -> Child:
+    """The child after its creation, as the watch would show it."""
+    meta = {**create.body["metadata"], "resourceVersion": str(resource_version)}
+    meta["uid"] = f"uid-of-{meta['name']}-{resource_version}"
+    body = {**create.body, "metadata": meta}
+    if create.resource == SERVICE:
+        return view_of_service(body)
+    return view_of_pod({**body, "spec": {**body["spec"], "nodeName": node}, "status": {"phase": phase}})
+
+
+def kind_of(job: Json, server_url: str = SERVER_URL) -> Kind[Any]:
+    kinds = all_kinds(Settings(server_url=server_url))
+    return next(kind for kind in kinds if kind.resource.kind == job["kind"])
+
+
+def observed(job: Json, children: Iterable[Child] = ()) -> Observed:
+    found = list(children)
+    pods = [child for child in found if isinstance(child, PodView)]
+    services = [child for child in found if isinstance(child, ServiceView)]
+    return Observed.of(pods, services, kind_of(job).slots)
+
+
+def plan_of(job: Json, children: Iterable[Child] = (), *, now: datetime = NOW) -> Plan:
+    return kind_of(job).plan(view_of(job), observed(job, children), now)
+
+
+def names_of(actions: Iterable[Create | Delete], resource: Resource) -> list[str]:
+    """The names that these actions create or delete, in their order."""
+    return [action.key.name for action in actions if action.resource == resource]

@@ -1,0 +1,62 @@
+"""What every test may ask for: the test bed's control plane, a namespace of its own, a client.
+
+One control plane serves the whole run and is started by the first test that asks. A test that uses it, directly or
+through another fixture, carries the marker `cluster` without saying so.
+"""
+
+import itertools
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed import build
+from testbed.admin import Admin
+from testbed.plane import ControlPlane
+
+_numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m "not cluster" looks at the markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "binaries" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def binaries() -> Path:
+    """The folder of the test bed's programs; for a test that starts a control plane of its own."""
+    missing = build.missing()
+    if missing:
+        pytest.fail(f"the test bed has no {', '.join(missing)}: run make testbed", pytrace=False)
+    return build.folder()
+
+
+@pytest.fixture(scope="session")
+def plane(binaries: Path) -> Iterator[ControlPlane]:
+    """The control plane of this run: etcd and kube-apiserver; no controllers, no scheduler, no nodes."""
+    with ControlPlane(binaries=binaries) as plane:
+        yield plane
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane, request: pytest.FixtureRequest) -> str:
+    """A fresh namespace. Nobody deletes it: no namespace controller runs, and the plane goes as a whole."""
+    name = namespace_name(next(_numbers), request.node.name)
+    plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    return name
+
+
+@pytest.fixture
+async def admin(plane: ControlPlane) -> AsyncIterator[Admin]:
+    """A client with the admin's token."""
+    async with Admin.of(plane) as admin:
+        yield admin
+
+
+def namespace_name(number: int, test: str) -> str:
+    """Unique by its number, readable by the name of the test."""
+    words = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))
+    return f"t-{number}-{words}"[:40].rstrip("-")
