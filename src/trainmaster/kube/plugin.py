@@ -35,13 +35,15 @@ async def run_plugin(plugin: Plugin, timeout: float) -> ExecStatus:
     """The credential that the plug-in gives now. A plug-in that fails or hangs is ``Unreachable``: it
     usually asks a server; one that is missing or talks nonsense is ``BadConfig``."""
     process = await _start(plugin)
+    output = None
     try:
         async with asyncio.timeout(timeout):
             output, _ = await process.communicate()
     except TimeoutError:
         raise Unreachable(f"{_what(plugin)}: no credential within {timeout:g} s") from None
     finally:
-        await _end(process)
+        if output is None:
+            await _kill(process)
     if process.returncode:
         raise Unreachable(f"{_what(plugin)}: exit code {process.returncode}; its stderr says why")
     return _status(plugin, output)
@@ -69,10 +71,8 @@ async def _start(plugin: Plugin) -> asyncio.subprocess.Process:
         raise BadConfig(f"{_what(plugin)} cannot be run: {error.strerror}; {hint}") from error
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Whatever happened, nothing of the plug-in stays behind: not the children that hold its stdout either."""
-    if process.returncode is not None:
-        return
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    """The whole session of the plug-in: it may have ended itself and left a child that holds its stdout."""
     with suppress(ProcessLookupError):
         if sys.platform == "win32":
             process.kill()

@@ -16,7 +16,7 @@ import structlog
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Plan
+from trainmaster.core.plan import Create, Delete, Event, Plan
 from trainmaster.core.view import JobView, PodView, ServiceView
 from trainmaster.kinds.base import Kind
 from trainmaster.runtime import metrics
@@ -128,7 +128,7 @@ class Controller:
             stored = self.kind.status_of(job)[1]
             await self._executor.store_status(self.kind.resource, job, stored, plan)
             for event in plan.events:
-                self._recorder.record(self.kind.resource, job, self.kind.component, event)
+                self._record(job, event)
         self._record_actions(job, applied)
         return applied
 
@@ -154,7 +154,11 @@ class Controller:
             name = failure.action.key.name
             events.append(self.kind.action_event(verb, failure.action.resource, [name], failure.error))
         for event in events:
-            self._recorder.record(self.kind.resource, job, self.kind.component, event)
+            self._record(job, event)
+
+    def _record(self, job: JobView, event: Event) -> None:
+        log.info(event.message, job=str(job.key), kind=self.name, reason=event.reason)
+        self._recorder.record(self.kind.resource, job, self.kind.component, event)
 
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
         if before is not None and (after is None or after.uid != before.uid):

@@ -1,0 +1,158 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.build import a_pod, a_service, an_aitj
+from trainmaster.core.ids import POD, SERVICE, Key
+from trainmaster.core.plan import (
+    MAX_ACTIONS,
+    Create,
+    Delete,
+    Event,
+    Plan,
+    deletions,
+    merge_patch,
+    normal,
+    warning,
+)
+
+JOB = an_aitj(trainer=3)
+
+
+def a_create(name: str) -> Create:
+    return Create(POD, {"metadata": {"namespace": "ml", "name": name}}, "because")
+
+
+def a_delete(name: str) -> Delete:
+    return Delete(POD, Key("ml", name), "uid", "because")
+
+
+def some[A](make: Callable[[str], A], count: int) -> tuple[A, ...]:
+    return tuple(make(f"p-{i}") for i in range(count))
+
+
+def test_a_create_knows_the_key_of_its_body() -> None:
+    assert a_create("mnist-trainer-0").key == Key("ml", "mnist-trainer-0")
+
+
+def test_deletions_name_the_incarnation_and_leave_alone_what_goes_already() -> None:
+    staying, going = a_pod(JOB, "trainer", 0, uid="first"), a_pod(JOB, "trainer", 1, deleting=True)
+
+    assert deletions(POD, [staying, going], "enough") == (Delete(POD, Key("ml", "mnist-trainer-0"), "first", "enough"),)
+
+
+def test_services_are_deleted_as_services() -> None:
+    services = [a_service(JOB, "trainer", 0), a_service(JOB, "trainer", 1, deleting=True)]
+
+    assert deletions(SERVICE, services, "enough") == (
+        Delete(SERVICE, Key("ml", "mnist-trainer-0"), "uid-of-mnist-trainer-0", "enough"),
+    )
+
+
+def test_an_event_is_normal_or_a_warning() -> None:
+    assert normal("Started", "x") == Event("Normal", "Started", "x")
+    assert warning("Failed", "x") == Event("Warning", "Failed", "x")
+
+
+@pytest.mark.parametrize(
+    ("plan", "quiet"),
+    [
+        pytest.param(Plan(), True, id="nothing"),
+        pytest.param(Plan(requeue_after=3.0), True, id="a timer is no action"),
+        pytest.param(Plan(deletes=(a_delete("p"),)), False, id="a delete"),
+        pytest.param(Plan(creates=(a_create("p"),)), False, id="a create"),
+        pytest.param(Plan(status={}), False, id="a status, even an empty one"),
+    ],
+)
+def test_a_plan_is_quiet_when_it_changes_nothing(plan: Plan, quiet: bool) -> None:
+    assert plan.is_quiet is quiet
+
+
+@pytest.mark.parametrize(
+    ("deletes", "creates", "kept_deletes", "kept_creates"),
+    [
+        pytest.param(3, 3, 3, 3, id="under the limit"),
+        pytest.param(4, 6, 4, 6, id="exactly the limit"),
+        pytest.param(4, 7, 4, 6, id="one create too many"),
+        pytest.param(11, 0, 10, 0, id="one delete too many"),
+        pytest.param(10, 5, 10, 0, id="deletes fill the pass"),
+        pytest.param(0, 25, 0, 10, id="creates alone"),
+        pytest.param(20, 20, 10, 0, id="both too many"),
+    ],
+)
+def test_a_bounded_plan_keeps_deletes_before_creates_in_their_order(
+    deletes: int, creates: int, kept_deletes: int, kept_creates: int
+) -> None:
+    plan = Plan(deletes=some(a_delete, deletes), creates=some(a_create, creates), status={"phase": "Running"})
+
+    bounded = plan.bounded(10)
+
+    assert bounded.deletes == plan.deletes[:kept_deletes]
+    assert bounded.creates == plan.creates[:kept_creates]
+    assert bounded.status == {"phase": "Running"}
+
+
+def test_one_pass_has_at_most_500_actions_unless_told() -> None:
+    assert MAX_ACTIONS == 500
+    assert len(Plan(creates=some(a_create, 501)).bounded().creates) == 500
+
+
+# --- merge patches, RFC 7386 -------------------------------------------------------------------
+
+
+def applied(target: Any, patch: Any) -> Any:
+    """MergePatch of RFC 7386 section 2, word for word."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = applied(result.get(name), value)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "patch"),
+    [
+        pytest.param({"a": "b"}, {"a": "c"}, {"a": "c"}, id="a value changes"),
+        pytest.param({"a": "b"}, {"a": "b", "b": "c"}, {"b": "c"}, id="a key comes"),
+        pytest.param({"a": "b"}, {}, {"a": None}, id="a key goes"),
+        pytest.param({"a": ["b"]}, {"a": "c"}, {"a": "c"}, id="a list becomes a value"),
+        pytest.param({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}, id="a value becomes a list"),
+        pytest.param({"a": {"b": "c", "d": 1}}, {"a": {"b": "d"}}, {"a": {"b": "d", "d": None}}, id="inside an object"),
+        pytest.param({"a": {"b": "c"}}, {"a": {}}, {"a": {"b": None}}, id="an object is emptied"),
+        pytest.param({}, {"a": {}}, {"a": {}}, id="an empty object comes"),
+        pytest.param({"a": [{"b": 1}, {"c": 1}]}, {"a": [{"b": 1}]}, {"a": [{"b": 1}]}, id="lists are replaced whole"),
+        pytest.param({"a": {"b": 1}}, {"a": [1]}, {"a": [1]}, id="an object becomes a list"),
+        pytest.param({"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}, id="a list becomes an object"),
+        pytest.param({"a": None}, {"a": 1}, {"a": 1}, id="a null becomes a value"),
+        pytest.param({"a": {"b": {"c": 1}}}, {"a": {"b": {"c": 1}}}, {}, id="nothing changes"),
+    ],
+)
+def test_a_merge_patch_says_only_what_changes(old: Any, new: Any, patch: Any) -> None:
+    assert merge_patch(old, new) == patch
+    assert applied(old, patch) == new
+
+
+_names = st.sampled_from("abcd")
+_leaves = st.integers() | st.text(max_size=3) | st.booleans()
+_values = st.recursive(
+    _leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_names, inner, max_size=4),
+    max_leaves=8,
+)
+_objects = st.dictionaries(_names, _values, max_size=4)
+
+
+@settings(max_examples=200, deadline=None, database=None)
+@given(old=_objects, new=_objects)
+def test_a_merge_patch_turns_the_old_into_the_new(old: Any, new: Any) -> None:
+    patch = merge_patch(old, new)
+
+    assert applied(old, patch) == new
+    assert bool(patch) == (old != new)

@@ -1,0 +1,379 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.build import a_dijob, a_pod, an_aitj, view_of
+from trainmaster.core.ids import Key
+from trainmaster.core.view import (
+    JOB_CODEC,
+    POD_CODEC,
+    SERVICE_CODEC,
+    Codec,
+    ContainerView,
+    JobView,
+    OwnerView,
+    PodView,
+    ServiceView,
+    version_of,
+)
+
+CODECS = (
+    pytest.param(POD_CODEC, id="pod"),
+    pytest.param(SERVICE_CODEC, id="service"),
+    pytest.param(JOB_CODEC, id="job"),
+)
+JOB = an_aitj()
+
+
+def line(body: Any, type_: str = "ADDED") -> bytes:
+    return msgspec.json.encode({"type": type_, "object": body})
+
+
+def pod_of(body: dict[str, Any]) -> PodView:
+    view = POD_CODEC.line(line(body)).view
+    assert view is not None
+    return view
+
+
+def minimal(**fields: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7"}, **fields}
+
+
+def a_wire_pod() -> dict[str, Any]:
+    """A pod as a real API server sends it: most of it is of no interest to us."""
+    field_set = {f'k:{{"name":"VARIABLE_{i}"}}': {".": {}, "f:name": {}, "f:value": {}} for i in range(40)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "mnist-trainer-0",
+            "namespace": "ml",
+            "uid": "9e6c7a0e-6b0c-4a57-9f4e-1d3f6c0f6a11",
+            "resourceVersion": "184467",
+            "creationTimestamp": "2026-11-15T11:59:00Z",
+            "deletionTimestamp": "2026-11-15T12:00:30Z",
+            "deletionGracePeriodSeconds": 30,
+            "labels": {"TrainingJobName": "mnist", "TrainingJobReplicaName": "trainer"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}" * 200},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "other", "controller": False},
+                {
+                    "apiVersion": "elasticdeeplearning.ai/v1",
+                    "kind": "AITrainingJob",
+                    "name": "mnist",
+                    "uid": "5b5f",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                },
+            ],
+            "managedFields": [
+                {
+                    "manager": "trainmaster",
+                    "operation": "Update",
+                    "apiVersion": "v1",
+                    "time": "2026-11-15T11:59:00Z",
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:spec": {"f:containers": {'k:{"name":"aitj-main"}': {"f:env": field_set}}}},
+                }
+            ],
+        },
+        "spec": {
+            "nodeName": "gpu-7",
+            "restartPolicy": "Never",
+            "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300}],
+            "containers": [
+                {
+                    "name": "aitj-main",
+                    "image": "registry.example/train:1",
+                    "env": [{"name": f"VARIABLE_{i}", "value": "x" * 20} for i in range(40)],
+                }
+            ],
+        },
+        "status": {
+            "phase": "Failed",
+            "reason": "Evicted",
+            "message": "The node was low on resource: memory.",
+            "hostIP": "10.0.0.7",
+            "podIPs": [{"ip": "10.1.0.7"}],
+            "qosClass": "BestEffort",
+            "conditions": [
+                {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "message": "done"},
+                {"type": "Ready", "status": "False", "message": "containers with unready status"},
+            ],
+            "containerStatuses": [
+                {
+                    "name": "aitj-main",
+                    "ready": False,
+                    "restartCount": 0,
+                    "imageID": "sha256:0",
+                    "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+                    "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "containerID": "c://0"}},
+                },
+                {"name": "log", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}},
+                {"name": "proxy", "state": {"running": {"startedAt": "2026-11-15T11:59:30Z"}}},
+            ],
+        },
+    }
+
+
+def test_a_pod_is_slimmed_to_the_facts_that_decisions_need() -> None:
+    body = a_wire_pod()
+
+    assert len(msgspec.json.encode(body)) > 6_000
+    assert pod_of(body) == PodView(
+        key=Key("ml", "mnist-trainer-0"),
+        uid="9e6c7a0e-6b0c-4a57-9f4e-1d3f6c0f6a11",
+        resource_version=184467,
+        owner=OwnerView("elasticdeeplearning.ai/v1", "AITrainingJob", "mnist", "5b5f"),
+        deleting=True,
+        labels={"TrainingJobName": "mnist", "TrainingJobReplicaName": "trainer"},
+        node="gpu-7",
+        restart_policy="Never",
+        phase="Failed",
+        reason="Evicted",
+        message="The node was low on resource: memory.",
+        unschedulable="",
+        containers=(
+            ContainerView("aitj-main", exit_code=137, reason="OOMKilled"),
+            ContainerView("log", waiting="CrashLoopBackOff"),
+            ContainerView("proxy"),
+        ),
+    )
+
+
+def test_a_slim_pod_is_a_fraction_of_the_pod_on_the_wire() -> None:
+    body = a_wire_pod()
+
+    assert len(msgspec.json.encode(pod_of(body))) < len(msgspec.json.encode(body)) / 6
+
+
+def test_a_pod_that_was_just_created_has_a_view() -> None:
+    view = pod_of(minimal())
+
+    assert (view.phase, view.node, view.containers, view.labels) == ("", "", (), {})
+    assert view.restart_policy == "Always"  # what the API server makes of an empty field
+    assert not view.deleting
+    assert view.owner is None
+
+
+def test_the_nulls_that_go_programs_write_are_read_as_absent() -> None:
+    metadata = minimal()["metadata"] | {
+        "labels": None,
+        "ownerReferences": None,
+        "deletionTimestamp": None,
+        "creationTimestamp": None,
+    }
+    status = {"phase": "Running", "conditions": None, "containerStatuses": None}
+
+    view = pod_of({"metadata": metadata, "status": status})
+
+    assert (view.labels, view.owner, view.deleting, view.containers) == ({}, None, False, ())
+
+
+def test_only_the_controller_among_the_owners_is_the_owner() -> None:
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "1"}
+    metadata = minimal()["metadata"] | {"ownerReferences": [reference, reference | {"controller": False}]}
+
+    assert pod_of({"metadata": metadata}).owner is None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [
+        pytest.param([{"type": "PodScheduled", "status": "False", "message": "no room"}], "no room", id="unscheduled"),
+        pytest.param([{"type": "PodScheduled", "status": "True", "message": "fine"}], "", id="scheduled"),
+        pytest.param([{"type": "Ready", "status": "False", "message": "not yet"}], "", id="another condition"),
+        pytest.param([], "", id="no condition"),
+    ],
+)
+def test_why_a_pod_cannot_be_scheduled_is_taken_from_its_condition(conditions: list[dict[str, str]], said: str) -> None:
+    assert pod_of(minimal(status={"conditions": conditions})).unschedulable == said
+
+
+@pytest.mark.parametrize(
+    ("state", "view"),
+    [
+        pytest.param({"running": {}}, ContainerView("c"), id="running"),
+        pytest.param({"waiting": {"reason": "ErrImagePull"}}, ContainerView("c", waiting="ErrImagePull"), id="waiting"),
+        pytest.param({"terminated": {"exitCode": 0}}, ContainerView("c", exit_code=0), id="exit code 0 is an end"),
+        pytest.param({"hibernating": {"since": 1}}, ContainerView("c"), id="a state of the future"),
+        pytest.param({}, ContainerView("c"), id="no state"),
+        pytest.param(None, ContainerView("c"), id="null"),
+    ],
+)
+def test_a_container_is_running_waiting_or_ended(state: Any, view: ContainerView) -> None:
+    status = {"containerStatuses": [{"name": "c", "state": state}]}
+
+    assert pod_of(minimal(status=status)).containers == (view,)
+
+
+@pytest.mark.parametrize("phase", ["Hibernating", "", "ünbekannt"])
+def test_a_phase_nobody_knows_yet_is_read_as_it_is(phase: str) -> None:
+    view = pod_of(minimal(status={"phase": phase}))
+
+    assert view.phase == phase
+    assert not view.is_ended
+
+
+@pytest.mark.parametrize(
+    ("phase", "ended"),
+    [("Pending", False), ("Running", False), ("Unknown", False), ("Succeeded", True), ("Failed", True)],
+)
+def test_a_pod_has_ended_when_it_succeeded_or_failed(phase: str, ended: bool) -> None:
+    assert a_pod(JOB, "trainer", phase=phase).is_ended is ended
+
+
+def test_a_container_is_found_by_its_name() -> None:
+    pod = a_pod(JOB, "trainer", containers={"a": None, "b": 3})
+
+    assert pod.container("b") == ContainerView("b", exit_code=3, reason="Error")
+    assert pod.container("c") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("before\u0085after", id="U+0085 next line"),
+        pytest.param("before\u2028after", id="U+2028 line separator"),
+        pytest.param("before\nafter", id="an escaped line feed"),
+        pytest.param("😀\x00", id="outside the basic plane, and a zero"),
+    ],
+)
+def test_line_breaks_of_unicode_inside_strings_stay_inside(text: str) -> None:
+    raw = line(minimal(status={"message": text}))
+
+    assert b"\n" not in raw
+    assert POD_CODEC.line(raw).view == pod_of(minimal(status={"message": text}))
+    assert pod_of(minimal(status={"message": text})).message == text
+
+
+# --- watch lines -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED", "DELETED"])
+def test_a_line_about_an_object_carries_its_view_and_version(codec: Codec[Any], type_: str) -> None:
+    event = codec.line(line(minimal(), type_))
+
+    assert (event.type, event.resource_version, event.code) == (type_, "7", 0)
+    assert (event.view.key, event.view.uid, event.view.resource_version) == (Key("n", "p"), "u", 7)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"kind": "Pod", "metadata": {"resourceVersion": "12746"}}, id="metadata alone"),
+        pytest.param(
+            {
+                "kind": "Pod",
+                "metadata": {"resourceVersion": "12746", "creationTimestamp": None},
+                "spec": {"containers": None},
+                "status": {},
+            },
+            id="a pod as the API server writes it",
+        ),
+    ],
+)
+def test_a_bookmark_carries_a_version_and_no_view(codec: Codec[Any], body: dict[str, Any]) -> None:
+    event = codec.line(line(body, "BOOKMARK"))
+
+    assert (event.type, event.view, event.resource_version) == ("BOOKMARK", None, "12746")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_an_error_carries_its_code_and_no_view(codec: Codec[Any]) -> None:
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "too old resource version: 1 (9)",
+        "reason": "Expired",
+        "code": 410,
+    }
+
+    event = codec.line(line(body, "ERROR"))
+
+    assert (event.type, event.view) == ("ERROR", None)
+    assert (event.code, event.message) == (410, "too old resource version: 1 (9)")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_an_object_that_cannot_be_read_raises_and_its_version_is_known(codec: Codec[Any]) -> None:
+    metadata = minimal()["metadata"] | {"labels": ["not", "a", "map"]}
+    raw = line({"metadata": metadata}, "MODIFIED")
+
+    with pytest.raises(msgspec.ValidationError):
+        codec.line(raw)
+    assert version_of(raw) == "7"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_line_that_was_cut_is_no_unreadable_object(codec: Codec[Any]) -> None:
+    with pytest.raises(msgspec.DecodeError) as caught:
+        codec.line(line(minimal())[:-9])
+
+    assert not isinstance(caught.value, msgspec.ValidationError)
+
+
+def test_an_object_without_metadata_has_no_version() -> None:
+    assert version_of(b'{"type":"ADDED","object":{}}') == ""
+
+
+# --- list pages --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_page_carries_its_views_its_version_and_where_to_go_on(codec: Codec[Any]) -> None:
+    second = {"metadata": {"name": "q", "namespace": "n", "uid": "v", "resourceVersion": "8"}}
+    page = codec.page(
+        msgspec.json.encode({"metadata": {"resourceVersion": "99", "continue": "next"}, "items": [minimal(), second]})
+    )
+
+    assert (page.resource_version, page.cursor) == ("99", "next")
+    assert [(view.key.name, view.resource_version) for view in page.views] == [("p", 7), ("q", 8)]
+
+
+def test_the_last_page_has_no_cursor_and_an_empty_one_no_views() -> None:
+    page = POD_CODEC.page(b'{"kind":"PodList","metadata":{"resourceVersion":"99"},"items":[]}')
+
+    assert (page.views, page.cursor) == ([], "")
+
+
+# --- services and jobs -------------------------------------------------------------------------
+
+
+def test_a_service_is_its_name_its_owner_and_whether_it_goes() -> None:
+    reference = {"apiVersion": "g/v1", "kind": "K", "name": "j", "uid": "1", "controller": True}
+    metadata = minimal()["metadata"] | {
+        "ownerReferences": [reference],
+        "deletionTimestamp": "2026-11-15T12:00:30.123456Z",
+    }
+
+    view = SERVICE_CODEC.line(line({"metadata": metadata, "spec": {"clusterIP": "None"}})).view
+
+    assert view == ServiceView(Key("n", "p"), "u", 7, OwnerView("g/v1", "K", "j", "1"), deleting=True)
+
+
+def test_a_job_is_kept_undecoded_whatever_its_spec_looks_like() -> None:
+    body = minimal(spec={"coordinator": "nonsense", "replicas": "many"}, status=3)
+
+    view = JOB_CODEC.line(line(body)).view
+
+    assert view == JobView(Key("n", "p"), "u", 7, deleting=False, raw=msgspec.json.encode(body))
+
+
+def test_a_job_does_not_hold_the_page_it_came_with() -> None:
+    (view,) = JOB_CODEC.page(msgspec.json.encode({"metadata": {}, "items": [minimal()]})).views
+
+    assert type(view.raw) is bytes
+
+
+def test_a_job_that_is_being_deleted_says_so() -> None:
+    job = a_dijob()
+    job["metadata"]["deletionTimestamp"] = "2026-11-15T12:00:00Z"
+
+    assert view_of(job).deleting
+    assert not view_of(a_dijob()).deleting
