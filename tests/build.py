@@ -47,8 +47,9 @@ def a_template(*containers: Json, labels: Json | None = None, annotations: Json 
 
 def a_replica(replicas: int = 1, template: Json | None = None, **fields: Any) -> Json:
     """One entry of an AITrainingJob's replicaSpecs; ``fields`` are spelt as on the wire."""
-    given = template or a_template(a_container("aitj-main", ports={"aitj-24446": 24446}))
-    return {"replicas": replicas, "template": given, **fields}
+    if template is None:
+        template = a_template(a_container("aitj-main", ports={"aitj-24446": 24446}))
+    return {"replicas": replicas, "template": template, **fields}
 
 
 def an_aitj(
@@ -62,14 +63,17 @@ def an_aitj(
     status: Json | None = None,
     generation: int = 1,
     labels: Json | None = None,
-    **roles: int | Json,
+    roles: Mapping[str, int | Json] | None = None,
+    **more_roles: int | Json,
 ) -> Json:
-    """An AITrainingJob; a role is a number of replicas or an entry made by ``a_replica``. One trainer by default."""
+    """An AITrainingJob; a role is a number of replicas or an entry made by ``a_replica``. One trainer by default.
+
+    ``roles`` takes names that are no Python identifiers.
+    """
     policies = {"cleanPodPolicy": clean, "completePolicy": complete, "failPolicy": fail}
     written = {key: value for key, value in policies.items() if value}
-    entries = {
-        role: a_replica(entry) if isinstance(entry, int) else entry for role, entry in (roles or {"trainer": 1}).items()
-    }
+    wanted = {**(roles or {}), **more_roles} or {"trainer": 1}
+    entries = {role: a_replica(entry) if isinstance(entry, int) else entry for role, entry in wanted.items()}
     return _a_job(
         "elasticdeeplearning.ai/v1",
         "AITrainingJob",
@@ -92,7 +96,7 @@ def a_dijob(
 ) -> Json:
     """A DIJob of v1alpha1; ``coordinator`` is its pod template."""
     written = {} if clean is None else {"cleanPodPolicy": clean}
-    template = coordinator or a_template(a_container("di-container"))
+    template = a_template(a_container("di-container")) if coordinator is None else coordinator
     return _a_job(
         "diengine.opendilab.org/v1alpha1",
         "DIJob",
@@ -366,3 +370,27 @@ def plan_of(job: Json, children: Iterable[Child] = (), *, now: datetime = NOW) -
 def names_of(actions: Iterable[Create | Delete], resource: Resource) -> list[str]:
     """The names that these actions create or delete, in their order."""
     return [action.key.name for action in actions if action.resource == resource]
+
+
+def after(job: Json, children: Iterable[Child], plan: Plan) -> tuple[Json, list[Child]]:
+    """The job and what it owns once the plan was applied and nothing else happened: deletes are done at once, a name
+    that is taken is not created again."""
+    found = list(children)
+    if not plan.status_first:
+        gone = {delete.uid for delete in plan.deletes}
+        found = [child for child in found if child.uid not in gone]
+        taken = {(type(child), child.key) for child in found}
+        made = [view_of_create(create) for create in plan.creates]
+        found += [child for child in made if (type(child), child.key) not in taken]
+    return with_status(job, plan), found
+
+
+def settled(job: Json, children: Iterable[Child] = (), *, passes: int = 10) -> tuple[Json, list[Child]]:
+    """The job and what it owns when nothing is left to do; fails when that is not reached within ``passes``."""
+    found = list(children)
+    for _ in range(passes):
+        plan = plan_of(job, found)
+        if plan.is_quiet:
+            return job, found
+        job, found = after(job, found, plan)
+    raise AssertionError(f"not settled after {passes} passes: {plan}")

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,8 +29,12 @@ def a_delete(name: str) -> Delete:
     return Delete(POD, Key("ml", name), "uid", "because")
 
 
-def some[A](make: Callable[[str], A], count: int) -> tuple[A, ...]:
-    return tuple(make(f"p-{i}") for i in range(count))
+def creates_of(count: int) -> tuple[Create, ...]:
+    return tuple(a_create(f"p-{i}") for i in range(count))
+
+
+def deletes_of(count: int) -> tuple[Delete, ...]:
+    return tuple(a_delete(f"p-{i}") for i in range(count))
 
 
 def test_a_create_knows_the_key_of_its_body() -> None:
@@ -86,7 +89,7 @@ def test_a_plan_is_quiet_when_it_changes_nothing(plan: Plan, quiet: bool) -> Non
 def test_a_bounded_plan_keeps_deletes_before_creates_in_their_order(
     deletes: int, creates: int, kept_deletes: int, kept_creates: int
 ) -> None:
-    plan = Plan(deletes=some(a_delete, deletes), creates=some(a_create, creates), status={"phase": "Running"})
+    plan = Plan(deletes=deletes_of(deletes), creates=creates_of(creates), status={"phase": "Running"})
 
     bounded = plan.bounded(10)
 
@@ -97,7 +100,7 @@ def test_a_bounded_plan_keeps_deletes_before_creates_in_their_order(
 
 def test_one_pass_has_at_most_500_actions_unless_told() -> None:
     assert MAX_ACTIONS == 500
-    assert len(Plan(creates=some(a_create, 501)).bounded().creates) == 500
+    assert len(Plan(creates=creates_of(501)).bounded().creates) == 500
 
 
 # --- merge patches, RFC 7386 -------------------------------------------------------------------
@@ -149,7 +152,7 @@ _values = st.recursive(
 _objects = st.dictionaries(_names, _values, max_size=4)
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=100, deadline=None, database=None)
 @given(old=_objects, new=_objects)
 def test_a_merge_patch_turns_the_old_into_the_new(old: Any, new: Any) -> None:
     patch = merge_patch(old, new)

@@ -42,7 +42,9 @@ def minimal(**fields: Any) -> dict[str, Any]:
 
 def a_wire_pod() -> dict[str, Any]:
     """A pod as a real API server sends it: most of it is of no interest to us."""
-    field_set = {f'k:{{"name":"VARIABLE_{i}"}}': {".": {}, "f:name": {}, "f:value": {}} for i in range(40)}
+    field_set: dict[str, Any] = {
+        f'k:{{"name":"VARIABLE_{i}"}}': {".": {}, "f:name": {}, "f:value": {}} for i in range(40)
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -257,6 +259,7 @@ def test_a_line_about_an_object_carries_its_view_and_version(codec: Codec[Any], 
     event = codec.line(line(minimal(), type_))
 
     assert (event.type, event.resource_version, event.code) == (type_, "7", 0)
+    assert event.view is not None
     assert (event.view.key, event.view.uid, event.view.resource_version) == (Key("n", "p"), "u", 7)
 
 

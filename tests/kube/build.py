@@ -22,9 +22,11 @@ class Clock:
         return self.now
 
 
-def a_config(server: str, *, token: str = "", tls: Tls | None = None, proxy: str = "", **user: Any) -> Config:
+def a_config(
+    server: str, *, token: str | Material = "", tls: Tls | None = None, proxy: str = "", **user: Any
+) -> Config:
     if token:
-        user["token"] = Material("token", data=token.encode())
+        user["token"] = Material("token", data=token.encode()) if isinstance(token, str) else token
     return Config(server=server, source="test", tls=tls or Tls(), user=User(**user), proxy=proxy)
 
 

@@ -38,7 +38,7 @@ class ApiServer:
         self.answers = list(answers or (Answer(),))
         self.seen: list[Seen] = []
         self._context = context
-        self._runner = web.ServerRunner(web.Server(self._respond))
+        self._runner = web.ServerRunner(web.Server(self._respond), shutdown_timeout=0)
         self.port = 0
 
     @property
@@ -47,7 +47,7 @@ class ApiServer:
 
     async def start(self) -> None:
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._context, shutdown_timeout=0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._context)
         await site.start()
         self.port = self._runner.addresses[0][1]
 

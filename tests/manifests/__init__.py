@@ -1,0 +1,1 @@
+"""Jobs as users write them, good and bad, and what must become of each."""

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,8 +18,8 @@ import yaml
 from testbed import build
 from testbed.admin import Admin
 from testbed.answer import Refused
-from testbed.plane import APISERVER, ETCD, ControlPlane, KubectlFailed, NotBuilt, User
-from testbed.process import StartFailed
+from testbed.plane import APISERVER, ETCD, ControlPlane, KubectlFailed, NotBuilt, User, free_port
+from testbed.process import Died, StartFailed
 
 
 def config_map(name: str) -> dict[str, object]:
@@ -200,9 +202,35 @@ def test_a_failed_start_shows_and_keeps_the_log(binaries: Path) -> None:
     assert named is not None
     log = Path(named[1])
     assert "no-such-option" in log.read_text()
-    for file in sorted(log.parent.rglob("*"), reverse=True):
-        file.rmdir() if file.is_dir() else file.unlink()
-    log.parent.rmdir()
+    shutil.rmtree(log.parent)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2], ids=["etcd", "etcd's peer", "kube-apiserver"])
+def test_a_port_that_is_lost_before_its_use_is_replaced(
+    lost: int, binaries: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as thief:
+        taken: int = thief.getsockname()[1]
+        ports = [free_port() for _ in range(lost)] + [taken]
+        monkeypatch.setattr("testbed.plane.free_port", lambda: ports.pop(0) if ports else free_port())
+
+        with ControlPlane(binaries=binaries) as plane:
+            assert plane.request("GET", "/version")["gitVersion"] == build.KUBERNETES
+            assert str(taken) not in plane.url
+        assert ports == []
+
+
+def test_a_program_that_dies_by_itself_is_reported_at_the_end(binaries: Path) -> None:
+    plane = ControlPlane(binaries=binaries).start()
+    os.kill(plane.pid(ETCD), signal.SIGKILL)
+    while plane.is_running(ETCD):
+        time.sleep(0.01)
+
+    with pytest.raises(Died, match=r"etcd ended with -9 by itself; the end of .*/etcd.log"):
+        plane.stop()
+
+    assert (plane.folder / "etcd.log").exists()
+    shutil.rmtree(plane.folder)
 
 
 def test_stop_ends_every_process_and_removes_the_folder(binaries: Path) -> None:

@@ -21,7 +21,7 @@ class ReplicaSpec(Wire, frozen=True):
     replicas: Count = 1
     min_replicas: Count | None = None
     max_replicas: Count | None = None
-    restart_limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    restart_limit: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     restart_policy: Literal["Always", "OnFailure", "OnNodeFail", "Never", "ExitCode", "OnNodeFailWithExitCode"] = (
         "Never"
     )
@@ -71,6 +71,8 @@ class AITrainingJobStatus(Wire, frozen=True):
 
 
 class AITrainingJob(Wire, frozen=True):
+    """A training job of any number of replica groups, each with its own template, end policies and restart policy."""
+
     metadata: ObjectMeta
     spec: AITrainingJobSpec
     status: AITrainingJobStatus = AITrainingJobStatus()

@@ -32,14 +32,16 @@ class Column(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     priority: int = 0
 
 
-class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A CEL rule. ``message_expression`` names the culprit; ``message`` stands in when that is too long to say."""
+class Rule(msgspec.Struct, frozen=True):
+    """A CEL rule, with ``oldSelf`` as an optional.
+
+    ``detail`` is a CEL expression that names the culprit; ``message`` stands in where it cannot be evaluated.
+    """
 
     rule: str
+    path: str
     message: str
-    message_expression: str = ""
-    field_path: str = ""
-    optional_old_self: bool = False
+    detail: str = ""
 
 
 class Definition(msgspec.Struct, frozen=True):
@@ -65,93 +67,106 @@ DEFINITIONS = (
 # server-side apply merges by it. Not env: there a repeated name is legal, and the last one wins.
 _KEYED: frozenset[type] = frozenset({ContainerPart, VolumePart})
 
-# A name never changes, so a rule about it can only fail on creation. Without this exemption a job that was stored
-# before the rule existed could not even be given the status that says what is wrong with it: the API server forgives
-# old sins only where nothing in the rule's scope changed, and the scope of these is the whole object.
-_ON_CREATE = "oldSelf.hasValue() || "
+# Every rule forgives what was stored before the rule existed, as long as it stays as it is: the operator must be able
+# to write into the status of such a job what is wrong with it, and the garbage collector to take off its finalizers.
+# The API server means to forgive by itself what did not change, but takes everything that holds a field unknown to
+# the schema for changed, and no template is without one.
+_NAME = "self.metadata.name"
+_IS_OLD = "oldSelf.hasValue()"
+_SUFFIX = "-coordinator"
+_LONGEST = MAX_LABEL - len(_SUFFIX)
 
 _SERVICE_NAME = Rule(
-    rule=_ON_CREATE + "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    rule=f"{_IS_OLD} || {_NAME}.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    path=".metadata.name",
     message=(
         "must start with a letter and consist of lower-case letters, digits and '-': "
         "it becomes part of the names of services; rename the job"
     ),
-    field_path=".metadata.name",
-    optional_old_self=True,
 )
 
-_COORDINATOR = "-coordinator"
-_REPLICA_NAME = "n.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$')"
-_REPLICAS = "self.?replicas.orValue(1)"
-
-# The highest index is replicas - 1, or 0 for a replica without pods.
-_LONGEST_CHILD = (
-    "size(self.metadata.name) + size(n) + 2"
-    " + size(string([self.spec.replicaSpecs[n].?replicas.orValue(1) - 1, 0].max()))"
+_DIJOB = (
+    _SERVICE_NAME,
+    Rule(
+        rule=f"{_IS_OLD} || size({_NAME}) <= {_LONGEST}",
+        path=".metadata.name",
+        message=f"is too long: {_LONGEST} characters are allowed",
+        detail=(
+            f"'is too long: \"%s{_SUFFIX}\" would have %d characters, {MAX_LABEL} are allowed; shorten the name by %d'"
+            f".format([{_NAME}, size({_NAME}) + {len(_SUFFIX)}, size({_NAME}) - {_LONGEST}])"
+        ),
+    ),
 )
-_OLD_REPLICA = "oldSelf.?spec.?replicaSpecs[?n]"
+
+# In a loop over the names n of spec.replicaSpecs, seen from the job.
+_COUNT = "self.spec.replicaSpecs[n].?replicas.orValue(1)"
+_OLD_COUNT = "oldSelf.?spec.?replicaSpecs[?n].?replicas.orValue(1)"
+# <job>-<replica>-<index>; a replica without pods is named as if it had one.
+_CHILD_SIZE = f"size({_NAME}) + size(n) + 2 + size(string([{_COUNT} - 1, 0].max()))"
+
+_AITRAININGJOB = (
+    _SERVICE_NAME,
+    Rule(
+        rule=(
+            f"!has(self.spec) || self.spec.replicaSpecs.all(n, {_CHILD_SIZE} <= {MAX_LABEL}"
+            f" || oldSelf.?spec.?replicaSpecs[?n].hasValue() && {_OLD_COUNT} == {_COUNT})"
+        ),
+        path=".metadata.name",
+        message=f"is too long: <job>-<replica>-<index> may have {MAX_LABEL} characters",
+        detail=(
+            f"'is too long: <job>-<replica>-<index> may have {MAX_LABEL} characters; shorten it or the name of %s'"
+            f".format([self.spec.replicaSpecs.filter(n, {_CHILD_SIZE} > {MAX_LABEL})])"
+        ),
+    ),
+)
+
+# The same, seen from the spec.
+_IS_OLD_NAME = "oldSelf.?replicaSpecs[?n].hasValue()"
+_IS_NAME = "n.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$')"
+_IS_UNIQUE = "self.replicaSpecs.exists_one(m, m.lowerAscii() == n.lowerAscii())"
+_HAS_PODS = "self.replicaSpecs[n].?replicas.orValue(1) > 0"
+_HAD_PODS = "oldSelf.?replicaSpecs[?n].?replicas.orValue(1) > 0"
+
+_AITRAININGJOB_SPEC = (
+    Rule(
+        rule=f"self.replicaSpecs.all(n, {_IS_NAME} || {_IS_OLD_NAME})",
+        path=".replicaSpecs",
+        message="a replica name consists of letters, digits and '-' and starts with a letter",
+        detail=(
+            "\"%s: a replica name consists of letters, digits and '-' and starts with a letter\""
+            f".format([self.replicaSpecs.filter(n, !{_IS_NAME})])"
+        ),
+    ),
+    Rule(
+        rule=f"self.replicaSpecs.all(n, {_IS_UNIQUE} || {_IS_OLD_NAME})",
+        path=".replicaSpecs",
+        message="two names differ only in case; rename one of them",
+        detail=f"'%s differ only in case; rename all but one'.format([self.replicaSpecs.filter(n, !{_IS_UNIQUE})])",
+    ),
+    Rule(
+        rule=(f"self.replicaSpecs.exists(n, {_HAS_PODS}) || {_IS_OLD} && !self.replicaSpecs.exists(n, {_HAD_PODS})"),
+        path=".replicaSpecs",
+        message="no replica has a pod; set replicas of at least one to 1 or more",
+    ),
+)
+
+
+def _bound(field: str, sign: str, wrong: str) -> Rule:
+    count, old_count = "self.?replicas.orValue(1)", "oldSelf.?replicas.orValue(1)"
+    is_same = f"oldSelf.?{field}.orValue(-1) == self.{field} && {old_count} == {count}"
+    return Rule(
+        rule=f"!has(self.{field}) || self.{field} {sign} {count} || {is_same}",
+        path=f".{field}",
+        message=f"is {wrong} than replicas",
+        detail=f"'%d is {wrong} than replicas (%d)'.format([self.{field}, {count}])",
+    )
+
 
 RULES: Mapping[type, tuple[Rule, ...]] = {
-    dijob.DIJob: (
-        _SERVICE_NAME,
-        Rule(
-            rule=f"{_ON_CREATE}size(self.metadata.name) <= {MAX_LABEL - len(_COORDINATOR)}",
-            message=f"is too long: with {_COORDINATOR!r} it would have more than {MAX_LABEL} characters",
-            message_expression=(
-                f"'is too long: \"%s{_COORDINATOR}\" would have %d characters, {MAX_LABEL} are allowed; shorten the job\\'s"
-                f" name by %d'.format([self.metadata.name, size(self.metadata.name) + {len(_COORDINATOR)},"
-                f" size(self.metadata.name) - {MAX_LABEL - len(_COORDINATOR)}])"
-            ),
-            field_path=".metadata.name",
-            optional_old_self=True,
-        ),
-    ),
-    aitrainingjob.AITrainingJob: (
-        _SERVICE_NAME,
-        Rule(
-            rule=(
-                f"self.spec.replicaSpecs.all(n, {_LONGEST_CHILD} <= {MAX_LABEL} || ({_OLD_REPLICA}.hasValue() && "
-                f"{_OLD_REPLICA}.?replicas.orValue(1) == self.spec.replicaSpecs[n].?replicas.orValue(1)))"
-            ),
-            message=(
-                f"is too long: a pod is named <job>-<replica>-<index>, and {MAX_LABEL} characters are allowed; "
-                "shorten the name of the job or of the replica"
-            ),
-            field_path=".metadata.name",
-            optional_old_self=True,
-        ),
-    ),
-    aitrainingjob.AITrainingJobSpec: (
-        Rule(
-            rule=f"self.replicaSpecs.all(n, {_REPLICA_NAME})",
-            message="a replica name consists of letters, digits and '-' and starts with a letter",
-            field_path=".replicaSpecs",
-        ),
-        Rule(
-            rule="self.replicaSpecs.all(n, self.replicaSpecs.exists_one(m, m.lowerAscii() == n.lowerAscii()))",
-            message="two replica names differ only in case; rename one of them",
-            field_path=".replicaSpecs",
-        ),
-        Rule(
-            rule="self.replicaSpecs.exists(n, self.replicaSpecs[n].?replicas.orValue(1) > 0)",
-            message="no replica has a pod; set replicas of at least one to 1 or more",
-            field_path=".replicaSpecs",
-        ),
-    ),
-    aitrainingjob.ReplicaSpec: (
-        Rule(
-            rule=f"!has(self.minReplicas) || self.minReplicas <= {_REPLICAS}",
-            message="is more than replicas",
-            message_expression=f"'%d is more than replicas (%d)'.format([self.minReplicas, {_REPLICAS}])",
-            field_path=".minReplicas",
-        ),
-        Rule(
-            rule=f"!has(self.maxReplicas) || self.maxReplicas >= {_REPLICAS}",
-            message="is less than replicas",
-            message_expression=f"'%d is less than replicas (%d)'.format([self.maxReplicas, {_REPLICAS}])",
-            field_path=".maxReplicas",
-        ),
-    ),
+    dijob.DIJob: _DIJOB,
+    aitrainingjob.AITrainingJob: _AITRAININGJOB,
+    aitrainingjob.AITrainingJobSpec: _AITRAININGJOB_SPEC,
+    aitrainingjob.ReplicaSpec: (_bound("minReplicas", "<=", "more"), _bound("maxReplicas", ">=", "less")),
 }
 
 
@@ -199,7 +214,9 @@ class _Dumper(yaml.SafeDumper):
 def to_yaml() -> str:
     """All definitions as one manifest: what ``trainmaster crds`` prints and deploy/crds.yaml holds."""
     documents = yaml.dump_all(all_crds(), Dumper=_Dumper, explicit_start=True, sort_keys=False, width=118)
-    return f"# Generated from src/trainmaster/api by `trainmaster crds`; write it anew with `make generate`.\n{documents}"
+    return (
+        f"# Generated from src/trainmaster/api by `trainmaster crds`; write it anew with `make generate`.\n{documents}"
+    )
 
 
 def _root(job: type[msgspec.Struct]) -> Schema:
@@ -246,8 +263,19 @@ def _object(type_: inspect.StructType, *, keeps_unknown: bool) -> Schema:
     if keeps_unknown:
         schema["x-kubernetes-preserve-unknown-fields"] = True
     if rules := RULES.get(type_.cls):
-        schema["x-kubernetes-validations"] = msgspec.to_builtins(rules)
+        schema["x-kubernetes-validations"] = [_validation(rule) for rule in rules]
     return schema
+
+
+def _validation(rule: Rule) -> Schema:
+    validation = {
+        "rule": rule.rule,
+        # Without it the API server takes every rule that says oldSelf for one about updates alone.
+        "optionalOldSelf": True,
+        "fieldPath": rule.path,
+        "message": rule.message,
+    }
+    return validation | ({"messageExpression": rule.detail} if rule.detail else {})
 
 
 def _scalar(type_: inspect.Type) -> Schema:

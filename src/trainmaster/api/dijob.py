@@ -37,6 +37,8 @@ class DIJobStatus(Wire, frozen=True):
 
 
 class DIJob(Wire, frozen=True):
+    """A reinforcement-learning job of DI-engine: its coordinator runs first and asks for collectors and learners."""
+
     metadata: ObjectMeta
     spec: DIJobSpec
     status: DIJobStatus = DIJobStatus()

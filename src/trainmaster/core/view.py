@@ -110,13 +110,19 @@ class Codec(Generic[V]):
             wire = self._line.decode(line)
         except msgspec.ValidationError:
             if _KIND.decode(line).type == "ERROR":
-                error = _ERROR.decode(line).object
-                return WatchLine("ERROR", None, "", error.code, error.message)
+                return _error_line(line)
             raise
+        if wire.type == "ERROR":  # a Status can look like a resource of which we read the metadata alone
+            return _error_line(line)
         if wire.type == "BOOKMARK":
             return WatchLine("BOOKMARK", None, version_of(line))
         view = self._slim(wire.object)
         return WatchLine(wire.type, view, str(view.resource_version))
+
+
+def _error_line(line: bytes) -> WatchLine[Any]:
+    error = _ERROR.decode(line).object
+    return WatchLine("ERROR", None, "", error.code, error.message)
 
 
 def version_of(line: bytes) -> str:

@@ -181,7 +181,7 @@ def _token(where: str, entry: Entry[FileUser]) -> Material | None:
 def _impersonation(where: str, value: FileUser) -> tuple[tuple[str, str], ...]:
     headers = [("Impersonate-Group", group) for group in value.impersonate_groups]
     headers += [
-        (f"Impersonate-Extra-{quote(name.lower())}", text)
+        (f"Impersonate-Extra-{quote(name.lower(), safe='')}", text)
         for name, texts in value.impersonate_extra.items()
         for text in texts
     ]

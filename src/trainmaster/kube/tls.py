@@ -13,7 +13,7 @@ from trainmaster.kube.config import Tls
 
 
 def ssl_context(tls: Tls, *, ca: bytes, certificate: bytes, key: bytes, who: str) -> ssl.SSLContext:
-    """A context that trusts ``ca`` (PEM; the system's roots if empty) and shows our certificate, if any."""
+    """A context that trusts ``ca``, the content of ``tls.ca`` now, and shows our certificate, if any (all PEM)."""
     context = _trusting(tls, ca)
     # Python 3.13 became stricter than Go: CAs of many clusters have no authority key identifier, and a
     # server's own certificate may be the trusted one.
@@ -29,13 +29,14 @@ def ssl_context(tls: Tls, *, ca: bytes, certificate: bytes, key: bytes, who: str
 
 
 def _trusting(tls: Tls, ca: bytes) -> ssl.SSLContext:
-    if not ca:
+    if tls.ca is None:
         return ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        return ssl.create_default_context(cadata=ca.decode("ascii", "ignore"))
-    except ssl.SSLError as error:
-        what = tls.ca.what if tls.ca else "certificate authority"
-        raise BadConfig(f"{what}: holds no PEM certificate ({error.reason}); it must be the cluster's CA") from error
+        context.load_verify_locations(cadata=ca.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError) as error:
+        raise BadConfig(f"{tls.ca.what}: holds no PEM certificate; it must be the cluster's CA") from error
+    return context
 
 
 def _show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, who: str) -> None:

@@ -157,7 +157,7 @@ class Controller:
             self._record(job, event)
 
     def _record(self, job: JobView, event: Event) -> None:
-        log.info(event.message, job=str(job.key), kind=self.name, reason=event.reason)
+        log.info("job event", job=str(job.key), kind=self.name, reason=event.reason, says=event.message)
         self._recorder.record(self.kind.resource, job, self.kind.component, event)
 
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:

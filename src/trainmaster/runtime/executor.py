@@ -73,7 +73,10 @@ class Executor:
             return False
         preconditions = {"uid": job.uid, "resourceVersion": str(job.resource_version)}
         body = msgspec.json.encode({"metadata": preconditions, "status": patch})
-        written = await self._cluster.patch(resource, job.key, body, subresource="status")
+        try:
+            written = await self._cluster.patch(resource, job.key, body, subresource="status")
+        except NotFound:
+            return False  # the job was deleted meanwhile, and its status with it
         self._barrier.wrote(job.uid, resource, written.resource_version)
         metrics.STATUS_WRITES.labels(resource.kind).inc()
         return True

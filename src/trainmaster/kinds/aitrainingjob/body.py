@@ -45,8 +45,8 @@ class Builder:
             pod["initContainers"] = [template.with_env(c, env) for c in given["initContainers"]]
         if self._job.spec.scheduler_name:
             pod["schedulerName"] = self._job.spec.scheduler_name
-        if given.get("hostNetwork"):
-            pod.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # else service names do not resolve
+        if given.get("hostNetwork") and not given.get("dnsPolicy"):
+            pod["dnsPolicy"] = "ClusterFirstWithHostNet"  # else service names do not resolve
         return template.pod_body(
             self._with_job_labels(spec),
             name=child_name(self._job, role, index),

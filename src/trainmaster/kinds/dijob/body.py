@@ -24,8 +24,8 @@ def coordinator_pod(job: DIJob, owner: Owner, server_url: str) -> Body:
         "KUBERNETES_COORDINATOR_URL": f"{name}.{namespace}:{port}",
     }
     spec: Body = {
-        "restartPolicy": "Never",
         **given["spec"],
+        "restartPolicy": given["spec"].get("restartPolicy") or "Never",
         "containers": [template.with_env(_with_port(c), env) for c in given["spec"]["containers"]],
     }
     if job.spec.volumes:

@@ -38,11 +38,13 @@ def pod_state(pod: PodView | None) -> str:
     """Running, Succeeded, Failed or empty: the main container decides, whatever side-cars still do."""
     if pod is None or pod.deleting:
         return ""
+    main = pod.container(labels.CONTAINER)
+    if pod.phase == "Failed" and not pod.reason and main is not None and main.exit_code == 0:
+        return "Succeeded"  # only a side-car failed; a pod that the kubelet stopped has a reason
     if pod.is_ended:
         return pod.phase
     if pod.phase != "Running":
         return ""
-    main = pod.container(labels.CONTAINER)
     if main is None or main.exit_code is None or pod.restart_policy == "Always":
         return "Running"
     if main.exit_code == 0:

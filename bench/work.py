@@ -1,0 +1,135 @@
+"""What is created: jobs as their users write them, and the pods and services that our own kind plans for them."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from bench.load import Request
+from testbed.admin import MERGE, path_of
+from trainmaster.api.aitrainingjob import RESOURCE
+from trainmaster.core.ids import POD, Key, Resource
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Create
+from trainmaster.core.view import JobView
+from trainmaster.kinds.base import Kind, Settings
+from trainmaster.kinds.registry import all_kinds
+
+Object = dict[str, Any]
+
+PODS_PER_JOB = 4
+TRAINING_JOBS = "elasticdeeplearning.ai/v1/aitrainingjobs"
+BATCH_JOBS = "batch/v1/jobs"
+
+_CONTAINER: Object = {
+    "name": "aitj-trainer",
+    "image": "registry.example/team/trainer:2026.11",
+    "command": ["python", "-m", "train", "--config=/etc/train/config.yaml"],
+    "env": [{"name": "NCCL_DEBUG", "value": "WARN"}],
+    "ports": [{"name": "aitj-24446", "containerPort": 24446}],
+    "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}},
+}
+
+
+def name_of(index: int) -> str:
+    return f"job-{index:05}"
+
+
+def training_jobs(namespace: str, jobs: int) -> Iterator[Request]:
+    """Requests that create AITrainingJobs of four pods, each with its service."""
+    path = path_of(TRAINING_JOBS, namespace)
+    return (Request("POST", path, _training_job(namespace, name_of(i))) for i in range(jobs))
+
+
+def batch_jobs(namespace: str, jobs: int) -> Iterator[Request]:
+    """Requests that create Indexed batch Jobs of four pods of the same container."""
+    path = path_of(BATCH_JOBS, namespace)
+    return (Request("POST", path, _batch_job(namespace, name_of(i))) for i in range(jobs))
+
+
+def children(namespace: str, jobs: int) -> list[Request]:
+    """Requests that create what the operator creates for `training_jobs`: the same bodies in the same order."""
+    paths = {plural: path_of(plural, namespace) + "?fieldManager=trainmaster" for plural in ("pods", "services")}
+    return [
+        Request("POST", paths[create.resource.plural], create.body)
+        for i in range(jobs)
+        for create in _planned(namespace, name_of(i))
+    ]
+
+
+def pod_reports(namespace: str, jobs: int, status: Object) -> Iterator[Request]:
+    """Requests that report the same status for every pod, as its kubelet would."""
+    for i in range(jobs):
+        for create in _planned(namespace, name_of(i)):
+            if create.resource == POD:
+                path = path_of("pods", namespace, create.key.name, "status")
+                yield Request("PATCH", path, {"status": status}, MERGE)
+
+
+def running() -> Object:
+    state = {"running": {"startedAt": _now()}}
+    ready = [{"type": kind, "status": "True", "lastTransitionTime": _now()} for kind in ("PodScheduled", "Ready")]
+    return {
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "podIPs": [{"ip": "10.0.0.1"}],
+        "startTime": _now(),
+        "conditions": ready,
+        "containerStatuses": [_container_status(state, ready=True)],
+    }
+
+
+def succeeded() -> Object:
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": _now(), "finishedAt": _now()}
+    return {"phase": "Succeeded", "containerStatuses": [_container_status({"terminated": ended}, ready=False)]}
+
+
+def _container_status(state: Object, *, ready: bool) -> Object:
+    name, image = _CONTAINER["name"], _CONTAINER["image"]
+    return {"name": name, "image": image, "imageID": "", "ready": ready, "restartCount": 0, "state": state}
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _training_job(namespace: str, name: str) -> Object:
+    replica = {"replicas": PODS_PER_JOB, "template": {"spec": {"containers": [_CONTAINER]}}}
+    return {
+        "apiVersion": RESOURCE.api_version,
+        "kind": RESOURCE.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicaSpecs": {"trainer": replica}},
+    }
+
+
+def _batch_job(namespace: str, name: str) -> Object:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": PODS_PER_JOB,
+            "parallelism": PODS_PER_JOB,
+            "template": {"spec": {"containers": [_CONTAINER], "restartPolicy": "Never"}},
+        },
+    }
+
+
+def _planned(namespace: str, name: str) -> tuple[Create, ...]:
+    """The plan for a job that was just created. Its uid is made up, and as long as a real one."""
+    job = _training_job(namespace, name)
+    uid = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}/{name}"))
+    job["metadata"] |= {"uid": uid, "generation": 1}
+    view = JobView(Key(namespace, name), uid, 1, deleting=False, raw=msgspec.json.encode(job))
+    kind = _kind(RESOURCE)
+    return kind.plan(view, Observed.of((), (), kind.slots), datetime.now(UTC)).creates
+
+
+@cache
+def _kind(resource: Resource) -> Kind[Any]:
+    return next(kind for kind in all_kinds(Settings()) if kind.resource == resource)

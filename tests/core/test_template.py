@@ -1,0 +1,239 @@
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.build import a_container, a_template
+from trainmaster.core.ids import Resource
+from trainmaster.core.template import Owner, errors, headless_service_body, pod_body, read, with_env
+
+OWNER = Owner(Resource("example.org", "v1", "jobs", "Job"), "ml", "mnist", "uid-1")
+REFERENCE = {"apiVersion": "example.org/v1", "kind": "Job", "name": "mnist", "uid": "uid-1", "controller": True}
+MANAGED_BY = {"app.kubernetes.io/managed-by": "trainmaster"}
+
+
+# --- what is read of a template ----------------------------------------------------------------
+
+
+def test_the_fields_that_we_touch_are_read_and_the_rest_is_ignored() -> None:
+    template = a_template(
+        a_container("main", ports={"web": 80}, env=[{"name": "A", "valueFrom": {"fieldRef": {}}}], tty=True),
+        labels={"a": "b"},
+        hostPID=True,
+        initContainers=[a_container("prepare")],
+        volumes=[{"name": "data", "emptyDir": {}}],
+    )
+
+    part = read(template)
+
+    (main,) = part.spec.containers
+    assert (main.name, [(p.name, p.container_port) for p in main.ports], [e.name for e in main.env]) == (
+        "main",
+        [("web", 80)],
+        ["A"],
+    )
+    assert [c.name for c in part.spec.init_containers] == ["prepare"]
+    assert [v.name for v in part.spec.volumes] == ["data"]
+    assert part.metadata.labels == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("template", "error"),
+    [
+        pytest.param({}, "at: Object missing required field `spec`", id="no spec"),
+        pytest.param({"spec": {}}, "at.spec: Object missing required field `containers`", id="no containers"),
+        pytest.param(a_template(), "at.spec.containers: Expected `array` of length >= 1", id="an empty list"),
+        pytest.param(
+            a_template({"image": "x"}), "at.spec.containers[0]: Object missing required field `name`", id="no name"
+        ),
+        pytest.param(
+            a_template(a_container("a"), a_container("b", ports={"p": 65536})),
+            "at.spec.containers[1].ports[0].containerPort: Expected `int` <= 65535",
+            id="a port too high",
+        ),
+        pytest.param(
+            a_template(a_container("a", ports={"p": 0})),
+            "at.spec.containers[0].ports[0].containerPort: Expected `int` >= 1",
+            id="port zero",
+        ),
+        pytest.param(
+            a_template(a_container("a", env=[{"value": "x"}])),
+            "at.spec.containers[0].env[0]: Object missing required field `name`",
+            id="a variable without a name",
+        ),
+        pytest.param(
+            a_template(a_container("a"), volumes=[{}]),
+            "at.spec.volumes[0]: Object missing required field `name`",
+            id="a volume without a name",
+        ),
+        pytest.param(
+            a_template(a_container("a"), initContainers=[{}]),
+            "at.spec.initContainers[0]: Object missing required field `name`",
+            id="an init container without a name",
+        ),
+    ],
+)
+def test_a_template_with_a_wrong_shape_is_refused_with_the_path(template: dict[str, Any], error: str) -> None:
+    assert errors(template, "at") == [error]
+
+
+def test_what_only_the_api_server_can_judge_is_no_error() -> None:
+    assert errors(a_template(a_container("main", resources={"limits": {"cpu": "-7 apples"}}), bogus=1), "at") == []
+
+
+# --- environment -------------------------------------------------------------------------------
+
+
+def env_of(container: dict[str, Any]) -> list[Any]:
+    env: list[Any] = container["env"]
+    return env
+
+
+def test_our_variables_come_after_the_users_in_our_order() -> None:
+    container = a_container("main", env=[{"name": "Z", "value": "1"}, {"name": "A", "value": "2"}])
+
+    assert env_of(with_env(container, {"RANK": "0", "HOST": "h"})) == [
+        {"name": "Z", "value": "1"},
+        {"name": "A", "value": "2"},
+        {"name": "RANK", "value": "0"},
+        {"name": "HOST", "value": "h"},
+    ]
+
+
+def test_the_users_variables_of_our_names_are_replaced_however_often_they_occur() -> None:
+    from_field = {"name": "RANK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    container = a_container("main", env=[{"name": "RANK", "value": "7"}, {"name": "A", "value": "$(RANK)"}, from_field])
+
+    assert env_of(with_env(container, {"RANK": "0"})) == [
+        {"name": "A", "value": "$(RANK)"},
+        {"name": "RANK", "value": "0"},
+    ]
+
+
+@pytest.mark.parametrize("given_env", [{}, {"env": None}, {"env": []}], ids=["absent", "null", "empty"])
+def test_a_container_without_variables_gets_ours_alone(given_env: dict[str, Any]) -> None:
+    assert with_env({"name": "main", **given_env}, {"RANK": "0"}) == {
+        "name": "main",
+        "env": [{"name": "RANK", "value": "0"}],
+    }
+
+
+_variables = st.fixed_dictionaries(
+    {"name": st.sampled_from(["A", "B", "RANK", "HOST"])},
+    optional={"value": st.text(max_size=3), "valueFrom": st.dictionaries(st.text(max_size=3), st.integers())},
+)
+_unknown = st.dictionaries(st.text(min_size=1, max_size=5), st.none() | st.integers() | st.text(max_size=3), max_size=4)
+
+
+@settings(max_examples=100, deadline=None, database=None)
+@given(env=st.lists(_variables, max_size=5), unknown=_unknown)
+def test_setting_variables_changes_nothing_else_and_not_the_original(env: list[Any], unknown: dict[str, Any]) -> None:
+    container = {**unknown, "name": "main", "env": env}
+    before = copy.deepcopy(container)
+
+    after = with_env(container, {"RANK": "0", "HOST": "h"})
+
+    assert container == before
+    assert {key: value for key, value in after.items() if key != "env"} == {**unknown, "name": "main"}
+    assert after["env"] == [entry for entry in env if entry["name"] not in ("RANK", "HOST")] + [
+        {"name": "RANK", "value": "0"},
+        {"name": "HOST", "value": "h"},
+    ]
+
+
+# --- bodies ------------------------------------------------------------------------------------
+
+
+def test_an_owner_reference_names_the_controller_and_blocks_only_when_asked() -> None:
+    assert OWNER.reference(blocks=False) == REFERENCE
+    assert OWNER.reference(blocks=True) == REFERENCE | {"blockOwnerDeletion": True}
+
+
+def a_pod_body(template: dict[str, Any], **labels: str) -> dict[str, Any]:
+    return pod_body(
+        template, name="mnist-0", namespace="ml", labels=labels, owner=REFERENCE, spec={"containers": [], "x": 1}
+    )
+
+
+def test_a_pod_is_its_name_our_labels_the_owner_and_the_spec() -> None:
+    assert a_pod_body({"spec": {"ignored": True}}, role="a") == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "mnist-0",
+            "namespace": "ml",
+            "labels": {"role": "a", **MANAGED_BY},
+            "ownerReferences": [REFERENCE],
+        },
+        "spec": {"containers": [], "x": 1},
+    }
+
+
+def test_labels_of_the_template_stay_and_ours_win() -> None:
+    template = {"metadata": {"labels": {"team": "rl", "role": "mine", "app.kubernetes.io/managed-by": "helm"}}}
+
+    assert a_pod_body(template, role="a")["metadata"]["labels"] == {"team": "rl", "role": "a", **MANAGED_BY}
+
+
+def test_annotations_and_finalizers_of_the_template_are_copied_and_names_are_not() -> None:
+    template = {
+        "metadata": {
+            "name": "mine",
+            "generateName": "mine-",
+            "namespace": "other",
+            "annotations": {"a": "b"},
+            "finalizers": ["example.org/hold"],
+            "creationTimestamp": None,
+        }
+    }
+
+    assert a_pod_body(template)["metadata"] == {
+        "name": "mnist-0",
+        "namespace": "ml",
+        "labels": MANAGED_BY,
+        "ownerReferences": [REFERENCE],
+        "annotations": {"a": "b"},
+        "finalizers": ["example.org/hold"],
+    }
+
+
+@pytest.mark.parametrize("template", [{}, {"metadata": None}, {"metadata": {"labels": None}}], ids=str)
+def test_a_template_without_labels_gets_ours(template: dict[str, Any]) -> None:
+    assert a_pod_body(template, role="a")["metadata"]["labels"] == {"role": "a", **MANAGED_BY}
+
+
+def a_service_body(ports: list[tuple[str, int]]) -> dict[str, Any]:
+    return headless_service_body(
+        name="mnist-0", namespace="ml", labels={"l": "1"}, selector={"s": "2"}, owner=REFERENCE, ports=ports
+    )
+
+
+def test_a_service_is_headless_and_answers_before_its_pod_is_ready() -> None:
+    assert a_service_body([("di-port", 22273), ("x", 1)]) == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "mnist-0",
+            "namespace": "ml",
+            "labels": {"l": "1", **MANAGED_BY},
+            "ownerReferences": [REFERENCE],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "selector": {"s": "2"},
+            "publishNotReadyAddresses": True,
+            "ports": [{"name": "di-port", "port": 22273}, {"name": "x", "port": 1}],
+        },
+    }
+
+
+def test_a_service_without_ports_has_no_list_of_them() -> None:
+    assert "ports" not in a_service_body([])["spec"]
+
+
+def test_reading_a_wrong_shape_raises_msgspecs_own_error() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        read({"spec": {"containers": "none"}})

@@ -1,0 +1,177 @@
+"""The life of one job from its creation until nothing is left of it, with the test as its user and its kubelet.
+
+Each step waits for the phase that the step before leads to: however late or often the operator gets there, the
+history in the final status is the same, and can be compared.
+"""
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.admin import Admin
+from testbed.answer import Refused
+from tests.faults.world import AITRAININGJOBS, DIJOBS, PATIENCE, Object, World, is_deleting
+
+NAME = "job"
+NODE = "n1"
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One kind of job, and what its life looks like from outside."""
+
+    word: str
+    resource: str
+    spec: Object
+    pods: tuple[str, ...]
+    succeeding: tuple[str, ...]
+    """The pods that end; the job ends with them."""
+    bound: str
+    """The phase once all pods have a node; empty when the kind has none for that."""
+    ended: str
+
+    @property
+    def body(self) -> Object:
+        group, version, _ = self.resource.split("/")
+        kind = {DIJOBS: "DIJob", AITRAININGJOBS: "AITrainingJob"}[self.resource]
+        return {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": {"name": NAME}, "spec": self.spec}
+
+
+def _template(container: str, port: str) -> Object:
+    ports = [{"name": port, "containerPort": 4444}]
+    return {"spec": {"containers": [{"name": container, "image": "x", "ports": ports}]}}
+
+
+DIJOB = Subject(
+    word="dijob",
+    resource=DIJOBS,
+    spec={"cleanPodPolicy": "All", "coordinator": {"template": _template("di-container", "di-port")}},
+    pods=("job-coordinator",),
+    succeeding=("job-coordinator",),
+    bound="",
+    ended="Succeeded",
+)
+
+# The trainers end the job together; the parameter server runs until it is stopped.
+AITRAININGJOB = Subject(
+    word="aitrainingjob",
+    resource=AITRAININGJOBS,
+    spec={
+        "completePolicy": "Any",
+        "replicaSpecs": {
+            "ps": {"completePolicy": "None", "template": _template("aitj-ps", "aitj-port")},
+            "trainer": {"replicas": 2, "template": _template("aitj-trainer", "aitj-port")},
+        },
+    },
+    pods=("job-ps-0", "job-trainer-0", "job-trainer-1"),
+    succeeding=("job-trainer-0", "job-trainer-1"),
+    bound="Creating",
+    ended="Succeed",
+)
+
+SUBJECTS = (DIJOB, AITRAININGJOB)
+
+
+class Life:
+    """One job in a namespace of its own."""
+
+    def __init__(self, subject: Subject, namespace: str, admin: Admin, world: World) -> None:
+        self.subject = subject
+        self.namespace = namespace
+        self._admin = admin
+        self._world = world
+
+    async def live(self) -> None:
+        """All of it."""
+        await self.create()
+        await self.start()
+        await self.end()
+
+    async def create(self) -> None:
+        """The job, and no more."""
+        await self._admin.create(self.subject.resource, self.subject.body, self.namespace)
+
+    async def start(self) -> None:
+        """Until all pods run and the job says so."""
+        await self.until(self.has_all_pods, "all pods are there")
+        for name in self.subject.pods:
+            await self._admin.bind(self.namespace, name, NODE)
+        if self.subject.bound:
+            await self.reach(self.subject.bound)
+        for name in self.subject.pods:
+            await self._admin.set_pod(self.namespace, name, phase="Running")
+        await self.reach("Running")
+
+    async def end(self) -> None:
+        """Until the pods have succeeded, the job has ended, and its pods and services are gone."""
+        for name in self.subject.succeeding:
+            await self._admin.set_pod(self.namespace, name, phase="Succeeded")
+        kubelet = asyncio.ensure_future(self._finish_deletions())
+        try:
+            await self.reach(self.subject.ended)
+            await self.until(lambda: not self.leftovers, "nothing is left of the job")
+        finally:
+            kubelet.cancel()
+            await asyncio.gather(kubelet, return_exceptions=True)
+
+    async def reach(self, phase: str) -> None:
+        await self.until(lambda: self.status.get("phase") == phase, f"the job is {phase}")
+
+    async def until(self, is_met: Any, what: str, *, timeout: float = PATIENCE) -> None:
+        await self._world.until(self.namespace, is_met, what, timeout=timeout)
+
+    def has_all_pods(self) -> bool:
+        return self._world.list("pods", self.namespace).keys() >= set(self.subject.pods)
+
+    @property
+    def status(self) -> Object:
+        """The job's status as it is now."""
+        found: Object = self._world.find(self.subject.resource, self.namespace, NAME).get("status", {})
+        return found
+
+    @property
+    def leftovers(self) -> list[str]:
+        """Pods and services that are there."""
+        return [f"{kind} {name}" for kind in ("pods", "services") for name in self._world.list(kind, self.namespace)]
+
+    @property
+    def incarnations(self) -> dict[str, dict[str, int]]:
+        """How many pods and services of each name there have been."""
+        return {kind: self._world.incarnations(kind, self.namespace) for kind in ("pods", "services")}
+
+    @property
+    def once_each(self) -> dict[str, dict[str, int]]:
+        """The incarnations of a life in which nothing was forgotten and nothing was made twice."""
+        return {kind: dict.fromkeys(sorted(self.subject.pods), 1) for kind in ("pods", "services")}
+
+    async def _finish_deletions(self) -> None:
+        """What a kubelet does with a pod that is to go: it lets it go."""
+        finished: set[str] = set()
+
+        def leaving() -> list[Object]:
+            pods = self._world.list("pods", self.namespace).values()
+            return [pod for pod in pods if is_deleting(pod) and pod["metadata"]["uid"] not in finished]
+
+        while True:
+            for pod in await self._world.until(self.namespace, leaving, "a pod is to go"):
+                finished.add(pod["metadata"]["uid"])
+                try:
+                    await self._admin.delete("pods", self.namespace, pod["metadata"]["name"], grace=0)
+                except Refused as refused:
+                    if refused.code != 404:
+                        raise
+
+
+def timeless(value: Any) -> Any:
+    """The same without the times in it."""
+    match value:
+        case dict():
+            return {key: timeless(inner) for key, inner in value.items()}
+        case list():
+            return [timeless(inner) for inner in value]
+        case str() if _TIME.fullmatch(value):
+            return "<time>"
+    return value

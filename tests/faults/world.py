@@ -1,0 +1,137 @@
+"""What the API server really holds, watched past every fault, and every incarnation that there ever was."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+import aiohttp
+
+from testbed.admin import path_of
+from testbed.plane import ControlPlane
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+DIJOBS = "diengine.opendilab.org/v1alpha1/dijobs"
+AITRAININGJOBS = "elasticdeeplearning.ai/v1/aitrainingjobs"
+WATCHED = ("pods", "services", DIJOBS, AITRAININGJOBS)
+
+PATIENCE = 150.0
+"""Seconds until a wait is given up: no test passes faster by a small number here, and some machines are slow."""
+PAUSE = 0.2
+
+
+class World:
+    """One watch of each resource, of all namespaces; `until` waits for the events of one namespace.
+
+    Asking the server again and again for hundreds of jobs would cost more than the operator under test.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._url = plane.url
+        self._headers = {"Authorization": f"Bearer {plane.admin_token}"}
+        self._tls = ssl.create_default_context(cafile=plane.ca_file)
+        self._objects: dict[str, dict[tuple[str, str], Object]] = {resource: {} for resource in WATCHED}
+        self._uids: dict[tuple[str, str], dict[str, set[str]]] = {}
+        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._synced = {resource: asyncio.Event() for resource in WATCHED}
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(ssl=self._tls)
+        self._session = aiohttp.ClientSession(
+            self._url, headers=self._headers, connector=connector, timeout=aiohttp.ClientTimeout(), read_bufsize=2**22
+        )
+        self._tasks = [asyncio.ensure_future(self._follow(resource)) for resource in WATCHED]
+        for synced in self._synced.values():
+            await synced.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._session.close()
+
+    def find(self, resource: str, namespace: str, name: str) -> Object:
+        """The object, or an empty one."""
+        return self._objects[resource].get((namespace, name), {})
+
+    def list(self, resource: str, namespace: str) -> dict[str, Object]:
+        """The objects of a namespace by name."""
+        return {name: found for (where, name), found in self._objects[resource].items() if where == namespace}
+
+    def incarnations(self, resource: str, namespace: str) -> dict[str, int]:
+        """How many objects there have been, by name."""
+        return {name: len(uids) for name, uids in sorted(self._uids.get((resource, namespace), {}).items())}
+
+    async def until(self, namespace: str, is_met: Callable[[], T], what: str, *, timeout: float = PATIENCE) -> T:
+        """Wait until something is true of a namespace, and answer it; fails with how it is when time is up."""
+        changed = asyncio.Event()
+        waiters = self._waiters.setdefault(namespace, set())
+        waiters.add(changed)
+        try:
+            async with asyncio.timeout(timeout):
+                while not (met := is_met()):
+                    await changed.wait()
+                    changed.clear()
+            return met
+        except TimeoutError:
+            raise AssertionError(f"{what}: not so after {timeout:.0f} s; {self.describe(namespace)}") from None
+        finally:
+            waiters.discard(changed)
+
+    def describe(self, namespace: str) -> str:
+        """A namespace in a few lines, for the message of a failure."""
+        lines = [f"namespace {namespace} holds"]
+        for resource in WATCHED:
+            for name, found in self.list(resource, namespace).items():
+                status = json.dumps(found.get("status", {}))
+                deleting = " (being deleted)" if is_deleting(found) else ""
+                lines.append(f"  {resource} {name}{deleting} {status[:600]}")
+        return "\n".join(lines)
+
+    async def _follow(self, resource: str) -> None:
+        while True:
+            try:
+                version = await self._list(resource)
+                self._synced[resource].set()
+                await self._watch(resource, version)
+            except (aiohttp.ClientError, OSError):
+                await asyncio.sleep(PAUSE)
+
+    async def _list(self, resource: str) -> str:
+        async with self._session.get(path_of(resource), raise_for_status=True) as response:
+            found = await response.json()
+        listed = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in found["items"]}
+        for key in [key for key in self._objects[resource] if key not in listed]:
+            self._take(resource, "DELETED", self._objects[resource][key])
+        for item in listed.values():
+            self._take(resource, "ADDED", item)
+        version: str = found["metadata"]["resourceVersion"]
+        return version
+
+    async def _watch(self, resource: str, version: str) -> None:
+        query = {"watch": "true", "resourceVersion": version}
+        async with self._session.get(path_of(resource), params=query, raise_for_status=True) as response:
+            async for line in response.content:
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return
+                self._take(resource, event["type"], event["object"])
+
+    def _take(self, resource: str, kind: str, found: Object) -> None:
+        meta = found["metadata"]
+        namespace, name = meta["namespace"], meta["name"]
+        self._uids.setdefault((resource, namespace), {}).setdefault(name, set()).add(meta["uid"])
+        if kind == "DELETED":
+            self._objects[resource].pop((namespace, name), None)
+        else:
+            self._objects[resource][namespace, name] = found
+        for waiter in self._waiters.get(namespace, ()):
+            waiter.set()
+
+
+def is_deleting(found: Object) -> bool:
+    return "deletionTimestamp" in found.get("metadata", {})

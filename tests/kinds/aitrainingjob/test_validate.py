@@ -1,0 +1,152 @@
+import pytest
+
+from tests.build import NOW, Json, a_container, a_replica, a_template, an_aitj, kind_of, plan_of, view_of, with_status
+from trainmaster.core.errors import BadSpec
+from trainmaster.core.plan import Event
+
+GOOD = a_template(a_container("aitj-main"))
+
+
+def errors_of(job: Json) -> tuple[str, ...]:
+    with pytest.raises(BadSpec) as caught:
+        kind_of(job).decode(view_of(job))
+    return caught.value.errors
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(an_aitj(trainer=2, ps=1), id="two roles"),
+        pytest.param(an_aitj(trainer=1, ps=0), id="a role without pods"),
+        pytest.param(an_aitj(Trainer=1), id="a name in capitals"),
+        pytest.param(an_aitj(trainer={"template": GOOD}), id="one replica by default"),
+        pytest.param(an_aitj("a" * 53, trainer=1), id="a name of 53 characters: 63 with -trainer-0"),
+        pytest.param(an_aitj(trainer=a_replica(2, minReplicas=1, maxReplicas=3)), id="an elastic range"),
+        pytest.param(an_aitj(trainer=a_replica(2, minReplicas=2, maxReplicas=2)), id="a range of one"),
+        pytest.param(
+            an_aitj(spec={"frameworkType": "paddle", "faultTolerant": True, "x": 1}), id="fields nobody reads"
+        ),
+        *(pytest.param(an_aitj(clean=word), id=f"cleanPodPolicy {word}") for word in ("All", "Running", "None")),
+        *(
+            pytest.param(an_aitj(complete=word, fail=word), id=f"end policies {word}")
+            for word in ("All", "Rank0", "Any", "None")
+        ),
+    ],
+)
+def test_a_good_job_has_no_errors(job: Json) -> None:
+    assert kind_of(job).errors(kind_of(job).decode(view_of(job))) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "path", "what"),
+    [
+        pytest.param(an_aitj("7up"), "metadata.name", "must start with a letter", id="a digit first"),
+        pytest.param(an_aitj("a" * 54, trainer=1), "metadata.name", "by 1", id="a name too long"),
+        pytest.param(an_aitj("a" * 53, trainer=11), "metadata.name", "by 1", id="a name too long for its last pod"),
+        pytest.param(
+            an_aitj(my_ps=1), "spec.replicaSpecs.my_ps", "letters, digits and '-'", id="an underscore in a role"
+        ),
+        pytest.param(
+            an_aitj(roles={"2nd": 1}), "spec.replicaSpecs.2nd", "starts with a letter", id="a role that is a number"
+        ),
+        pytest.param(
+            an_aitj(Ps=1, ps=1), "spec.replicaSpecs.ps", "differs from 'Ps' only in case", id="two roles of one name"
+        ),
+        pytest.param(
+            an_aitj(trainer=a_replica(1, a_template())),
+            "spec.replicaSpecs.trainer.template.spec.containers",
+            "length >= 1",
+            id="no container",
+        ),
+        pytest.param(an_aitj(trainer=0), "spec.replicaSpecs", "no replica has a pod", id="no pod at all"),
+        pytest.param(an_aitj(spec={"replicaSpecs": {}}), "spec.replicaSpecs", "length >= 1", id="no role at all"),
+        pytest.param(
+            an_aitj(trainer=a_replica(1, minReplicas=2)),
+            "spec.replicaSpecs.trainer.minReplicas",
+            "2 is more than replicas (1)",
+            id="below the minimum",
+        ),
+        pytest.param(
+            an_aitj(trainer=a_replica(3, maxReplicas=2)),
+            "spec.replicaSpecs.trainer.maxReplicas",
+            "2 is less than replicas (3)",
+            id="above the maximum",
+        ),
+        pytest.param(an_aitj(clean="Some"), "spec.cleanPodPolicy", "'Some'", id="an unknown clean-up policy"),
+        pytest.param(an_aitj(fail="Most"), "spec.failPolicy", "'Most'", id="an unknown end policy"),
+        pytest.param(an_aitj(spec={"timeLimit": 0}), "spec.timeLimit", ">= 1", id="no time at all"),
+    ],
+)
+def test_a_job_that_cannot_run_is_refused_with_the_path(job: Json, path: str, what: str) -> None:
+    (error,) = errors_of(job)
+
+    assert error.startswith(f"{path}: ")
+    assert what in error
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"replicas": -1}, ">= 0"),
+        ({"replicas": "two"}, "got `str`"),
+        ({"restartPolicy": "Sometimes"}, "'Sometimes'"),
+        ({"restartScope": "Pods"}, "'Pods'"),
+        ({"completePolicy": "First"}, "'First'"),
+        ({"edlPolicy": "Maybe"}, "'Maybe'"),
+        ({"restartLimit": -1}, ">= 0"),
+    ],
+)
+def test_a_replica_with_a_wrong_value_is_refused(fields: Json, what: str) -> None:
+    (error,) = errors_of(an_aitj(trainer={"template": GOOD, **fields}))
+
+    (field,) = fields
+    assert error.startswith("spec.replicaSpecs")
+    assert f".{field}: " in error
+    assert what in error
+
+
+def test_all_errors_are_told_at_once() -> None:
+    job = an_aitj("7up", a=a_replica(1, {}), b=a_replica(1, minReplicas=2), c_d=1)
+
+    paths = {error.partition(":")[0] for error in errors_of(job)}
+
+    assert paths == {
+        "metadata.name",
+        "spec.replicaSpecs.a.template",
+        "spec.replicaSpecs.b.minReplicas",
+        "spec.replicaSpecs.c_d",
+    }
+
+
+# --- what is understood but not acted on yet ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("job", "ignored"),
+    [
+        pytest.param(an_aitj(spec={"timeLimit": 60}), "spec.timeLimit", id="a deadline"),
+        pytest.param(
+            an_aitj(trainer=a_replica(1, restartPolicy="OnFailure")),
+            "spec.replicaSpecs.trainer.restartPolicy",
+            id="a restart",
+        ),
+        pytest.param(
+            an_aitj(trainer=a_replica(1, edlPolicy="Auto")), "spec.replicaSpecs.trainer.edlPolicy", id="elasticity"
+        ),
+    ],
+)
+def test_a_field_that_is_not_acted_on_is_told_once(job: Json, ignored: str) -> None:
+    first = plan_of(job)
+    second = plan_of(with_status(job, first), now=NOW)
+
+    assert first.events == (Event("Warning", "NotSupported", f"not acted on yet: {ignored}"),)
+    assert second.events == ()
+
+
+@pytest.mark.parametrize(
+    "job",
+    [an_aitj(), an_aitj(trainer=a_replica(1, restartPolicy="Never", edlPolicy="Never"))],
+    ids=["nothing asked", "nothing wanted"],
+)
+def test_a_job_that_asks_for_nothing_special_is_told_nothing(job: Json) -> None:
+    assert plan_of(job).events == ()

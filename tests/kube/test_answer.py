@@ -1,0 +1,117 @@
+"""trainmaster.kube.answer"""
+
+import msgspec
+import pytest
+
+from tests.kube.serve import status
+from trainmaster.core.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from trainmaster.kube.answer import name_in, refusal, written
+from trainmaster.runtime.cluster import Written
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "meaning"),
+    [
+        pytest.param(400, "BadRequest", Invalid, id="400"),
+        pytest.param(401, "Unauthorized", Unauthorized, id="401"),
+        pytest.param(403, "Forbidden", Forbidden, id="403"),
+        pytest.param(404, "NotFound", NotFound, id="404"),
+        pytest.param(405, "MethodNotAllowed", ApiError, id="405"),
+        pytest.param(409, "AlreadyExists", AlreadyExists, id="409 exists"),
+        pytest.param(409, "Conflict", Conflict, id="409 precondition"),
+        pytest.param(410, "Expired", Gone, id="410"),
+        pytest.param(413, "RequestEntityTooLarge", Invalid, id="413"),
+        pytest.param(422, "Invalid", Invalid, id="422"),
+        pytest.param(429, "TooManyRequests", TooManyRequests, id="429"),
+        pytest.param(500, "InternalError", ServerError, id="500"),
+        pytest.param(503, "ServiceUnavailable", ServerError, id="503"),
+        pytest.param(504, "Timeout", ServerError, id="504"),
+    ],
+)
+def test_status_becomes_the_exception_of_its_meaning(code: int, reason: str, meaning: type[ApiError]) -> None:
+    error = refusal("create pods ml/a", code, status(code, reason, "because").body, "")
+
+    assert type(error) is meaning
+    assert (error.code, error.reason) == (code, reason)
+    assert str(error) == f"create pods ml/a: because ({code} {reason})"
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        pytest.param(b"", "no explanation", id="empty"),
+        pytest.param(b"<html>\n <b>Bad   Gateway</b>", "<html> <b>Bad Gateway</b>", id="a proxy's page"),
+        pytest.param(b"x" * 5000, "x" * 256, id="long"),
+        pytest.param(b"\xff\xfe", "\ufffd\ufffd", id="not text"),
+        pytest.param(b'{"kind":"Pod","message":"no"}', '{"kind":"Pod","message":"no"}', id="JSON of another kind"),
+        pytest.param(b'{"kind":"Status","message":7}', '{"kind":"Status","message":7}', id="malformed Status"),
+    ],
+)
+def test_unknown_body_is_quoted_in_one_short_line(body: bytes, sentence: str) -> None:
+    assert str(refusal("get pods ml/a", 502, body, "")) == f"get pods ml/a: {sentence} (502)"
+
+
+@pytest.mark.parametrize(
+    ("code", "header", "body", "wait"),
+    [
+        pytest.param(429, "7", b"", 7.0, id="429 with header"),
+        pytest.param(429, "", b"", 1.0, id="429 without"),
+        pytest.param(429, "", b'{"kind":"Status","details":{"retryAfterSeconds":3}}', 3.0, id="429 with details"),
+        pytest.param(429, "Wed, 21 Oct 2026 07:28:00 GMT", b"", 1.0, id="429 with a date"),
+        pytest.param(503, "5", b"", 5.0, id="503 with header"),
+    ],
+)
+def test_busy_server_says_how_long_to_wait(code: int, header: str, body: bytes, wait: float) -> None:
+    error = refusal("list pods", code, body, header)
+
+    assert isinstance(error, TooManyRequests)
+    assert (error.code, error.retry_after) == (code, wait)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(
+            b'{"kind":"Pod","spec":{"a":[1]},"metadata":{"uid":"u","resourceVersion":"12","x":{}}}',
+            Written("u", 12),
+            id="object",
+        ),
+        pytest.param(
+            b'{"kind":"Status","metadata":{},"status":"Success","details":{"uid":"u"}}',
+            Written("", 0),
+            id="Status of a delete",
+        ),
+        pytest.param(b"{}", Written("", 0), id="no metadata"),
+        pytest.param(b'{"metadata":{"uid":"u","resourceVersion":"x1"}}', Written("u", 0), id="version is no number"),
+    ],
+)
+def test_write_answers_incarnation_and_version(body: bytes, expected: Written) -> None:
+    assert written(body, "create pods") == expected
+
+
+def test_success_that_is_no_object_is_not_believed() -> None:
+    with pytest.raises(ServerError, match="is this an API server"):
+        written(b"<html>Welcome to the hotel's network", "create pods ml")
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        pytest.param(msgspec.json.encode({"metadata": {"name": "a"}}), "a", id="name"),
+        pytest.param(msgspec.json.encode({"metadata": {"generateName": "a-"}}), "a-", id="generated name"),
+        pytest.param(b"no json", "", id="unreadable"),
+    ],
+)
+def test_name_is_found_in_the_body_that_was_sent(body: bytes, name: str) -> None:
+    assert name_in(body) == name

@@ -1,0 +1,1 @@
+"""The laws that every kind obeys, held against random histories of crashes, lag, faults and edits."""

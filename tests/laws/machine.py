@@ -1,0 +1,253 @@
+"""Random histories: users edit and delete, kubelets report, watches lag, the operator fails and dies.
+
+After every step the laws hold; at the end the disturbances stop and the job must settle.
+"""
+
+import asyncio
+from typing import Any, ClassVar
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.laws.maker import Maker
+from tests.laws.memory import MemoryApi, Object
+from tests.laws.operator import ENDED, FAULTS, Crash, LawBroken, Operator, Trouble, VirtualLoop
+from trainmaster.core.errors import NotSynced
+from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.kinds.base import Kind, Settings
+
+KEYS = (Key("n", "a"), Key("n", "b"))
+SETTLE_ROUNDS = 40
+
+pick = st.integers(0, 7)
+
+
+class JobMachine(RuleBasedStateMachine):
+    maker: ClassVar[Maker]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.api = MemoryApi()
+        self.loop = VirtualLoop()
+        self.kind: Kind[Any] = self.maker.kind(Settings())
+        self.children: tuple[Resource, ...] = (POD, SERVICE)
+        self.resources = (self.kind.resource, *self.children)
+        self.operator = Operator(self.api, self.kind, self.loop)
+        self.ended: dict[str, str] = {}
+        self.generations: dict[str, int] = {}
+        self.verdicts: set[str] = set()
+
+    # --- users ---
+
+    @rule(key=st.sampled_from(KEYS), data=st.data())
+    def apply(self, key: Key, data: st.DataObject) -> None:
+        """Creates a job, or gives it a new spec."""
+        spec = data.draw(self.maker.specs())
+        if key in self.api.objects.get(self.kind.resource, {}):
+            self.api.edit(self.kind.resource, key, spec)
+        else:
+            body = msgspec.json.encode(self.maker.manifest(key, spec))
+            self.loop.run_until_complete(self.api.create(self.kind.resource, key.namespace, body))
+
+    @rule(number=pick)
+    def delete_job(self, number: int) -> None:
+        if jobs := sorted(self.api.objects.get(self.kind.resource, {})):
+            self.api.remove(self.kind.resource, jobs[number % len(jobs)])
+
+    @rule(number=pick, resource=st.sampled_from([POD, SERVICE]), forced=st.booleans())
+    def delete_child(self, number: int, resource: Resource, forced: bool) -> None:
+        if keys := sorted(self.api.objects.get(resource, {})):
+            key = keys[number % len(keys)]
+            self.loop.run_until_complete(self.api.delete(resource, key, uid="", grace=0 if forced else None))
+
+    # --- the cluster ---
+
+    @rule(number=pick, to=st.sampled_from(["bound", "Running", "Succeeded", "Failed", "gone"]))
+    def report_pod(self, number: int, to: str) -> None:
+        """A scheduler or a kubelet does its next step."""
+        if keys := sorted(self.api.objects.get(POD, {})):
+            self._report(keys[number % len(keys)], to)
+
+    @rule(to=st.sampled_from(["bound", "Running", "Succeeded", "Failed", "gone"]))
+    def report_all_pods(self, to: str) -> None:
+        for key in sorted(self.api.objects.get(POD, {})):
+            self._report(key, to)
+
+    @rule()
+    def collect_garbage(self) -> None:
+        self.api.collect_garbage(self.kind.resource, self.children)
+
+    @rule(seconds=st.sampled_from([1, 10, 600]))
+    def tick(self, seconds: int) -> None:
+        self.loop.virtual += seconds
+
+    # --- the operator ---
+
+    @rule(number=st.integers(0, 2), count=st.integers(1, 4))
+    def deliver(self, number: int, count: int) -> None:
+        self.operator.deliver(self.resources[number], count)
+
+    @rule(number=st.integers(0, 2))
+    def list_again(self, number: int) -> None:
+        """At the start, or after 410 Gone."""
+        self.operator.sync(self.resources[number])
+
+    @rule()
+    def catch_up(self) -> None:
+        self.operator.catch_up()
+
+    @rule(key=st.sampled_from(KEYS))
+    def run_pass(self, key: Key) -> None:
+        self._pass(key, None)
+
+    @rule(key=st.sampled_from(KEYS), at=st.integers(0, 6), what=st.sampled_from([*FAULTS, "crash"]))
+    def run_pass_in_trouble(self, key: Key, at: int, what: str) -> None:
+        self._pass(key, Trouble(at, what))
+
+    @rule(key=st.sampled_from(KEYS))
+    def observe_and_work(self, key: Key) -> None:
+        """A calm moment: without some of these a history never gets far."""
+        for _ in range(4):
+            self.operator.catch_up()
+            self._pass(key, None)
+
+    @rule()
+    def restart(self) -> None:
+        self.operator = Operator(self.api, self.kind, self.loop)
+
+    # --- the laws ---
+
+    @invariant()
+    def terminal_phases_are_never_left(self) -> None:
+        for job in self._jobs():
+            uid, phase = job["metadata"]["uid"], job.get("status", {}).get("phase", "")
+            if uid in self.ended and phase != self.ended[uid]:
+                raise LawBroken(f"monotone: {self.ended[uid]} became {phase}")
+            if phase in ENDED:
+                self.ended[uid] = phase
+
+    @invariant()
+    def the_observed_generation_never_goes_back(self) -> None:
+        for job in self._jobs():
+            uid, seen = job["metadata"]["uid"], job.get("status", {}).get("observedGeneration", 0)
+            if seen < self.generations.get(uid, 0):
+                raise LawBroken("monotone: observedGeneration went back")
+            self.generations[uid] = seen
+
+    @invariant()
+    def a_slot_is_filled_at_most_once(self) -> None:
+        slots = [
+            (owner, self.kind.slots.slot_of(body["metadata"]["labels"]))
+            for owner in {job["metadata"]["uid"] for job in self._jobs()}
+            for body in self.api.owned_by(owner, POD).values()
+        ]
+        if len(slots) != len(set(slots)):
+            raise LawBroken(f"two pods fill one slot: {slots}")
+
+    @invariant()
+    def a_verdict_once_stored_is_the_end_that_comes(self) -> None:
+        for job in self._jobs():
+            status = job.get("status", {})
+            if status.get("ending"):
+                self.verdicts.add(job["metadata"]["uid"] + status["ending"]["phase"])
+            if len([v for v in self.verdicts if v.startswith(job["metadata"]["uid"])]) > 1:
+                raise LawBroken("monotone: a second verdict")
+
+    def teardown(self) -> None:
+        try:
+            self._settle()
+            for key, job in self.api.objects.get(self.kind.resource, {}).items():
+                self._check_settled(key, job)
+        finally:
+            self.loop.close()
+            asyncio.set_event_loop(None)
+
+    # --- inside ---
+
+    def _jobs(self) -> list[Object]:
+        return list(self.api.objects.get(self.kind.resource, {}).values())
+
+    def _report(self, key: Key, to: str) -> None:
+        pod = self.api.objects[POD][key]
+        if to == "gone":
+            if "deletionTimestamp" in pod["metadata"]:
+                self.api.remove(POD, key)
+        elif not pod["spec"].get("nodeName"):
+            self.api.bind(key, "node-1")
+        elif to != "bound" and pod["status"]["phase"] not in ("Succeeded", "Failed"):
+            name = pod["spec"]["containers"][0]["name"]
+            state = {} if to == "Running" else {"terminated": {"exitCode": int(to == "Failed"), "reason": "Error"}}
+            self.api.set_status(POD, key, {"phase": to, "containerStatuses": [{"name": name, "state": state}]})
+
+    def _pass(self, key: Key, trouble: Trouble | None) -> None:
+        before = self._live_pods()
+        try:
+            self.operator.run_pass(key, trouble)
+        except NotSynced:
+            pass
+        except Crash:
+            self.operator = Operator(self.api, self.kind, self.loop)
+        self._check_deletes(before)
+
+    def _live_pods(self) -> dict[str, Object]:
+        pods = self.api.objects.get(POD, {}).values()
+        return {p["metadata"]["uid"]: p for p in pods if "deletionTimestamp" not in p["metadata"]}
+
+    def _check_deletes(self, before: dict[str, Object]) -> None:
+        """A pod that the spec wants is deleted only for a verdict that is on record."""
+        after = self._live_pods()
+        for key, job in self.api.objects.get(self.kind.resource, {}).items():
+            status = job.get("status", {})
+            if status.get("ending") or status.get("phase") in ENDED:
+                continue
+            wanted = self.maker.children(key, self._seen_spec(key, job))
+            for uid, pod in before.items():
+                owner = pod["metadata"]["ownerReferences"][0]["uid"]
+                if uid not in after and owner == job["metadata"]["uid"] and pod["metadata"]["name"] in wanted:
+                    raise LawBroken(f"{pod['metadata']['name']} was deleted before a verdict was stored")
+
+    def _seen_spec(self, key: Key, job: Object) -> Object:
+        """The spec that the operator knows: it may be behind."""
+        seen = self.operator.jobs.get(key) if self.operator.jobs.is_synced else None
+        spec: Object = (
+            msgspec.json.decode(seen.raw)["spec"] if seen and seen.uid == job["metadata"]["uid"] else job["spec"]
+        )
+        return spec
+
+    def _settle(self) -> None:
+        """Disturbances are over: bounded rounds of calm work until nothing changes."""
+        for _ in range(SETTLE_ROUNDS):
+            before = self.api.revision
+            self.api.collect_garbage(self.kind.resource, self.children)
+            for key in sorted(self.api.objects.get(POD, {})):
+                self._report(key, "gone") if "deletionTimestamp" in self.api.objects[POD][key]["metadata"] else None
+            self.loop.virtual += 10
+            self.operator.catch_up()
+            is_quiet = all([self.operator.plan(key).is_quiet for key in KEYS])
+            for key in KEYS:
+                self._pass(key, None)
+            if is_quiet and self.api.revision == before:
+                return
+        raise LawBroken("settles: still at work after the disturbances stopped")
+
+    def _check_settled(self, key: Key, job: Object) -> None:
+        self.operator.catch_up()
+        if not self.operator.plan(key).is_quiet:
+            raise LawBroken("quiet: a settled job has something to do")
+        uid, phase = job["metadata"]["uid"], job["status"]["phase"]
+        pods = self.api.owned_by(uid, POD)
+        services = {k.name for k in self.api.owned_by(uid, SERVICE)}
+        if phase not in ENDED:
+            wanted = self.maker.children(key, job["spec"])
+            if {k.name for k in pods} != wanted or services != wanted:
+                raise LawBroken(f"settles: {sorted(wanted)} wanted, pods {sorted(pods)}, services {services}")
+            return
+        alive = [p for p in pods.values() if p["status"]["phase"] in ("Pending", "Running")]
+        policy = self.maker.policy(job["spec"])
+        if (policy == "All" and (pods or services)) or (policy == "Running" and (alive or services)):
+            raise LawBroken(f"settles: an ended job with cleanPodPolicy {policy} has {sorted(pods)} {services}")
+
+
+def machine_of(made: Maker) -> type[JobMachine]:
+    return type(f"{made.kind.__name__}Machine", (JobMachine,), {"maker": made})

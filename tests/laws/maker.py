@@ -1,0 +1,89 @@
+"""Jobs of every kind for the state machine, and what must exist for them: an oracle that is not the planner."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.laws.memory import Object
+from trainmaster.core.ids import Key
+from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
+from trainmaster.kinds.base import Kind
+from trainmaster.kinds.dijob.kind import DIJobKind
+
+END = st.sampled_from(["Any", "All", "Rank0", "None"])
+
+
+class Maker:
+    """Specs of one kind, and the children that a job of such a spec must have."""
+
+    kind: type[Kind[Any]]
+
+    def specs(self) -> st.SearchStrategy[Object]:
+        raise NotImplementedError
+
+    def children(self, key: Key, spec: Object) -> set[str]:
+        raise NotImplementedError
+
+    def policy(self, spec: Object) -> str:
+        raise NotImplementedError
+
+    def manifest(self, key: Key, spec: Object) -> Object:
+        resource = self.kind.resource
+        return {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "spec": spec,
+        }
+
+
+def _template(container: str) -> Object:
+    return {"spec": {"containers": [{"name": container, "image": "x"}]}}
+
+
+class AITrainingJobMaker(Maker):
+    kind = AITrainingJobKind
+
+    def specs(self) -> st.SearchStrategy[Object]:
+        role = st.fixed_dictionaries(
+            {"template": st.just(_template("aitj-main")), "replicas": st.integers(1, 3)},
+            optional={"completePolicy": END, "failPolicy": END},
+        )
+        return st.fixed_dictionaries(
+            {"replicaSpecs": st.dictionaries(st.sampled_from(["ps", "worker"]), role, min_size=1)},
+            optional={
+                "completePolicy": END,
+                "failPolicy": END,
+                "cleanPodPolicy": st.sampled_from(["All", "Running", "None"]),
+            },
+        )
+
+    def children(self, key: Key, spec: Object) -> set[str]:
+        return {
+            f"{key.name}-{role}-{index}"
+            for role, given in spec["replicaSpecs"].items()
+            for index in range(given["replicas"])
+        }
+
+    def policy(self, spec: Object) -> str:
+        return str(spec.get("cleanPodPolicy", "All"))
+
+
+class DIJobMaker(Maker):
+    kind = DIJobKind
+
+    def specs(self) -> st.SearchStrategy[Object]:
+        return st.fixed_dictionaries(
+            {"coordinator": st.just({"template": _template("di-container")})},
+            optional={"cleanPodPolicy": st.sampled_from(["All", "ALL", "Running", "None", ""])},
+        )
+
+    def children(self, key: Key, spec: Object) -> set[str]:
+        return {f"{key.name}-coordinator"}
+
+    def policy(self, spec: Object) -> str:
+        given: str = spec.get("cleanPodPolicy", "")
+        return {"ALL": "All", "": "Running"}.get(given, given)
+
+
+MAKERS: tuple[Maker, ...] = (DIJobMaker(), AITrainingJobMaker())

@@ -1,0 +1,258 @@
+"""One operator in the model: the real controller, stores, barrier and executor over the memory API.
+
+``Port`` stands between them: it dies between two writes, loses answers, refuses, and checks the laws that
+are about single writes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tests.laws.memory import MemoryApi, Object, owner_uid
+from trainmaster.core.errors import AlreadyExists, Conflict, ServerError, TooManyRequests, Unreachable
+from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import MAX_ACTIONS, Plan
+from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, Codec, JobView, PodView, ServiceView
+from trainmaster.kinds.base import Kind
+from trainmaster.runtime.barrier import Barrier
+from trainmaster.runtime.cluster import Written
+from trainmaster.runtime.controller import Controller
+from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.recorder import Recorder
+from trainmaster.runtime.store import Store
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+FAULTS = ("409", "429", "500", "cut before", "cut after")
+
+
+class Crash(BaseException):
+    """The process is dead. Nothing catches this."""
+
+
+class LawBroken(AssertionError):
+    """A law of design.md §1 does not hold."""
+
+
+class Trouble(NamedTuple):
+    """What goes wrong at the n-th write of a pass (from 0): a fault, or death right after it."""
+
+    at: int
+    what: str
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Time passes only when the test says so."""
+
+    virtual = 0.0
+
+    def time(self) -> float:
+        return self.virtual
+
+
+class Port:
+    """The operator's way to the API, for one incarnation of its process."""
+
+    def __init__(self, api: MemoryApi, jobs: Resource) -> None:
+        self._api = api
+        self._jobs = jobs
+        self.trouble: Trouble | None = None
+        self.job_uid = ""
+        self.writes = 0
+        self._is_dead = False
+        self._uncertain = False
+        """True when an answer got lost: from then on an AlreadyExists is nobody's fault."""
+
+    async def get(self, resource: Resource, key: Key) -> bytes:
+        return await self._api.get(resource, key)
+
+    async def list(
+        self, resource: Resource, *, namespace: str = "", selector: str = "", limit: int = 0, cursor: str = ""
+    ) -> bytes:
+        return await self._api.list(resource)
+
+    def watch(
+        self, resource: Resource, *, namespace: str = "", selector: str = "", resource_version: str, timeout: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise AssertionError("watches are delivered by hand")
+
+    async def create(self, resource: Resource, namespace: str, body: bytes) -> Written:
+        self._check_create(resource, msgspec.json.decode(body))
+        return await self._write(self._creating(resource, namespace, body))
+
+    async def replace(self, resource: Resource, key: Key, body: bytes) -> Written:
+        raise LawBroken("the operator replaces nothing")
+
+    async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
+        given = msgspec.json.decode(patch).get("metadata", {})
+        if subresource != "status" or resource != self._jobs:
+            raise LawBroken("owned: only the status of a job is patched")
+        if not given.get("uid") or not given.get("resourceVersion"):
+            raise LawBroken("state lives in the API: a status patch names the version that it was planned on")
+        return await self._write(self._api.patch(resource, key, patch, subresource=subresource))
+
+    async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
+        self._check_delete(resource, key, uid)
+        return await self._write(self._api.delete(resource, key, uid=uid, grace=grace))
+
+    # --- laws about single writes ---
+
+    def _check_create(self, resource: Resource, body: Object) -> None:
+        if owner_uid(body) != self.job_uid:
+            raise LawBroken(f"owned: {resource} {body['metadata']['name']} does not carry our controller reference")
+        job = next((j for j in self._stored_jobs() if j["metadata"]["uid"] == self.job_uid), None)
+        if job is not None and job.get("status", {}).get("phase") in ENDED:
+            raise LawBroken(f"monotone: {body['metadata']['name']} is created for a job that has ended")
+
+    def _check_delete(self, resource: Resource, key: Key, uid: str) -> None:
+        if not uid:
+            raise LawBroken(f"owned: {resource} {key} is deleted without a uid precondition")
+        target = self._api.objects.get(resource, {}).get(key)
+        if target is not None and target["metadata"]["uid"] == uid and owner_uid(target) != self.job_uid:
+            raise LawBroken(f"owned: {resource} {key} belongs to somebody else")
+
+    def _stored_jobs(self) -> Iterable[Object]:
+        return self._api.objects.get(self._jobs, {}).values()
+
+    # --- trouble ---
+
+    async def _creating(self, resource: Resource, namespace: str, body: bytes) -> Written:
+        try:
+            return await self._api.create(resource, namespace, body)
+        except AlreadyExists:
+            name = msgspec.json.decode(body)["metadata"]["name"]
+            found = self._api.objects[resource][Key(namespace, name)]
+            if owner_uid(found) == self.job_uid and not self._uncertain:
+                raise LawBroken(f"read your writes: {resource} {name} is created again by the same process") from None
+            raise
+
+    async def _write(self, call: Any) -> Written:
+        if self._is_dead:
+            call.close()
+            raise Crash
+        number, self.writes = self.writes, self.writes + 1
+        what = self.trouble.what if self.trouble and self.trouble.at == number else ""
+        if what in ("409", "429", "500", "cut before"):
+            call.close()
+            raise _fault(what)
+        written: Written = await call
+        if what == "cut after":
+            self._uncertain = True
+            raise _fault(what)
+        if what == "crash":
+            self._is_dead = True
+            raise Crash
+        return written
+
+
+def _fault(what: str) -> Exception:
+    match what:
+        case "409":
+            return Conflict("injected")
+        case "429":
+            return TooManyRequests("injected")
+        case "500":
+            return ServerError("injected")
+    return Unreachable("injected")
+
+
+ENDED = frozenset({"Succeed", "Succeeded", "Failed", "Timeout", "Preempted", "NodeFail"})
+
+
+class Operator:
+    """An incarnation of the operator's process. Its stores are empty and unsynced until ``sync``."""
+
+    def __init__(self, api: MemoryApi, kind: Kind[Any], loop: VirtualLoop) -> None:
+        self.api = api
+        self.kind = kind
+        self.loop = loop
+        self.port = Port(api, kind.resource)
+        self.jobs, self.pods = Store[JobView](kind.resource), Store[PodView](POD)
+        self.services = Store[ServiceView](SERVICE)
+        self._codecs: dict[Resource, tuple[Store[Any], Codec[Any]]] = {
+            kind.resource: (self.jobs, JOB_CODEC),
+            POD: (self.pods, POD_CODEC),
+            SERVICE: (self.services, SERVICE_CODEC),
+        }
+        self._cursor: dict[Resource, int] = {}
+        barrier = Barrier({resource: store for resource, (store, _) in self._codecs.items()})
+        self.controller = loop.run_until_complete(self._controller(barrier))
+
+    async def _controller(self, barrier: Barrier) -> Controller:
+        return Controller(
+            self.kind,
+            jobs=self.jobs,
+            pods=self.pods,
+            services=self.services,
+            barrier=barrier,
+            executor=Executor(self.port, barrier),
+            recorder=Recorder(self.port, self.now),
+            now=self.now,
+            workers=1,
+        )
+
+    def now(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.loop.virtual)
+
+    def sync(self, resource: Resource) -> None:
+        """The list of one resource arrives."""
+
+        async def listed() -> None:
+            store, codec = self._codecs[resource]
+            page = codec.page(await self.api.list(resource))
+            store.replace(page.views, int(page.resource_version))
+
+        self.loop.run_until_complete(listed())
+        self._cursor[resource] = len(self.api.streams.get(resource, ()))
+
+    def deliver(self, resource: Resource, count: int) -> None:
+        """Up to ``count`` lines of one watch arrive; the others lag."""
+
+        async def delivered() -> None:
+            store, codec = self._codecs[resource]
+            stream, start = self.api.streams.get(resource, []), self._cursor[resource]
+            for change in stream[start : start + count]:
+                line = codec.line(change.line())
+                assert line.view is not None
+                store.remove(line.view) if line.type == "DELETED" else store.put(line.view)
+            self._cursor[resource] = min(start + count, len(stream))
+
+        if resource in self._cursor:
+            self.loop.run_until_complete(delivered())
+
+    def catch_up(self) -> None:
+        for resource in self._codecs:
+            if resource not in self._cursor:
+                self.sync(resource)
+            self.deliver(resource, 1_000_000)
+
+    def run_pass(self, key: Key, trouble: Trouble | None = None) -> None:
+        """One pass. Raises Crash when the process died in it; passing errors are what they are: nothing."""
+        job = self.jobs.get(key) if self.jobs.is_synced else None
+        self.port.job_uid = job.uid if job else ""
+        self.port.trouble, self.port.writes = trouble, 0
+        self.controller.queue.forget(key)
+        try:
+            self.loop.run_until_complete(self.controller.reconcile(key))
+        except (Conflict, TooManyRequests, ServerError, Unreachable):
+            pass
+        finally:
+            self.port.trouble = None
+
+    def plan(self, key: Key) -> Plan:
+        """What would be done now; checks that deciding is pure and bounded."""
+        job = self.jobs.get(key)
+        if job is None:
+            return Plan()
+        observed = Observed.of(self.pods.owned(job.uid), self.services.owned(job.uid), self.kind.slots)
+        plan = self.kind.plan(job, observed, self.now())
+        if plan != self.kind.plan(job, observed, self.now()):
+            raise LawBroken("pure: the same input gives two plans")
+        if len(plan.creates) + len(plan.deletes) > MAX_ACTIONS:
+            raise LawBroken("bounded: too many actions in one pass")
+        return plan

@@ -1,0 +1,466 @@
+"""Jobs that cannot run as written, and who says so.
+
+The API server refuses a row that is ``rejected``, with ``says`` in its message. What it accepts must end in a
+``condition`` of the job with ``says`` in its message: either the operator's own check (``Accepted`` is False), or the
+API server's answer to a pod or service of the job (``PodCreateFailed``).
+"""
+
+from typing import Any, Literal, NamedTuple
+
+from tests.manifests.build import (
+    TRAINER,
+    Manifest,
+    aitrainingjob,
+    container,
+    coordinated,
+    dijob,
+    replica,
+    replicated,
+    template,
+    without,
+)
+
+
+class Row(NamedTuple):
+    """``otherwise`` is what the operator's own check says of a rejected job, should it get in by another way; it is
+    empty where such a job cannot exist, or where the API server would refuse its pods."""
+
+    id: str
+    manifest: Manifest
+    expected: Literal["rejected", "condition"]
+    says: str
+    otherwise: str = ""
+
+
+NEXT_LINE = "\x85"
+"""U+0085: some readers of lines and of YAML take it for the end of a line."""
+
+
+def _rejected(id_: str, manifest: Manifest, says: str, otherwise: str = "") -> Row:
+    return Row(id_, manifest, "rejected", says, otherwise)
+
+
+def _condition(id_: str, manifest: Manifest, says: str) -> Row:
+    return Row(id_, manifest, "condition", says)
+
+
+def _ports(*ports: Any) -> Manifest:
+    return coordinated(template(container(ports=list(ports))))
+
+
+_METADATA = (
+    _rejected("name-starts-with-a-digit", dijob("1st"), "must start with a letter", "must start with a letter"),
+    _rejected("name-with-a-dot", dijob("v1.2"), "it becomes part of the names of services", "must start with a letter"),
+    _rejected("name-in-upper-case", dijob("Job"), "a lowercase RFC 1123 subdomain must consist of"),
+    _rejected("name-with-a-next-line", dijob(f"a{NEXT_LINE}b"), "a lowercase RFC 1123 subdomain must consist of"),
+    _rejected("name-is-a-path", dijob("../../etc/passwd"), "metadata.name: Invalid value"),
+    _rejected("name-too-long", dijob("a" * 52), "would have 64 characters, 63 are allowed", "63 are allowed"),
+    _rejected(
+        "generated-name-starts-with-a-digit",
+        without(dijob(), "metadata") | {"metadata": {"generateName": "1-"}},
+        "must start with a letter",
+    ),
+    _rejected(
+        "5-megabytes-of-annotations",
+        dijob(metadata={"annotations": {"note": "x" * 5_000_000}}),
+        "Request entity too large",
+    ),
+    _rejected(
+        "annotations-of-300-kilobytes",
+        dijob(metadata={"annotations": {"note": "x" * 300_000}}),
+        "metadata.annotations: Too long: may not be more than 262144 bytes",
+    ),
+    _rejected(
+        "finalizer-is-garbage",
+        dijob(metadata={"finalizers": ["no such thing!"]}),
+        'metadata.finalizers: Invalid value: "no such thing!"',
+    ),
+    _rejected(
+        "label-value-with-a-next-line",
+        dijob(metadata={"labels": {"team": f"a{NEXT_LINE}b"}}),
+        "metadata.labels: Invalid value",
+    ),
+)
+
+_DIJOB = (
+    _rejected("no-spec", without(dijob(), "spec"), "spec: Required value", "missing required field `spec`"),
+    _rejected("spec-is-null", dijob() | {"spec": None}, "spec: Required value", "spec: Expected `object`, got `null`"),
+    _rejected(
+        "no-coordinator",
+        dijob() | {"spec": {"collector": {"template": template()}}},
+        "spec.coordinator: Required value",
+        "missing required field `coordinator`",
+    ),
+    _rejected(
+        "no-template",
+        dijob(coordinator={}),
+        "spec.coordinator.template: Required value",
+        "missing required field `template`",
+    ),
+    _rejected(
+        "template-is-a-string",
+        coordinated("busybox"),
+        "spec.coordinator.template: Invalid value",
+        "spec.coordinator.template: Expected `object`, got `str`",
+    ),
+    _rejected(
+        "template-without-spec",
+        coordinated({"metadata": {}}),
+        "spec.coordinator.template.spec: Required value",
+        "spec.coordinator.template: Object missing required field `spec`",
+    ),
+    _rejected(
+        "no-containers",
+        coordinated({"spec": {}}),
+        "spec.coordinator.template.spec.containers: Required value",
+        "spec.coordinator.template.spec: Object missing required field `containers`",
+    ),
+    _rejected(
+        "empty-containers",
+        coordinated({"spec": {"containers": []}}),
+        "spec.coordinator.template.spec.containers in body should have at least 1 items",
+        "spec.coordinator.template.spec.containers: Expected `array` of length >= 1",
+    ),
+    _rejected(
+        "container-is-null",
+        coordinated({"spec": {"containers": [None]}}),
+        "spec.coordinator.template.spec.containers[0]: Invalid value",
+        "spec.coordinator.template.spec.containers[0]: Expected `object`, got `null`",
+    ),
+    _rejected(
+        "container-without-a-name",
+        coordinated(template({"image": "busybox"})),
+        "spec.coordinator.template.spec.containers[0].name: Required value",
+        "spec.coordinator.template.spec.containers[0]: Object missing required field `name`",
+    ),
+    _rejected(
+        "two-containers-of-one-name",
+        coordinated(template(container(), container())),
+        "spec.coordinator.template.spec.containers[1]: Duplicate value",
+    ),
+    _rejected(
+        "two-volumes-of-one-name",
+        coordinated(template(volumes=[{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}])),
+        "spec.coordinator.template.spec.volumes[1]: Duplicate value",
+    ),
+    _rejected(
+        "two-job-volumes-of-one-name",
+        dijob(volumes=[{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]),
+        "spec.volumes[1]: Duplicate value",
+    ),
+    _rejected("job-volume-without-a-name", dijob(volumes=[{"emptyDir": {}}]), "spec.volumes[0].name: Required value"),
+    _rejected(
+        "volumes-are-a-map",
+        dijob(volumes={"v": {"emptyDir": {}}}),
+        "spec.volumes: Invalid value",
+        "spec.volumes: Expected `array`, got `object`",
+    ),
+    _rejected(
+        "env-is-a-map",
+        coordinated(template(container(env={"A": "1"}))),
+        "spec.coordinator.template.spec.containers[0].env: Invalid value",
+        "spec.coordinator.template.spec.containers[0].env: Expected `array`, got `object`",
+    ),
+    _rejected(
+        "port-70000",
+        _ports({"containerPort": 70000}),
+        "should be less than or equal to 65535",
+        "spec.coordinator.template.spec.containers[0].ports[0].containerPort: Expected `int` <= 65535",
+    ),
+    _rejected(
+        "port-is-a-string",
+        _ports({"containerPort": "80"}),
+        "containerPort: Invalid value",
+        "ports[0].containerPort: Expected `int`, got `str`",
+    ),
+    _rejected(
+        "port-without-a-number",
+        _ports({"name": "di-port"}),
+        "ports[0].containerPort: Required value",
+        "ports[0]: Object missing required field `containerPort`",
+    ),
+    _rejected(
+        "template-label-is-a-number",
+        coordinated(template(metadata={"labels": {"team": 7}})),
+        "spec.coordinator.template.metadata.labels.team: Invalid value",
+        "spec.coordinator.template.metadata.labels[...]: Expected `str`, got `int`",
+    ),
+    _rejected(
+        "unknown-clean-pod-policy",
+        dijob(cleanPodPolicy="Sometimes"),
+        'spec.cleanPodPolicy: Unsupported value: "Sometimes"',
+        "spec.cleanPodPolicy: Invalid enum value 'Sometimes'",
+    ),
+    _rejected(
+        "group-is-a-number", dijob(group=7), "spec.group: Invalid value", "spec.group: Expected `str`, got `int`"
+    ),
+    _rejected(
+        "collector-without-containers",
+        dijob(collector={"template": {"spec": {"containers": []}}}),
+        "spec.collector.template.spec.containers in body should have at least 1 items",
+        "spec.collector.template.spec.containers: Expected `array` of length >= 1",
+    ),
+    _condition(
+        "volume-of-job-and-template",
+        dijob(
+            coordinator={"template": template(volumes=[{"name": "v", "emptyDir": {}}])},
+            volumes=[{"name": "v", "emptyDir": {}}],
+        ),
+        "spec.volumes[0].name: 'v' is also a volume of spec.coordinator.template; rename one",
+    ),
+    _condition(
+        "two-ports-of-one-name",
+        _ports({"containerPort": 80, "name": "web"}, {"containerPort": 81, "name": "web"}),
+        "spec.containers[0].ports[1].name: Duplicate value",
+    ),
+    _condition(
+        "two-ports-on-one-host-port",
+        _ports({"containerPort": 80, "hostPort": 80}, {"containerPort": 81, "hostPort": 80}),
+        "hostPort: Duplicate value",
+    ),
+    _condition(
+        "image-missing",
+        coordinated(template(without(container(), "image"))),
+        "spec.containers[0].image: Required value",
+    ),
+    _condition(
+        "a-thousandth-of-a-gpu",
+        coordinated(template(container(resources={"limits": {"nvidia.com/gpu": "1m"}}))),
+        'spec.containers[0].resources.limits[nvidia.com/gpu]: Invalid value: "1m": must be an integer',
+    ),
+    _condition(
+        "quantity-is-a-word",
+        coordinated(template(container(resources={"limits": {"cpu": "plenty"}}))),
+        "quantities must match the regular expression",
+    ),
+    _condition(
+        "command-is-a-string",
+        coordinated(template(container(command="python main.py"))),
+        "containers.command of type []string",
+    ),
+    _condition(
+        "mount-of-no-volume",
+        coordinated(template(container(volumeMounts=[{"name": "v", "mountPath": "/v"}]))),
+        'spec.containers[0].volumeMounts[0].name: Not found: "v"',
+    ),
+    _condition(
+        "unknown-pod-restart-policy",
+        coordinated(template(restartPolicy="Sometimes")),
+        'spec.restartPolicy: Unsupported value: "Sometimes"',
+    ),
+    _condition("unknown-priority-class", dijob(priorityClassName="huge"), "no PriorityClass with name huge was found"),
+    _condition(
+        "template-label-value-is-invalid",
+        coordinated(template(metadata={"labels": {"team": "the a team"}})),
+        'metadata.labels: Invalid value: "the a team"',
+    ),
+    _condition(
+        "template-label-key-with-a-next-line",
+        coordinated(template(metadata={"labels": {f"te{NEXT_LINE}am": "a"}})),
+        "name part must consist of alphanumeric characters",
+    ),
+    _condition(
+        "template-finalizer-is-garbage",
+        coordinated(template(metadata={"finalizers": ["no such thing!"]})),
+        'metadata.finalizers: Invalid value: "no such thing!"',
+    ),
+    _condition(
+        "container-name-with-a-next-line",
+        coordinated(template(container(f"di{NEXT_LINE}container"))),
+        "spec.containers[0].name: Invalid value",
+    ),
+)
+
+
+def _count(**fields: Any) -> Manifest:
+    return replicated(trainer=replica(**fields))
+
+
+_AITRAININGJOB = (
+    _rejected(
+        "no-replica-specs",
+        aitrainingjob() | {"spec": {}},
+        "spec.replicaSpecs: Required value",
+        "missing required field `replicaSpecs`",
+    ),
+    _rejected(
+        "empty-replica-specs",
+        replicated(),
+        "spec.replicaSpecs in body should have at least 1 properties",
+        "spec.replicaSpecs: Expected `object` of length >= 1",
+    ),
+    _rejected(
+        "replica-specs-are-a-list",
+        aitrainingjob(replicaSpecs=[replica()]),
+        "spec.replicaSpecs: Invalid value",
+        "spec.replicaSpecs: Expected `object`, got `array`",
+    ),
+    _rejected(
+        "33-replica-specs",
+        replicated(**{f"r{i}": replica() for i in range(33)}),
+        "spec.replicaSpecs: Too many: 33: must have at most 32 items",
+        "spec.replicaSpecs: Expected `object` of length <= 32",
+    ),
+    _rejected("replica-name-is-empty", replicated(**{"": replica()}), "a replica name consists of", "a replica name"),
+    _rejected(
+        "replica-name-with-an-underscore", replicated(my_ps=replica()), '["my_ps"]: a replica name', "my_ps: a replica"
+    ),
+    _rejected(
+        "replica-name-starts-with-a-digit",
+        replicated(**{"1st": replica()}),
+        '["1st"]: a replica name',
+        "1st: a replica",
+    ),
+    _rejected(
+        "replica-name-ends-with-a-dash", replicated(**{"ps-": replica()}), '["ps-"]: a replica name', "ps-: a replica"
+    ),
+    _rejected(
+        "replica-name-with-a-next-line",
+        replicated(**{f"a{NEXT_LINE}b": replica()}),
+        "a replica name consists of",
+        "a replica name consists of",
+    ),
+    _rejected(
+        "replica-names-equal-in-lower-case",
+        replicated(PS=replica(), ps=replica()),
+        "differ only in case",
+        "spec.replicaSpecs.ps: differs from 'PS' only in case",
+    ),
+    _rejected(
+        "replica-name-too-long",
+        replicated(**{"a" * 60: replica()}),
+        "<job>-<replica>-<index> may have 63 characters; shorten it or the name of",
+        "63 are allowed",
+    ),
+    _rejected(
+        "name-too-long-for-the-highest-index",
+        replicated("a" * 58, t=replica(replicas=101)),
+        '<job>-<replica>-<index> may have 63 characters; shorten it or the name of ["t"]',
+        "would have 64 characters, 63 are allowed",
+    ),
+    _rejected("job-name-starts-with-a-digit", aitrainingjob("1st"), "must start with a letter", "must start with"),
+    _rejected("no-pods-at-all", _count(replicas=0), "no replica has a pod", "no replica has a pod"),
+    _rejected(
+        "negative-replicas",
+        _count(replicas=-1),
+        "spec.replicaSpecs.trainer.replicas in body should be greater than or equal to 0",
+        "replicas: Expected `int` >= 0",
+    ),
+    _rejected(
+        "100001-replicas",
+        _count(replicas=100_001),
+        "spec.replicaSpecs.trainer.replicas in body should be less than or equal to 10000",
+        "replicas: Expected `int` <= 10000",
+    ),
+    _rejected("replicas-is-a-string", _count(replicas="3"), "replicas: Invalid value", "Expected `int`, got `str`"),
+    _rejected(
+        "one-and-a-half-replicas", _count(replicas=1.5), "replicas: Invalid value", "Expected `int`, got `float`"
+    ),
+    _rejected(
+        "min-replicas-above-replicas",
+        _count(replicas=2, minReplicas=3),
+        "minReplicas: Invalid value: 3 is more than replicas (2)",
+        "spec.replicaSpecs.trainer.minReplicas: 3 is more than replicas (2)",
+    ),
+    _rejected(
+        "min-replicas-above-the-default",
+        _count(minReplicas=2),
+        "minReplicas: Invalid value: 2 is more than replicas (1)",
+        "spec.replicaSpecs.trainer.minReplicas: 2 is more than replicas (1)",
+    ),
+    _rejected(
+        "max-replicas-below-replicas",
+        _count(replicas=2, maxReplicas=1),
+        "maxReplicas: Invalid value: 1 is less than replicas (2)",
+        "spec.replicaSpecs.trainer.maxReplicas: 1 is less than replicas (2)",
+    ),
+    _rejected(
+        "unknown-restart-policy",
+        _count(restartPolicy="onfailure"),
+        'restartPolicy: Unsupported value: "onfailure"',
+        "restartPolicy: Invalid enum value 'onfailure'",
+    ),
+    _rejected(
+        "unknown-restart-scope",
+        _count(restartScope="Job"),
+        'restartScope: Unsupported value: "Job"',
+        "restartScope: Invalid enum value 'Job'",
+    ),
+    _rejected(
+        "unknown-end-policy",
+        aitrainingjob(completePolicy="Rank1"),
+        'spec.completePolicy: Unsupported value: "Rank1"',
+        "spec.completePolicy: Invalid enum value 'Rank1'",
+    ),
+    _rejected(
+        "negative-restart-limit",
+        _count(restartLimit=-1),
+        "restartLimit in body should be greater than or equal to 0",
+        "restartLimit: Expected `int` >= 0",
+    ),
+    _rejected(
+        "no-time-at-all",
+        aitrainingjob(timeLimit=0),
+        "spec.timeLimit in body should be greater than or equal to 1",
+        "spec.timeLimit: Expected `int` >= 1",
+    ),
+    _rejected(
+        "exit-code-without-quotes",
+        aitrainingjob(restartingExitCode=137),
+        "spec.restartingExitCode: Invalid value",
+        "spec.restartingExitCode: Expected `str`, got `int`",
+    ),
+    _rejected(
+        "replica-template-is-a-list",
+        replicated(trainer={"template": [template()]}),
+        "template: Invalid value",
+        "template: Expected `object`, got `array`",
+    ),
+    _rejected(
+        "env-without-a-name",
+        replicated(trainer=replica(container(TRAINER, env=[{"value": "1"}]))),
+        "containers[0].env[0].name: Required value",
+        "spec.replicaSpecs.trainer.template.spec.containers[0].env[0]: Object missing required field `name`",
+    ),
+    _condition(
+        "priority-is-no-label-value",
+        aitrainingjob(priority="very high"),
+        'metadata.labels: Invalid value: "very high"',
+    ),
+    _condition(
+        "container-name-in-upper-case",
+        replicated(trainer=replica(container("AITJ-trainer"))),
+        'spec.containers[0].name: Invalid value: "AITJ-trainer"',
+    ),
+    _condition(
+        "port-name-too-long",
+        replicated(trainer=replica(container(TRAINER, ports=[{"containerPort": 80, "name": "aitj-much-too-long"}]))),
+        "spec.containers[0].ports[0].name: Invalid value",
+    ),
+    _condition(
+        "env-with-value-and-source",
+        replicated(
+            trainer=replica(
+                container(
+                    TRAINER,
+                    env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                )
+            )
+        ),
+        "spec.containers[0].env[0].valueFrom: Invalid value",
+    ),
+    _condition(
+        "replica-annotation-key-is-invalid",
+        replicated(trainer=replica(metadata={"annotations": {"a b": "c"}})),
+        'metadata.annotations: Invalid value: "a b"',
+    ),
+)
+
+
+def _named(kind: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    return tuple(row._replace(id=f"{kind}-{row.id}") for row in rows)
+
+
+ROWS = (*_named("metadata", _METADATA), *_named("dijob", _DIJOB), *_named("aitrainingjob", _AITRAININGJOB))
+REJECTED_ROWS = tuple(row for row in ROWS if row.expected == "rejected")
+ACCEPTED_ROWS = tuple(row for row in ROWS if row.expected == "condition")

@@ -1,0 +1,57 @@
+"""Builders of manifests: a good job by default, with whatever a test wants to be different."""
+
+from typing import Any
+
+Manifest = dict[str, Any]
+
+CONTAINER = "di-container"
+TRAINER = "aitj-trainer"
+
+
+def container(name: str = CONTAINER, **fields: Any) -> Manifest:
+    return {"name": name, "image": "busybox", **fields}
+
+
+def template(*containers: Any, metadata: Manifest | None = None, **spec: Any) -> Manifest:
+    """A pod template; without containers it has a good one."""
+    body: Manifest = {"spec": {"containers": list(containers) or [container()], **spec}}
+    return body if metadata is None else {"metadata": metadata, **body}
+
+
+def replica(*containers: Any, metadata: Manifest | None = None, **fields: Any) -> Manifest:
+    """An entry of spec.replicaSpecs."""
+    return {"template": template(*(containers or (container(TRAINER),)), metadata=metadata), **fields}
+
+
+def dijob(name: str = "job", *, metadata: Manifest | None = None, **spec: Any) -> Manifest:
+    """A DIJob with a coordinator, unless the spec says otherwise."""
+    return {
+        "apiVersion": "diengine.opendilab.org/v1alpha1",
+        "kind": "DIJob",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"coordinator": {"template": template()}, **spec},
+    }
+
+
+def coordinated(given: Any, name: str = "job", **spec: Any) -> Manifest:
+    """A DIJob whose coordinator has this template."""
+    return dijob(name, coordinator={"template": given}, **spec)
+
+
+def aitrainingjob(name: str = "job", *, metadata: Manifest | None = None, **spec: Any) -> Manifest:
+    """An AITrainingJob with one trainer, unless the spec says otherwise."""
+    return {
+        "apiVersion": "elasticdeeplearning.ai/v1",
+        "kind": "AITrainingJob",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"replicaSpecs": {"trainer": replica()}, **spec},
+    }
+
+
+def replicated(name: str = "job", **replicas: Any) -> Manifest:
+    """An AITrainingJob of these replicas."""
+    return aitrainingjob(name, replicaSpecs=replicas)
+
+
+def without(manifest: Manifest, *fields: str) -> Manifest:
+    return {key: value for key, value in manifest.items() if key not in fields}
