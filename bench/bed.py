@@ -67,12 +67,13 @@ class Bed:
         machine.wait_idle([self.plane.pid(APISERVER), self.plane.pid(ETCD)])
 
     @contextmanager
-    def namespace(self, prefix: str) -> Iterator[str]:
-        """A fresh namespace, emptied afterwards: every phase starts on an empty plane."""
+    def namespace(self, prefix: str, *, is_last: bool = False) -> Iterator[str]:
+        """A fresh namespace, emptied for whoever comes next: every phase starts on an empty plane."""
         name = f"bench-{prefix}-{next(self._numbers):03}"
         self.admin.ask(Request("POST", path_of("namespaces"), {"metadata": {"name": name}}))
         yield name
-        self._empty(name)
+        if not is_last:
+            self._empty(name)
 
     @contextmanager
     def operator(self) -> Iterator[OperatorProcess]:
@@ -83,7 +84,7 @@ class Bed:
 
     @contextmanager
     def observer(
-        self, namespace: str, operator: OperatorProcess | None = None, *, jobs: int = 0, **expected: int
+        self, namespace: str, expected: dict[str, int], operator: OperatorProcess | None = None, *, jobs: int = 0
     ) -> Iterator[Observer]:
         """An observer whose watches are open. It follows the lives of jobs when their number is given."""
         scope = Scope(

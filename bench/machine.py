@@ -86,7 +86,9 @@ def facts() -> dict[str, Any]:
 
 
 def _busy() -> float:
-    user, nice, system, _, _, irq, soft_irq, steal, *_ = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
+    user, nice, system, _, _, irq, soft_irq, steal, *_ = map(
+        int, Path("/proc/stat").read_text().split("\n")[0].split()[1:]
+    )
     return (user + nice + system + irq + soft_irq + steal) / _TICKS
 
 

@@ -1,6 +1,7 @@
 """Listens to an observer process (`watch`) and shows how far it is."""
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -60,24 +61,30 @@ class Observer:
 
     def _listen(self) -> bool:
         """Take in what was said since; True when that is news."""
-        is_news = False
+        before = self._counts
+        words = [self._take(line) for line in self._lines()]
+        if self._counts != before:
+            self._progress(", ".join(f"{count} {what}" for what, count in self._counts.items()))
+        return self._counts != before or any(word != "progress" for word in words)
+
+    def _lines(self) -> Iterator[bytes]:
         while line := self._log.readline():
             if not line.endswith(b"\n"):
                 self._log.seek(-len(line), 1)  # the rest is still being written
-                break
-            is_news |= self._take(line)
-        return is_news
+                return
+            yield line
 
-    def _take(self, line: bytes) -> bool:
+    def _take(self, line: bytes) -> str:
         try:
             said = msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.DecodeError:
-            return False  # a traceback: the process is about to end, and `wait` shows its log
-        if said["said"] != "progress":
-            self._said[said["said"]] = said
-            return True
-        is_news: bool = said["counts"] != self._counts
-        self._counts = said["counts"]
-        if is_news:
-            self._progress(", ".join(f"{count} {what}" for what, count in self._counts.items()))
-        return is_news
+            return ""  # a traceback: the process is about to end, and `wait` shows its log
+        word: str = said["said"]
+        match word:
+            case "progress":
+                self._counts = said["counts"]
+            case "resumed":
+                self._progress(f"the API server cut a watch of the observer, which goes on: {said['resource']}")
+            case _:
+                self._said[word] = said
+        return word

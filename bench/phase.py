@@ -70,14 +70,14 @@ def raw(bed: Bed, jobs: int) -> Created:
     """The ceiling: what the operator would create, created by a loader that does nothing else."""
     with bed.namespace("a") as namespace:
         requests = work.children(namespace, jobs)
-        with bed.observer(namespace, **_children_of(jobs)) as observer:
+        with bed.observer(namespace, _children_of(jobs)) as observer:
             return _time(bed, observer, {}, lambda: bed.raw.send(requests))
 
 
 def job_controller(bed: Bed, jobs: int) -> Created:
     """Kubernetes' own Job controller, which makes no services."""
     with bed.namespace("b") as namespace, _job_controller(bed) as pid:
-        with bed.observer(namespace, pods=PODS_PER_JOB * jobs) as observer:
+        with bed.observer(namespace, {"pods": PODS_PER_JOB * jobs}) as observer:
             requests = work.batch_jobs(namespace, jobs)
             return _time(bed, observer, {"controller-manager": pid}, lambda: bed.admin.send(requests))
 
@@ -85,7 +85,7 @@ def job_controller(bed: Bed, jobs: int) -> Created:
 def operator(bed: Bed, jobs: int) -> Created:
     """Our operator: from the creation of the first job to the last pod and service of all."""
     with bed.namespace("c") as namespace, bed.operator() as ours:
-        with bed.observer(namespace, ours, **_children_of(jobs)) as observer:
+        with bed.observer(namespace, _children_of(jobs), ours) as observer:
             requests = work.training_jobs(namespace, jobs)
             return _time(bed, observer, {"operator": ours.pid}, lambda: bed.admin.send(requests))
 
@@ -93,7 +93,7 @@ def operator(bed: Bed, jobs: int) -> Created:
 def lives(bed: Bed, jobs: int) -> Lives:
     """The whole lives of jobs, with a scheduler and with KWOK in the place of kubelets."""
     with bed.namespace("d") as namespace, _nodes(bed), bed.operator() as ours:
-        with bed.observer(namespace, ours, jobs=jobs, pods=PODS_PER_JOB * jobs) as observer:
+        with bed.observer(namespace, {"pods": PODS_PER_JOB * jobs}, ours, jobs=jobs) as observer:
             bed.admin.send(work.training_jobs(namespace, jobs))
             observer.wait("running")
             memory = _settled_memory(ours)
@@ -106,9 +106,9 @@ def lives(bed: Bed, jobs: int) -> Lives:
 def footprint(bed: Bed, jobs: int) -> Footprint:
     """Memory of the operator with many jobs; the pods' kubelets are the benchmark itself."""
     pods = PODS_PER_JOB * jobs
-    with bed.namespace("e") as namespace:
+    with bed.namespace("e", is_last=True) as namespace:
         with bed.operator() as ours:
-            with bed.observer(namespace, ours, jobs=jobs, pods=pods) as observer:
+            with bed.observer(namespace, {"pods": pods}, ours, jobs=jobs) as observer:
                 bed.admin.send(work.training_jobs(namespace, jobs))
                 observer.wait("created")
                 bed.progress("all pods exist; they run now")
@@ -137,7 +137,7 @@ def _time(bed: Bed, observer: Observer, pids: Mapping[str, int], send: Callable[
 
 
 def _counted(bed: Bed, scope: Scope) -> int:
-    """The number of objects, asked of the API server: an object too many, or one lost, would be a broken measurement."""
+    """The number of objects by the API server's own count: one too many means that something else was measured."""
     expected, found = sum(scope.expected.values()), bed.count(scope.namespace, scope.expected)
     if found != expected:
         raise Miscounted(f"there are {found} objects in {scope.namespace}, and {expected} were to be created")

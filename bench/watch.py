@@ -19,6 +19,7 @@ import msgspec
 import uvloop
 
 from testbed.admin import path_of
+from trainmaster.core.view import version_of
 from trainmaster.kinds.aitrainingjob.labels import TRAINING_JOB_NAME
 from trainmaster.kinds.aitrainingjob.status import ENDED, RUNNING
 from trainmaster.kube.line import LineBuffer
@@ -217,14 +218,24 @@ async def _follow(session: aiohttp.ClientSession, scope: Scope, source: Source, 
     wanted = METADATA_LIST if source.accept == METADATA else WHOLE
     async with session.get(path, params={"limit": "1"}, headers={"Accept": wanted}, raise_for_status=True) as answer:
         version = (await answer.json(content_type=None))["metadata"]["resourceVersion"]
-    query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(WATCH_SECONDS)}
-    async with session.get(path, params=query, headers={"Accept": source.accept}, raise_for_status=True) as watch:
-        is_open.set()
-        buffer = LineBuffer()
-        async for chunk in watch.content.iter_any():
-            for line in buffer.feed(chunk):
-                source.take(line)
-    raise ConnectionError(f"the watch of {source.resource} ended")
+    while True:
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(WATCH_SECONDS)}
+        async with session.get(path, params=query, headers={"Accept": source.accept}, raise_for_status=True) as watch:
+            is_open.set()
+            version = await _take_all(watch, source) or version
+        # The API server ends a watch whose client does not keep up, as may happen on a busy machine.
+        say("resumed", resource=source.resource)
+
+
+async def _take_all(watch: aiohttp.ClientResponse, source: Source) -> str:
+    """All lines of one watch; answers the version of the last of them."""
+    buffer, line = LineBuffer(), b""
+    async for chunk in watch.content.iter_any():
+        for line in buffer.feed(chunk):
+            if line.startswith(b'{"type":"ERROR"'):
+                raise ConnectionError(f"the watch of {source.resource} failed: {line.decode()}")
+            source.take(line)
+    return version_of(line) if line else ""
 
 
 async def _report(tally: Tally) -> None:

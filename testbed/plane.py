@@ -423,6 +423,8 @@ class ControlPlane:
     def _spawn(self, name: str, *arguments: str) -> Process:
         if self.is_running(name):
             raise StartFailed(f"{name} is running already; kill it first")
+        if name in self._processes:
+            self.kill(name)  # it has ended; this makes the watchdog forget its pid
         log = self.folder / f"{name}.log"
         log.unlink(missing_ok=True)
         process = Process([self.binary(name), *arguments], log=log, environ=self._environ(), watchdog=self._watchdog)

@@ -7,6 +7,7 @@ operator would see. Names and labels are spelt out here as the specs spell them:
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -288,11 +289,12 @@ def a_pod(
 
 
 def a_service(job: Json, role: str, index: int = 0, *, deleting: bool = False, name: str = "") -> ServiceView:
+    uid = f"uid-of-service-{name or child_name(job, role, index)}"
     return view_of_service(
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": _child_metadata(job, role, index, name=name, uid="", deleting=deleting, labels=None),
+            "metadata": _child_metadata(job, role, index, name=name, uid=uid, deleting=deleting, labels=None),
             "spec": {"clusterIP": "None"},
         }
     )
@@ -344,16 +346,22 @@ def _line(body: Json, type_: str = "ADDED") -> bytes:
 def view_of_create(create: Create, *, phase: str = "Pending", node: str = "", resource_version: int = 300) -> Child:
     """The child after its creation, as the watch would show it."""
     meta = {**create.body["metadata"], "resourceVersion": str(resource_version)}
-    meta["uid"] = f"uid-of-{meta['name']}-{resource_version}"
+    meta["uid"] = f"uid-of-{create.resource.kind.lower()}-{meta['name']}-{resource_version}"
     body = {**create.body, "metadata": meta}
     if create.resource == SERVICE:
         return view_of_service(body)
-    return view_of_pod({**body, "spec": {**body["spec"], "nodeName": node}, "status": {"phase": phase}})
+    # no containers: in a job of thousands of pods their environment is most of the body
+    spec = {"restartPolicy": body["spec"]["restartPolicy"], "nodeName": node}
+    return view_of_pod({**body, "spec": spec, "status": {"phase": phase}})
 
 
 def kind_of(job: Json, server_url: str = SERVER_URL) -> Kind[Any]:
-    kinds = all_kinds(Settings(server_url=server_url))
-    return next(kind for kind in kinds if kind.resource.kind == job["kind"])
+    return _kinds(server_url)[job["kind"]]
+
+
+@cache
+def _kinds(server_url: str) -> dict[str, Kind[Any]]:
+    return {kind.resource.kind: kind for kind in all_kinds(Settings(server_url=server_url))}
 
 
 def observed(job: Json, children: Iterable[Child] = ()) -> Observed:

@@ -1,4 +1,4 @@
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_condition_that_says_the_same_stays_untouched() -> None:
         pytest.param(False, "Other", "bad", EARLIER, id="another reason keeps the time"),
     ],
 )
-def test_a_standard_condition_changes_in_its_place(status: bool, reason: str, message: str, since: object) -> None:
+def test_a_standard_condition_changes_in_its_place(status: bool, reason: str, message: str, since: datetime) -> None:
     new, *others = put_standard((NOT_ACCEPTED, RUNNING), "Accepted", status, reason, message, NOW)
 
     assert (new.type, new.status, new.reason, new.message) == ("Accepted", str(status), reason, message)

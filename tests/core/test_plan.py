@@ -51,7 +51,7 @@ def test_services_are_deleted_as_services() -> None:
     services = [a_service(JOB, "trainer", 0), a_service(JOB, "trainer", 1, deleting=True)]
 
     assert deletions(SERVICE, services, "enough") == (
-        Delete(SERVICE, Key("ml", "mnist-trainer-0"), "uid-of-mnist-trainer-0", "enough"),
+        Delete(SERVICE, Key("ml", "mnist-trainer-0"), "uid-of-service-mnist-trainer-0", "enough"),
     )
 
 
@@ -152,7 +152,7 @@ _values = st.recursive(
 _objects = st.dictionaries(_names, _values, max_size=4)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=80, deadline=None, database=None)
 @given(old=_objects, new=_objects)
 def test_a_merge_patch_turns_the_old_into_the_new(old: Any, new: Any) -> None:
     patch = merge_patch(old, new)

@@ -128,7 +128,7 @@ _variables = st.fixed_dictionaries(
 _unknown = st.dictionaries(st.text(min_size=1, max_size=5), st.none() | st.integers() | st.text(max_size=3), max_size=4)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=50, deadline=None, database=None)
 @given(env=st.lists(_variables, max_size=5), unknown=_unknown)
 def test_setting_variables_changes_nothing_else_and_not_the_original(env: list[Any], unknown: dict[str, Any]) -> None:
     container = {**unknown, "name": "main", "env": env}

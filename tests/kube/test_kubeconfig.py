@@ -19,8 +19,8 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def loaded(tmp_path: Path, content: Json, **options: str) -> Config:
-    return load_config(kubeconfig=str(write_yaml(tmp_path / "config", content)), **options)
+def loaded(tmp_path: Path, content: Json, *, master: str = "") -> Config:
+    return load_config(kubeconfig=str(write_yaml(tmp_path / "config", content)), master=master)
 
 
 def content_of(material: Material | None) -> bytes:

@@ -1,5 +1,8 @@
 """trainmaster.kube.tls, over real TLS."""
 
+import asyncio
+import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -206,3 +209,37 @@ def test_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(authority
 
     with pytest.raises(BadConfig, match="client certificate of u: "):
         ssl_context(Tls(), ca=b"", certificate=certificate, key=encrypted(key), who="u")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"", id="before the answer"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", id="within the answer"),
+    ],
+)
+async def test_server_that_fell_silent_is_left_without_waiting_for_its_farewell(
+    answer: bytes, connect: Connect, authority: Authority, tmp_path: Path
+) -> None:
+    context = authority.serving(tmp_path, names=("127.0.0.1",))
+
+    def serve_once(listener: socket.socket) -> str:
+        accepted, _ = listener.accept()
+        with accepted:
+            try:
+                with context.wrap_socket(accepted, server_side=True, suppress_ragged_eofs=False) as tls:
+                    tls.recv(65536)
+                    tls.sendall(answer)
+                    return "farewell" if tls.recv(65536) == b"" else "more"
+            except (ssl.SSLError, ConnectionError):
+                return "dropped"
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        cluster = await connect(
+            a_config(f"https://127.0.0.1:{listener.getsockname()[1]}", tls=trust(authority)), timeout=0.2
+        )
+        server = asyncio.create_task(asyncio.to_thread(serve_once, listener))
+        with pytest.raises(Unreachable):
+            await cluster.get(POD, KEY)
+
+        assert await server == "dropped"

@@ -5,20 +5,21 @@ are about single writes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 
+from tests.laws.maker import Maker
 from tests.laws.memory import MemoryApi, Object, owner_uid
 from trainmaster.core.errors import AlreadyExists, Conflict, ServerError, TooManyRequests, Unreachable
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import MAX_ACTIONS, Plan
 from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, Codec, JobView, PodView, ServiceView
-from trainmaster.kinds.base import Kind
+from trainmaster.kinds.base import Kind, Settings
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Written
 from trainmaster.runtime.controller import Controller
@@ -58,9 +59,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class Port:
     """The operator's way to the API, for one incarnation of its process."""
 
-    def __init__(self, api: MemoryApi, jobs: Resource) -> None:
+    def __init__(self, api: MemoryApi, jobs: Resource, wanted: Callable[[Key, str], set[str]]) -> None:
         self._api = api
         self._jobs = jobs
+        self._wanted = wanted
         self.trouble: Trouble | None = None
         self.job_uid = ""
         self.writes = 0
@@ -105,7 +107,7 @@ class Port:
     def _check_create(self, resource: Resource, body: Object) -> None:
         if owner_uid(body) != self.job_uid:
             raise LawBroken(f"owned: {resource} {body['metadata']['name']} does not carry our controller reference")
-        job = next((j for j in self._stored_jobs() if j["metadata"]["uid"] == self.job_uid), None)
+        job = self._stored_job()
         if job is not None and job.get("status", {}).get("phase") in ENDED:
             raise LawBroken(f"monotone: {body['metadata']['name']} is created for a job that has ended")
 
@@ -113,11 +115,20 @@ class Port:
         if not uid:
             raise LawBroken(f"owned: {resource} {key} is deleted without a uid precondition")
         target = self._api.objects.get(resource, {}).get(key)
-        if target is not None and target["metadata"]["uid"] == uid and owner_uid(target) != self.job_uid:
+        if target is None or target["metadata"]["uid"] != uid:
+            return  # the precondition will refuse it
+        if owner_uid(target) != self.job_uid:
             raise LawBroken(f"owned: {resource} {key} belongs to somebody else")
+        job = self._stored_job()
+        status = job.get("status", {}) if job else {}
+        if job is None or status.get("ending") or status.get("phase") in ENDED:
+            return
+        if key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid):
+            raise LawBroken(f"state lives in the API: {key.name} is deleted before a verdict was stored")
 
-    def _stored_jobs(self) -> Iterable[Object]:
-        return self._api.objects.get(self._jobs, {}).values()
+    def _stored_job(self) -> Object | None:
+        stored = self._api.objects.get(self._jobs, {}).values()
+        return next((job for job in stored if job["metadata"]["uid"] == self.job_uid), None)
 
     # --- trouble ---
 
@@ -167,11 +178,13 @@ ENDED = frozenset({"Succeed", "Succeeded", "Failed", "Timeout", "Preempted", "No
 class Operator:
     """An incarnation of the operator's process. Its stores are empty and unsynced until ``sync``."""
 
-    def __init__(self, api: MemoryApi, kind: Kind[Any], loop: VirtualLoop) -> None:
+    def __init__(self, api: MemoryApi, maker: Maker, loop: VirtualLoop) -> None:
         self.api = api
-        self.kind = kind
+        self.maker = maker
+        self.kind: Kind[Any] = maker.kind(Settings())
+        kind = self.kind
         self.loop = loop
-        self.port = Port(api, kind.resource)
+        self.port = Port(api, kind.resource, self._wanted)
         self.jobs, self.pods = Store[JobView](kind.resource), Store[PodView](POD)
         self.services = Store[ServiceView](SERVICE)
         self._codecs: dict[Resource, tuple[Store[Any], Codec[Any]]] = {
@@ -195,6 +208,13 @@ class Operator:
             now=self.now,
             workers=1,
         )
+
+    def _wanted(self, key: Key, uid: str) -> set[str]:
+        """The children that a job must have by the spec that this process knows: it may be behind."""
+        seen = self.jobs.get(key)
+        if seen is None or seen.uid != uid:
+            return set()
+        return self.maker.children(key, msgspec.json.decode(seen.raw)["spec"])
 
     def now(self) -> datetime:
         return EPOCH + timedelta(seconds=self.loop.virtual)

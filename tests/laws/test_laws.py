@@ -8,8 +8,8 @@ from tests.laws.machine import machine_of
 from tests.laws.maker import MAKERS, Maker
 from trainmaster.kinds.registry import KINDS
 
-HISTORIES = 150
-STEPS = 40
+HISTORIES = 120
+STEPS = 30
 
 
 def test_every_registered_kind_is_held_to_the_laws() -> None:

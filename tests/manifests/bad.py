@@ -272,8 +272,12 @@ _DIJOB = (
 )
 
 
-def _count(**fields: Any) -> Manifest:
-    return replicated(trainer=replica(**fields))
+def _counted(**fields: Any) -> Manifest:
+    return replicated({"trainer": replica(**fields)})
+
+
+def _trainer(name: str = TRAINER, **fields: Any) -> Manifest:
+    return replicated({"trainer": replica(container(name, **fields))})
 
 
 _AITRAININGJOB = (
@@ -285,7 +289,7 @@ _AITRAININGJOB = (
     ),
     _rejected(
         "empty-replica-specs",
-        replicated(),
+        replicated({}),
         "spec.replicaSpecs in body should have at least 1 properties",
         "spec.replicaSpecs: Expected `object` of length >= 1",
     ),
@@ -297,92 +301,93 @@ _AITRAININGJOB = (
     ),
     _rejected(
         "33-replica-specs",
-        replicated(**{f"r{i}": replica() for i in range(33)}),
+        replicated({f"r{i}": replica() for i in range(33)}),
         "spec.replicaSpecs: Too many: 33: must have at most 32 items",
         "spec.replicaSpecs: Expected `object` of length <= 32",
     ),
-    _rejected("replica-name-is-empty", replicated(**{"": replica()}), "a replica name consists of", "a replica name"),
+    _rejected("replica-name-is-empty", replicated({"": replica()}), "a replica name consists of", "a replica name"),
     _rejected(
-        "replica-name-with-an-underscore", replicated(my_ps=replica()), '["my_ps"]: a replica name', "my_ps: a replica"
+        "replica-name-with-an-underscore",
+        replicated({"my_ps": replica()}),
+        '["my_ps"]: a replica',
+        "my_ps: a replica",
     ),
     _rejected(
         "replica-name-starts-with-a-digit",
-        replicated(**{"1st": replica()}),
+        replicated({"1st": replica()}),
         '["1st"]: a replica name',
         "1st: a replica",
     ),
     _rejected(
-        "replica-name-ends-with-a-dash", replicated(**{"ps-": replica()}), '["ps-"]: a replica name', "ps-: a replica"
+        "replica-name-ends-with-a-dash", replicated({"ps-": replica()}), '["ps-"]: a replica name', "ps-: a replica"
     ),
     _rejected(
         "replica-name-with-a-next-line",
-        replicated(**{f"a{NEXT_LINE}b": replica()}),
+        replicated({f"a{NEXT_LINE}b": replica()}),
         "a replica name consists of",
         "a replica name consists of",
     ),
     _rejected(
         "replica-names-equal-in-lower-case",
-        replicated(PS=replica(), ps=replica()),
+        replicated({"PS": replica(), "ps": replica()}),
         "differ only in case",
         "spec.replicaSpecs.ps: differs from 'PS' only in case",
     ),
     _rejected(
         "replica-name-too-long",
-        replicated(**{"a" * 60: replica()}),
+        replicated({"a" * 60: replica()}),
         "<job>-<replica>-<index> may have 63 characters; shorten it or the name of",
         "63 are allowed",
     ),
     _rejected(
         "name-too-long-for-the-highest-index",
-        replicated("a" * 58, t=replica(replicas=101)),
+        replicated({"t": replica(replicas=101)}, "a" * 58),
         '<job>-<replica>-<index> may have 63 characters; shorten it or the name of ["t"]',
         "would have 64 characters, 63 are allowed",
     ),
     _rejected("job-name-starts-with-a-digit", aitrainingjob("1st"), "must start with a letter", "must start with"),
-    _rejected("no-pods-at-all", _count(replicas=0), "no replica has a pod", "no replica has a pod"),
+    _rejected("no-pods-at-all", _counted(replicas=0), "no replica has a pod", "no replica has a pod"),
     _rejected(
         "negative-replicas",
-        _count(replicas=-1),
+        _counted(replicas=-1),
         "spec.replicaSpecs.trainer.replicas in body should be greater than or equal to 0",
         "replicas: Expected `int` >= 0",
     ),
     _rejected(
         "100001-replicas",
-        _count(replicas=100_001),
+        _counted(replicas=100_001),
         "spec.replicaSpecs.trainer.replicas in body should be less than or equal to 10000",
         "replicas: Expected `int` <= 10000",
     ),
-    _rejected("replicas-is-a-string", _count(replicas="3"), "replicas: Invalid value", "Expected `int`, got `str`"),
-    _rejected(
-        "one-and-a-half-replicas", _count(replicas=1.5), "replicas: Invalid value", "Expected `int`, got `float`"
-    ),
+    _rejected("replicas-is-a-string", _counted(replicas="3"), "replicas: Invalid value", "Expected `int`, got `str`"),
+    _rejected("one-and-a-half-replicas", _counted(replicas=1.5), "replicas: Invalid value", "Expected `int`"),
     _rejected(
         "min-replicas-above-replicas",
-        _count(replicas=2, minReplicas=3),
+        _counted(replicas=2, minReplicas=3),
         "minReplicas: Invalid value: 3 is more than replicas (2)",
         "spec.replicaSpecs.trainer.minReplicas: 3 is more than replicas (2)",
     ),
     _rejected(
         "min-replicas-above-the-default",
-        _count(minReplicas=2),
+        _counted(minReplicas=2),
         "minReplicas: Invalid value: 2 is more than replicas (1)",
         "spec.replicaSpecs.trainer.minReplicas: 2 is more than replicas (1)",
     ),
     _rejected(
         "max-replicas-below-replicas",
-        _count(replicas=2, maxReplicas=1),
+        _counted(replicas=2, maxReplicas=1),
         "maxReplicas: Invalid value: 1 is less than replicas (2)",
         "spec.replicaSpecs.trainer.maxReplicas: 1 is less than replicas (2)",
     ),
     _rejected(
         "unknown-restart-policy",
-        _count(restartPolicy="onfailure"),
+        _counted(restartPolicy="onfailure"),
         'restartPolicy: Unsupported value: "onfailure"',
         "restartPolicy: Invalid enum value 'onfailure'",
     ),
     _rejected(
         "unknown-restart-scope",
-        _count(restartScope="Job"),
+        _counted(restartScope="Job"),
         'restartScope: Unsupported value: "Job"',
         "restartScope: Invalid enum value 'Job'",
     ),
@@ -394,7 +399,7 @@ _AITRAININGJOB = (
     ),
     _rejected(
         "negative-restart-limit",
-        _count(restartLimit=-1),
+        _counted(restartLimit=-1),
         "restartLimit in body should be greater than or equal to 0",
         "restartLimit: Expected `int` >= 0",
     ),
@@ -412,13 +417,13 @@ _AITRAININGJOB = (
     ),
     _rejected(
         "replica-template-is-a-list",
-        replicated(trainer={"template": [template()]}),
+        replicated({"trainer": {"template": [template()]}}),
         "template: Invalid value",
         "template: Expected `object`, got `array`",
     ),
     _rejected(
         "env-without-a-name",
-        replicated(trainer=replica(container(TRAINER, env=[{"value": "1"}]))),
+        _trainer(env=[{"value": "1"}]),
         "containers[0].env[0].name: Required value",
         "spec.replicaSpecs.trainer.template.spec.containers[0].env[0]: Object missing required field `name`",
     ),
@@ -429,29 +434,22 @@ _AITRAININGJOB = (
     ),
     _condition(
         "container-name-in-upper-case",
-        replicated(trainer=replica(container("AITJ-trainer"))),
+        _trainer("AITJ-trainer"),
         'spec.containers[0].name: Invalid value: "AITJ-trainer"',
     ),
     _condition(
         "port-name-too-long",
-        replicated(trainer=replica(container(TRAINER, ports=[{"containerPort": 80, "name": "aitj-much-too-long"}]))),
+        _trainer(ports=[{"containerPort": 80, "name": "aitj-much-too-long"}]),
         "spec.containers[0].ports[0].name: Invalid value",
     ),
     _condition(
         "env-with-value-and-source",
-        replicated(
-            trainer=replica(
-                container(
-                    TRAINER,
-                    env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-                )
-            )
-        ),
+        _trainer(env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
         "spec.containers[0].env[0].valueFrom: Invalid value",
     ),
     _condition(
         "replica-annotation-key-is-invalid",
-        replicated(trainer=replica(metadata={"annotations": {"a b": "c"}})),
+        _counted(metadata={"annotations": {"a b": "c"}}),
         'metadata.annotations: Invalid value: "a b"',
     ),
 )

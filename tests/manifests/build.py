@@ -1,6 +1,11 @@
-"""Builders of manifests: a good job by default, with whatever a test wants to be different."""
+"""Builders of manifests as a user writes them: a good job by default, with whatever a test wants to be different.
+
+`tests/build.py` builds jobs as the API server gives them back.
+"""
 
 from typing import Any
+
+from tests.build import kind_of
 
 Manifest = dict[str, Any]
 
@@ -48,10 +53,15 @@ def aitrainingjob(name: str = "job", *, metadata: Manifest | None = None, **spec
     }
 
 
-def replicated(name: str = "job", **replicas: Any) -> Manifest:
+def replicated(replicas: Manifest, name: str = "job") -> Manifest:
     """An AITrainingJob of these replicas."""
     return aitrainingjob(name, replicaSpecs=replicas)
 
 
 def without(manifest: Manifest, *fields: str) -> Manifest:
     return {key: value for key, value in manifest.items() if key not in fields}
+
+
+def resource_of(manifest: Manifest) -> str:
+    """The resource as the admin client names it."""
+    return f"{manifest['apiVersion']}/{kind_of(manifest).resource.plural}"

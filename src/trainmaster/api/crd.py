@@ -144,7 +144,7 @@ _AITRAININGJOB_SPEC = (
         detail=f"'%s differ only in case; rename all but one'.format([self.replicaSpecs.filter(n, !{_IS_UNIQUE})])",
     ),
     Rule(
-        rule=(f"self.replicaSpecs.exists(n, {_HAS_PODS}) || {_IS_OLD} && !self.replicaSpecs.exists(n, {_HAD_PODS})"),
+        rule=f"self.replicaSpecs.exists(n, {_HAS_PODS}) || {_IS_OLD} && !self.replicaSpecs.exists(n, {_HAD_PODS})",
         path=".replicaSpecs",
         message="no replica has a pod; set replicas of at least one to 1 or more",
     ),
@@ -179,7 +179,7 @@ def crd(definition: Definition) -> dict[str, Any]:
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
-        "additionalPrinterColumns": msgspec.to_builtins(definition.columns),
+        "additionalPrinterColumns": [msgspec.to_builtins(column) for column in definition.columns],
         "schema": {"openAPIV3Schema": _root(definition.job)},
     }
     return {
@@ -214,9 +214,7 @@ class _Dumper(yaml.SafeDumper):
 def to_yaml() -> str:
     """All definitions as one manifest: what ``trainmaster crds`` prints and deploy/crds.yaml holds."""
     documents = yaml.dump_all(all_crds(), Dumper=_Dumper, explicit_start=True, sort_keys=False, width=118)
-    return (
-        f"# Generated from src/trainmaster/api by `trainmaster crds`; write it anew with `make generate`.\n{documents}"
-    )
+    return f"# Generated from src/trainmaster/api: change it there, then run `make generate`.\n{documents}"
 
 
 def _root(job: type[msgspec.Struct]) -> Schema:

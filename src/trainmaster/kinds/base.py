@@ -163,7 +163,9 @@ class Kind(ABC, Generic[J]):
         try:
             return msgspec.convert(stored, self.status_type)
         except msgspec.ValidationError:
-            return self.status_type()  # nobody but us writes it: a foreign shape is worth nothing
+            # A foreign shape is worth nothing but its phase: a job that has ended must never run again.
+            phase = stored.get("phase")
+            return self.status_type(phase=phase) if isinstance(phase, str) else self.status_type()
 
 
 def changed_status(old: Wire, new: Wire) -> dict[str, Any] | None:

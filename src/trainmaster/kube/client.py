@@ -23,7 +23,7 @@ from trainmaster.kube.budget import RetryBudget
 from trainmaster.kube.call import Call
 from trainmaster.kube.config import Config
 from trainmaster.kube.proxy import split_credentials
-from trainmaster.kube.transport import explain, harmless, open_session
+from trainmaster.kube.transport import drop, explain, harmless, open_session, read_body
 from trainmaster.kube.watch import WatchLines
 from trainmaster.runtime.cluster import Written
 
@@ -122,7 +122,7 @@ class KubeCluster:
         try:
             yield WatchLines(response, what=call, idle=self._watch_idle)
         finally:
-            response.close()
+            drop(response)
 
     async def create(self, resource: Resource, namespace: str, body: bytes) -> Written:
         url = self._addresses.create(resource, namespace)
@@ -187,8 +187,8 @@ class KubeCluster:
         started = time.perf_counter()
         try:
             async with asyncio.timeout_at(deadline):
-                async with await self._send(call, _UNLIMITED) as response:
-                    body = await response.read()
+                response = await self._send(call, _UNLIMITED)
+                body = await read_body(response)
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(call, started, error) from harmless(error)
         self._observe(call.method, str(response.status), time.perf_counter() - started)
@@ -203,8 +203,7 @@ class KubeCluster:
             async with asyncio.timeout_at(deadline):
                 response = await self._send(call, limits)
                 if response.status != 200:
-                    async with response:
-                        body = await response.read()
+                    body = await read_body(response)
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(call, started, error) from harmless(error)
         self._observe(call.method, str(response.status), time.perf_counter() - started)
@@ -230,7 +229,8 @@ class KubeCluster:
 
     def _unreachable(self, call: Call, started: float, error: Exception) -> Unreachable:
         self._observe(call.method, "<error>", time.perf_counter() - started)
-        return Unreachable(f"{call}: {explain(error, self._timeout)}")
+        why = self._auth.redact(explain(error, self._timeout).encode()).decode()
+        return Unreachable(f"{call}: {why}")
 
     def _refusal(self, call: Call, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
         return refusal(call, response.status, self._auth.redact(body), response.headers.get("Retry-After", ""))

@@ -79,6 +79,11 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
         else:
             os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
+    if process.stdout is not None:
+        # asyncio closes its end of the pipe when it has seen the other end closed.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await process.stdout.read()
 
 
 def _status(plugin: Plugin, output: bytes) -> ExecStatus:

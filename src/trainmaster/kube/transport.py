@@ -1,6 +1,7 @@
 """The aiohttp session: connections, TCP keep-alive, the last look at the gate before a write is sent,
 and aiohttp's exceptions in plain words. ``client`` decides what to do about them."""
 
+import asyncio
 import socket
 from collections.abc import Callable
 from importlib.metadata import version
@@ -41,7 +42,7 @@ def open_session(config: Config, gate: Callable[[], None] | None) -> aiohttp.Cli
         headers=headers,
         timeout=aiohttp.ClientTimeout(),
         cookie_jar=aiohttp.DummyCookieJar(),
-        request_class=_gated_request(gate) if gate else ClientRequest,
+        request_class=_gated_request(gate) if gate else _ApiRequest,
         middlewares=(_send_once,),
         proxy=proxy,
     )
@@ -54,7 +55,8 @@ def explain(error: BaseException, patience: float) -> str:
             why = getattr(error.certificate_error, "verify_message", "") or "verification failed"
             return f"the server's certificate is not trusted: {why}; check its certificate-authority"
         case aiohttp.ClientConnectorError():
-            return f"cannot connect to {error.host}:{error.port}: {error.strerror or error.os_error}"
+            proxy = "proxy " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
+            return f"cannot connect to {proxy}{error.host}:{error.port}: {error.strerror or error.os_error}"
         case aiohttp.ClientHttpProxyError():
             return f"the proxy answered {error.status} {error.message}"
         case aiohttp.ClientResponseError():
@@ -72,6 +74,31 @@ def harmless(error: Exception) -> Exception | None:
     return None if isinstance(error, aiohttp.ClientResponseError) else error
 
 
+async def read_body(response: ClientResponse) -> bytes:
+    """All of the answer. Who gives up waiting for it drops the connection."""
+    transport = _transport_of(response)
+    try:
+        return await response.read()
+    except BaseException:
+        if transport is not None:
+            transport.abort()
+        raise
+
+
+def drop(response: ClientResponse) -> None:
+    """End an answer that is not read to its end. Over TLS a mere close would say farewell and wait up to
+    half a minute for the server's: it may be the one that is silent."""
+    transport = _transport_of(response)
+    if transport is not None:
+        transport.abort()
+    response.close()
+
+
+def _transport_of(response: ClientResponse) -> asyncio.Transport | None:
+    connection = response.connection
+    return connection.transport if connection is not None else None
+
+
 def _open_socket(info: AddrInfoType) -> socket.socket:
     family, kind, protocol, _, _ = info
     opened = socket.socket(family, kind, protocol)
@@ -83,6 +110,28 @@ def _open_socket(info: AddrInfoType) -> socket.socket:
     return opened
 
 
+class _ApiRequest(ClientRequest):
+    """Remembers which connection it was sent over."""
+
+    transport: asyncio.Transport | None = None
+
+    async def send(self, conn: Connection) -> ClientResponse:
+        self.transport = conn.transport
+        return await super().send(conn)
+
+
+def _gated_request(gate: Callable[[], None]) -> type[ClientRequest]:
+    """A request that asks the gate when its connection is ready: waiting for one may outlive a lease."""
+
+    class GatedRequest(_ApiRequest):
+        async def send(self, conn: Connection) -> ClientResponse:
+            if self.method != "GET" and is_gated(self.url.raw_path):
+                gate()
+            return await super().send(conn)
+
+    return GatedRequest
+
+
 async def _send_once(request: ClientRequest, handler: aiohttp.ClientHandlerType) -> ClientResponse:
     """aiohttp sends a GET, PUT or DELETE again when the connection breaks. Whether that is right, and
     within the retry budget, is not for it to say: it lets any other exception pass."""
@@ -91,16 +140,9 @@ async def _send_once(request: ClientRequest, handler: aiohttp.ClientHandlerType)
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise aiohttp.ClientConnectionError("the connection was closed before an answer") from error
-
-
-def _gated_request(gate: Callable[[], None]) -> type[ClientRequest]:
-    """A request that asks the gate when its connection is ready: waiting for one may outlive a lease."""
-
-    class GatedRequest(ClientRequest):
-        async def send(self, conn: Connection) -> ClientResponse:
-            if self.method != "GET" and is_gated(self.url.raw_path):
-                gate()
-            return await super().send(conn)
-
-    return GatedRequest
+        why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+        raise aiohttp.ClientConnectionError(f"the connection was closed before an answer{why}") from error
+    except BaseException:
+        if isinstance(request, _ApiRequest) and request.transport is not None:
+            request.transport.abort()
+        raise

@@ -23,7 +23,7 @@ from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
-from trainmaster.runtime.queue import NORMAL, STARTUP, KeyQueue, QueueClosed
+from trainmaster.runtime.queue import STARTUP, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
 
@@ -71,7 +71,7 @@ class Controller:
 
     async def work(self) -> None:
         """One worker: passes until the queue is closed; the pass in hand is always finished."""
-        self._is_working = True
+        self._start()
         while True:
             try:
                 key = await self.queue.get()
@@ -94,6 +94,13 @@ class Controller:
                 finally:
                     self.queue.done(key)
 
+    def _start(self) -> None:
+        """All jobs, once. Before the first worker nothing is enqueued: a standby may watch for months."""
+        if not self._is_working:
+            self._is_working = True
+            for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
+                self.queue.add(key, priority=STARTUP)
+
     async def reconcile(self, key: Key) -> str:
         """One pass: observe, plan, apply. Returns its result in the words of the metrics."""
         job = self._jobs.get(key)
@@ -106,7 +113,12 @@ class Controller:
             return "requeue_after"
         observed = Observed.of(self._pods.owned(job.uid), self._services.owned(job.uid), self.kind.slots)
         plan = self.kind.plan(job, observed, self._now())
-        applied = await self._apply(job, plan)
+        try:
+            applied = await self._apply(job, plan)
+        finally:
+            current = self._jobs.get(key)
+            if current is None or current.uid != job.uid:
+                self._forget(job)  # deleted during the pass, which remembered something for it since
         if applied.failures:
             self.queue.retry(key)
             return "requeue"
@@ -126,9 +138,9 @@ class Controller:
             self._lazy_since.pop(job.key, None)
         elif self._is_time_to_store(job.key, plan):
             stored = self.kind.status_of(job)[1]
-            await self._executor.store_status(self.kind.resource, job, stored, plan)
-            for event in plan.events:
-                self._record(job, event)
+            if await self._executor.store_status(self.kind.resource, job, stored, plan):
+                for event in plan.events:
+                    self._record(job, event)
         self._record_actions(job, applied)
         return applied
 
@@ -162,9 +174,7 @@ class Controller:
 
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
         if before is not None and (after is None or after.uid != before.uid):
-            self._barrier.forget(before.uid)
-            self._lazy_since.pop(before.key, None)
-            self.queue.forget(before.key)
+            self._forget(before)
         if after is not None:
             self._enqueue(after.key)
 
@@ -178,8 +188,14 @@ class Controller:
             if owner.api_version == self.kind.resource.api_version:
                 self._enqueue(Key(view.key.namespace, owner.name))
 
+    def _forget(self, job: JobView) -> None:
+        self._barrier.forget(job.uid)
+        self._lazy_since.pop(job.key, None)
+        self.queue.forget(job.key)
+
     def _enqueue(self, key: Key) -> None:
-        self.queue.add(key, priority=NORMAL if self._is_working else STARTUP)
+        if self._is_working:
+            self.queue.add(key)
 
 
 def _is_same(before: PodView | ServiceView, after: PodView | ServiceView) -> bool:

@@ -97,12 +97,12 @@ class Executor:
             written = await self._cluster.create(resource, key.namespace, msgspec.json.encode(action.body))
             self._barrier.wrote(job.uid, resource, written.resource_version)
             applied.created.append(action)
+            self._report(job, "create", action)
         except AlreadyExists:
             if error := await self._claim(job, resource, key):
                 applied.failures.append(Failure(action, error))
         except (Invalid, Forbidden, NotFound) as refusal:
             applied.failures.append(Failure(action, refusal.message))
-        self._report(job, "create", action)
 
     async def _claim(self, job: JobView, resource: Resource, key: Key) -> str:
         """Whose is the object of that name? Ours: the store is late and the barrier waits. Else: an error."""
@@ -126,11 +126,11 @@ class Executor:
             else:
                 self._barrier.deleted(job.uid, resource, key, action.uid)
             applied.deleted.append(action)
+            self._report(job, "delete", action)
         except (NotFound, Conflict):
             pass  # gone already, or another incarnation has the name: either way this one is no more
         except Forbidden as refusal:
             applied.failures.append(Failure(action, refusal.message))
-        self._report(job, "delete", action)
 
     @staticmethod
     def _report(job: JobView, verb: str, action: Create | Delete) -> None:

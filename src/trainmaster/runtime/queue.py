@@ -122,7 +122,14 @@ class KeyQueue:
             self._wake()
         else:
             heapq.heappush(self._delayed, (entry.due, next(self._order), key, entry))
+            self._tidy()
             self._arm()
+
+    def _tidy(self) -> None:
+        """A job with a far deadline leaves an outdated place behind in each pass: keep them in proportion."""
+        if len(self._delayed) > 2 * len(self._entries) + 64:
+            self._delayed = [place for place in self._delayed if self._entries.get(place[2]) is place[3]]
+            heapq.heapify(self._delayed)
 
     def _pop(self) -> Key | None:
         while self._ready:

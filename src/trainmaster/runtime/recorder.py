@@ -5,6 +5,7 @@ background at a bounded rate. The same event again raises the count of the first
 """
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -52,6 +53,7 @@ class Recorder:
         self._now = now
         self._queue: asyncio.Queue[_Note] = asyncio.Queue(QUEUE_LIMIT)
         self._sent: OrderedDict[tuple[str, Event], _Sent] = OrderedDict()
+        self._numbers = itertools.count()
 
     def record(self, resource: Resource, job: JobView, component: str, event: Event) -> None:
         event = Event(event.type, event.reason, _cut(event.message))
@@ -83,10 +85,14 @@ class Recorder:
         except Trainmaster as error:
             metrics.EVENTS_DROPPED.labels("refused").inc()
             log.warning("event not recorded", job=str(note.job), reason=note.event.reason, because=str(error))
+        except Exception:
+            # Whatever it is, the jobs go on without this event.
+            metrics.EVENTS_DROPPED.labels("defect").inc()
+            log.exception("event not recorded by a defect in trainmaster", job=str(note.job), reason=note.event.reason)
 
     async def _first(self, note: _Note) -> None:
-        # Like client-go: unique by the time in nanoseconds, readable by the job's name.
-        name = f"{note.job.name}.{int(note.at.timestamp() * 1e6):x}{len(self._sent) & 0xFFF:03x}"
+        # Like client-go: readable by the job's name, unique by the time; many may share a microsecond.
+        name = f"{note.job.name}.{int(note.at.timestamp() * 1e6):x}{next(self._numbers) & 0xFFF:03x}"
         await self._cluster.create(EVENT, note.job.namespace, msgspec.json.encode(_body(name, note)))
         self._sent[note.identity()] = _Sent(name, 1)
         if len(self._sent) > REMEMBERED:
@@ -133,5 +139,5 @@ def _seconds(at: datetime) -> str:
 
 def _cut(message: str) -> str:
     """The API server refuses events of more than 1024 bytes of message."""
-    raw = message.encode()
-    return message if len(raw) <= MESSAGE_LIMIT else raw[: MESSAGE_LIMIT - 4].decode(errors="ignore") + " …"
+    raw = message.encode(errors="replace")
+    return raw.decode() if len(raw) <= MESSAGE_LIMIT else raw[: MESSAGE_LIMIT - 4].decode(errors="ignore") + " …"

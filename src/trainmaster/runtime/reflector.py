@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from trainmaster.core.errors import ApiError, Gone, NotFound, Trainmaster, Unreachable
-from trainmaster.core.view import Codec, V, version_of
+from trainmaster.core.view import Codec, Page, V, version_of
 from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.cluster import Cluster
@@ -70,7 +70,7 @@ class Reflector(Generic[V]):
                 limit=PAGE,
                 cursor=cursor,
             )
-            page = self._codec.page(body)
+            page = self._read(body)
             views += page.views
             cursor = page.cursor
             if not cursor:
@@ -79,6 +79,12 @@ class Reflector(Generic[V]):
         self._version = page.resource_version
         self.synced.set()
         metrics.LISTS.labels(str(self._store.resource)).inc()
+
+    def _read(self, body: bytes) -> Page[V]:
+        try:
+            return self._codec.page(body)
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"a list of {self._store.resource} cannot be read: {error}") from error
 
     async def _watch(self) -> None:
         watch = self._cluster.watch(
@@ -100,9 +106,7 @@ class Reflector(Generic[V]):
         try:
             event = self._codec.line(line)
         except msgspec.ValidationError as error:
-            metrics.UNREADABLE.labels(str(self._store.resource)).inc()
-            log.warning("object left out: it cannot be read", resource=str(self._store.resource), because=str(error))
-            self._advance(version_of(line))
+            self._leave_out(line, error)
             return
         except msgspec.DecodeError as error:
             raise Unreachable(f"watch of {self._store.resource} was cut in the middle of a line: {error}") from error
@@ -116,6 +120,15 @@ class Reflector(Generic[V]):
         else:
             self._store.put(event.view)
         self._version = event.resource_version
+
+    def _leave_out(self, line: bytes, error: msgspec.ValidationError) -> None:
+        try:
+            version = version_of(line)
+        except msgspec.ValidationError:
+            raise Unreachable(f"watch of {self._store.resource} has a line that is no event: {error}") from error
+        metrics.UNREADABLE.labels(str(self._store.resource)).inc()
+        log.warning("object left out: it cannot be read", resource=str(self._store.resource), because=str(error))
+        self._advance(version)
 
     def _advance(self, version: str) -> None:
         if version:

@@ -1,6 +1,6 @@
 """Phases, counters and conditions of a DIJob (spec §1.7, §1.8; side-cars: §9.1 #4)."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -111,17 +111,8 @@ def test_one_pod_is_counted_once_or_not_at_all(pod: PodView | None, counters: Ro
 # --- conditions --------------------------------------------------------------------------------
 
 
-def an_entry(type_: str, status: str = "True", *, since: object = NOW, updated: object = NOW) -> Condition:
-    assert since is NOW or since is LATER
-    assert updated is NOW or updated is LATER
-    return Condition(
-        type_,
-        status,
-        f"DIJob{type_}",
-        "said",
-        last_update_time=NOW if updated is NOW else LATER,
-        last_transition_time=NOW if since is NOW else LATER,
-    )
+def an_entry(type_: str, status: str = "True", *, since: datetime = NOW, updated: datetime = NOW) -> Condition:
+    return Condition(type_, status, f"DIJob{type_}", "said", last_update_time=updated, last_transition_time=since)
 
 
 def test_a_phase_is_a_condition_with_the_ancestors_reason() -> None:

@@ -71,14 +71,13 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             replica_statuses=counters,
             conditions=cleared(entered.conditions, all_created=not creates, now=now),
         )
-        is_lazy = phase == old.phase and new == msgspec.structs.replace(
-            old, replica_statuses=counters, conditions=new.conditions
-        )
+        status = changed_status(old, new)
         return Plan(
             deletes=_surplus(job, observed),
             creates=creates,
-            status=changed_status(old, new),
-            is_lazy=is_lazy,
+            status=status,
+            is_lazy=status is not None
+            and new == msgspec.structs.replace(old, replica_statuses=counters, conditions=new.conditions),
             events=_started(job, phase, message),
         )
 
@@ -104,8 +103,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             return self._close(job, result.phase, f"{result.message}; kept pods", observed, now)
         message = f"{result.message}; deleting pods"
         new = msgspec.structs.replace(
-            enter(job.status, TERMINATING, message, now),
-            observed_generation=job.metadata.generation,
+            _finishing(job, TERMINATING, message, now),
             replica_statuses=count(job, observed),
             ending=Ending(phase=result.phase, message=result.message),
         )
@@ -125,12 +123,21 @@ class AITrainingJobKind(Kind[AITrainingJob]):
     def _close(self, job: AITrainingJob, phase: str, message: str, observed: Observed, now: datetime) -> Plan:
         counters = job.status.replica_statuses if job.status.ending else count(job, observed)
         new = msgspec.structs.replace(
-            enter(job.status, phase, message, now),
-            observed_generation=job.metadata.generation,
+            _finishing(job, phase, message, now),
             replica_statuses=counters,
             ending=None,
         )
         return Plan(status=changed_status(job.status, new), events=(_phase_event(phase, message),))
+
+
+def _finishing(job: AITrainingJob, phase: str, message: str, now: datetime) -> AITrainingJobStatus:
+    """The status of a job that creates nothing any more: what could not be created does not matter now."""
+    entered = enter(job.status, phase, message, now)
+    return msgspec.structs.replace(
+        entered,
+        observed_generation=job.metadata.generation,
+        conditions=cleared(entered.conditions, all_created=True, now=now),
+    )
 
 
 def _result(job: AITrainingJob, observed: Observed) -> Result:
@@ -167,8 +174,13 @@ def _pod_result(pod: PodView | None) -> Result:
 
 def _surplus(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
     """Pods and services that fill no slot of the spec, highest index first."""
-    slots = {child_name(job, role, i) for role, spec in job.spec.replica_specs.items() for i in range(spec.replicas)}
-    pods = [p for p in reversed(observed.all_pods) if p.key.name not in slots or p in observed.strays]
+    slots = {
+        child_name(job, role, i): observed.role(role.lower()).get(i)
+        for role, spec in job.spec.replica_specs.items()
+        for i in range(spec.replicas)
+    }
+    # A pod whose labels were edited into another slot goes too: it holds a name that its own slot needs.
+    pods = [pod for pod in reversed(observed.all_pods) if slots.get(pod.key.name) is not pod]
     services = [s for name, s in sorted(observed.services.items(), reverse=True) if name not in slots]
     why = "it is not in the spec any more"
     return (*deletions(POD, pods, why), *deletions(SERVICE, services, why))

@@ -92,7 +92,8 @@ def _recorded(conditions: Conditions, phase: str, message: str, now: datetime) -
     """The history with ``phase`` as its last entry; entering the same phase again replaces the message."""
     standard = tuple(c for c in conditions if c.type not in PHASES)
     history = tuple(c for c in conditions if c.type in PHASES)
-    if history and history[-1].type == phase and history[-1].status == "True":
+    last = (history[-1].type, history[-1].status, history[-1].reason) if history else None
+    if last == (phase, "True", reason_of(phase)):
         return (*standard, *history[:-1], msgspec.structs.replace(history[-1], message=message))
     if history:
         history = (*history[:-1], msgspec.structs.replace(history[-1], status="False"))

@@ -1,0 +1,98 @@
+"""`python -m bench`: measures the operator on the test bed and holds it against its budgets.
+
+The table goes to stdout, all numbers to bench/result.json. Timings are not assertions: the exit code is 0 also when
+a budget is exceeded, and 1 only when something could not be measured.
+"""
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from bench import machine, phase, table
+from bench.bed import Bed
+from bench.load import LoadFailed
+from bench.observer import Stuck
+from bench.progress import Progress
+from bench.table import Results
+from testbed.plane import NotBuilt
+from testbed.process import StartFailed
+
+PHASES = "abcde"
+RESULT = Path(__file__).with_name("result.json")
+
+
+def main() -> int:
+    options = _options()
+    progress = Progress()
+    facts = machine.facts()
+    results = Results(options.jobs)
+    try:
+        with Bed(progress) as bed:
+            _measure(bed, results, options.only, options.rounds)
+    except (LoadFailed, NotBuilt, StartFailed, Stuck, phase.Miscounted) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: stopped; everything that it started has ended", file=sys.stderr)
+        return 130
+    print(table.render(results))
+    _write(results, facts)
+    progress(f"all numbers are in {RESULT}")
+    return 0
+
+
+def _measure(bed: Bed, results: Results, only: str, rounds: int) -> None:
+    phase.warm_up(bed)
+    jobs, progress = results.jobs, bed.progress
+    if "a" in only:
+        progress.phase = "a"
+        results.raw.append(phase.raw(bed, jobs))
+    for _ in range(rounds if "c" in only else 0):
+        progress.phase = "c"
+        results.operator.append(phase.operator(bed, jobs))
+        if "a" in only:
+            progress.phase = "a"
+            results.raw.append(phase.raw(bed, jobs))
+    if "b" in only:
+        progress.phase = "b"
+        results.job_controller.append(phase.job_controller(bed, jobs))
+    if "d" in only:
+        progress.phase = "d"
+        results.lives = phase.lives(bed, jobs)
+    if "e" in only:
+        progress.phase = "e"
+        results.footprint = phase.footprint(bed, table.MANY * jobs)
+
+
+def _write(results: Results, facts: dict[str, object]) -> None:
+    judged = [budget._asdict() for budget in table.budgets(results)]
+    written = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": facts,
+        "budgets": judged,
+        "ratios": table.ratios(results),
+        "results": results,
+    }
+    RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=1) + b"\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", type=_phases, default=PHASES, help="phases to run, for example a,c (default: all)")
+    parser.add_argument("--jobs", type=int, default=table.JOBS, help="jobs of four pods; phase e has ten times as many")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of phase c, with phase a before and after each")
+    return parser.parse_args()
+
+
+def _phases(text: str) -> str:
+    chosen = text.replace(",", "")
+    if not chosen or not set(chosen) <= set(PHASES):
+        raise argparse.ArgumentTypeError(f"{text!r}: choose among {','.join(PHASES)}")
+    return chosen
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,623 @@
+"""An AITrainingJob from its creation to its clean-up (spec §1.8, §2.1, §2.2, §2.6, improvements of §6.4)."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.build import (
+    NOW,
+    STAMP,
+    Child,
+    Json,
+    a_container,
+    a_pod,
+    a_replica,
+    a_service,
+    a_template,
+    after,
+    an_aitj,
+    child_labels,
+    children_of,
+    kind_of,
+    names_of,
+    plan_of,
+    services_of,
+    settled,
+    view_of_create,
+    with_spec,
+    with_status,
+)
+from trainmaster.core.ids import POD, SERVICE
+from trainmaster.core.plan import Event, Plan
+
+LATER = NOW + timedelta(minutes=5)
+JOB = an_aitj(trainer=2, ps=1)
+
+
+def status_of(plan: Plan) -> Json:
+    assert plan.status is not None
+    return dict(plan.status)
+
+
+def last_condition(plan: Plan) -> tuple[str, str, str]:
+    entry = status_of(plan)["conditions"][-1]
+    return entry["type"], entry["reason"], entry["message"]
+
+
+def running(job: Json) -> Json:
+    """The job after our own passes brought it to Running."""
+    job = with_status(job, plan_of(job))
+    job = with_status(job, plan_of(job, children_of(job)))
+    assert job["status"]["phase"] == "Running"
+    return job
+
+
+def ended(job: Json, *, exit_code: int = 0) -> tuple[Json, list[Child]]:
+    """The job and its children when every pod has ended, before anybody has looked at it."""
+    specs = job["spec"]["replicaSpecs"]
+    pods = [a_pod(job, role, i, exit_code=exit_code) for role in specs for i in range(specs[role]["replicas"])]
+    return running(job), [*pods, *services_of(job)]
+
+
+# --- creation ----------------------------------------------------------------------------------
+
+
+def test_a_new_job_gets_all_its_services_and_then_all_its_pods() -> None:
+    plan = plan_of(JOB)
+
+    names = ["mnist-ps-0", "mnist-trainer-0", "mnist-trainer-1"]
+    assert [(create.resource, create.key.name) for create in plan.creates] == [
+        *((SERVICE, name) for name in names),
+        *((POD, name) for name in names),
+    ]
+    assert all(create.why for create in plan.creates)
+    assert (plan.deletes, plan.status_first, plan.is_lazy, plan.events) == ((), False, False, ())
+
+
+def test_a_new_job_is_pending() -> None:
+    assert plan_of(JOB).status == {
+        "phase": "Pending",
+        "observedGeneration": 1,
+        "conditions": [
+            {
+                "type": "Pending",
+                "status": "True",
+                "reason": "TrainingJobPending",
+                "message": "all pods are waiting for scheduling",
+                "lastProbeTime": STAMP,
+                "lastTransitionTime": STAMP,
+            }
+        ],
+        "replicaStatuses": {"ps": {}, "trainer": {}},
+        "startTime": STAMP,
+    }
+
+
+def test_the_created_children_fill_their_slots() -> None:
+    job, plan = with_status(JOB, plan_of(JOB)), plan_of(JOB)
+
+    again = plan_of(job, [view_of_create(create) for create in plan.creates])
+
+    assert (again.creates, again.deletes) == ((), ())
+    assert status_of(again)["replicaStatuses"] == {"ps": {"pending": 1}, "trainer": {"pending": 2}}
+
+
+def test_only_what_is_missing_is_created_again() -> None:
+    present: list[Child] = [
+        a_pod(JOB, "ps"),
+        a_pod(JOB, "trainer", 1),
+        a_service(JOB, "trainer", 0),
+        a_service(JOB, "trainer", 1),
+    ]
+
+    plan = plan_of(running(JOB), present)
+
+    assert names_of(plan.creates, SERVICE) == ["mnist-ps-0"]
+    assert names_of(plan.creates, POD) == ["mnist-trainer-0"]
+
+
+def test_a_pod_on_its_way_out_keeps_its_slot_until_it_is_gone() -> None:
+    going = [a_pod(JOB, "ps", deleting=True), a_pod(JOB, "trainer", 0), a_pod(JOB, "trainer", 1)]
+
+    assert plan_of(running(JOB), [*going, *services_of(JOB)]).creates == ()
+
+
+def test_a_role_in_capitals_finds_its_own_pods() -> None:
+    job = an_aitj(PServer=1)
+
+    assert plan_of(running(job), children_of(job)) == Plan()
+
+
+# --- phases ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pod_phase", "node", "phase", "message"),
+    [
+        pytest.param("Pending", "", "Pending", "all pods are waiting for scheduling", id="Pending"),
+        pytest.param("Pending", "node-1", "Creating", "creating containers", id="Creating"),
+        pytest.param("Running", "node-1", "Running", "all pods are running", id="Running"),
+    ],
+)
+def test_the_phase_follows_the_pods_with_the_ancestors_reason(
+    pod_phase: str, node: str, phase: str, message: str
+) -> None:
+    plan = plan_of(with_status(JOB, plan_of(JOB)), children_of(JOB, phase=pod_phase, node=node))
+
+    assert status_of(plan)["phase"] == phase
+    assert last_condition(plan) == (phase, f"TrainingJob{phase}", message)
+
+
+def test_a_job_that_starts_to_run_says_so_once() -> None:
+    job, children = with_status(JOB, plan_of(JOB)), children_of(JOB)
+
+    first = plan_of(job, children)
+    second = plan_of(with_status(job, first), children)
+
+    assert first.events == (Event("Normal", "TrainingJobRunning", "all pods are running"),)
+    assert second == Plan()
+
+
+def test_a_running_job_that_loses_a_pod_is_pending_until_it_runs_again() -> None:
+    job, children = running(JOB), children_of(JOB)[1:]
+
+    lost = plan_of(job, children)
+    back = plan_of(with_status(job, lost), children_of(JOB))
+
+    assert status_of(lost)["phase"] == "Pending"
+    assert status_of(back)["phase"] == "Running"
+    assert status_of(back)["startRunningTime"] == job["status"]["startRunningTime"]
+
+
+# --- the end: verdicts -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("job", "trainers", "ps", "verdict"),
+    [
+        # §2.2: the typical job with parameter servers
+        pytest.param({"complete": "Any", "ps": {"completePolicy": "None"}}, "ss", "r", "Succeed", id="ps: trained"),
+        pytest.param({"complete": "Any", "ps": {"completePolicy": "None"}}, "sr", "r", "", id="ps: half trained"),
+        pytest.param({"complete": "Any", "ps": {"completePolicy": "None"}}, "rr", "s", "", id="ps: server left early"),
+        pytest.param(
+            {"complete": "Any", "ps": {"completePolicy": "None"}}, "rr", "f", "Failed", id="ps: server failed"
+        ),
+        # defaults: All completes, Any fails
+        pytest.param({}, "ss", "s", "Succeed", id="all succeeded"),
+        pytest.param({}, "ss", "r", "", id="one role still runs"),
+        pytest.param({}, "rf", "r", "Failed", id="one pod failed"),
+        pytest.param({}, "s-", "s", "", id="a missing pod has not ended"),
+        # §6.4 item 3: what hung for ever in the ancestor
+        pytest.param(
+            {"fail": "All", "trainer": {"failPolicy": "All"}},
+            "sf",
+            "r",
+            "",
+            id="closure: a mixed role waits for the job",
+        ),
+        pytest.param(
+            {"fail": "All", "trainer": {"failPolicy": "All"}},
+            "sf",
+            "s",
+            "Failed",
+            id="closure: a mixed end is a failure",
+        ),
+        pytest.param({"ps": {"completePolicy": "None"}}, "ss", "s", "Succeed", id="closure: None under All"),
+        pytest.param(
+            {"fail": "None", "trainer": {"failPolicy": "None"}}, "ff", "s", "Failed", id="closure: nothing can happen"
+        ),
+        # job level Rank0: pod 0 of the first role by name
+        pytest.param({"complete": "Rank0"}, "rr", "s", "Succeed", id="Rank0: pod 0 of the first role succeeded"),
+        pytest.param({"complete": "Rank0"}, "sr", "r", "", id="Rank0: pod 0 of the second role says nothing"),
+        pytest.param(
+            {"fail": "Rank0", "ps": {"failPolicy": "None"}},
+            "rr",
+            "f",
+            "Failed",
+            id="Rank0: pod 0 of the first role failed",
+        ),
+        pytest.param({"fail": "Rank0"}, "fr", "r", "", id="Rank0: a failure elsewhere says nothing"),
+        # replica level
+        pytest.param({"trainer": {"failPolicy": "Rank0"}}, "rf", "r", "", id="replica Rank0: another pod failed"),
+        pytest.param({"trainer": {"failPolicy": "Rank0"}}, "fr", "r", "Failed", id="replica Rank0: pod 0 failed"),
+        pytest.param({"trainer": {"failPolicy": "None"}}, "ff", "r", "", id="replica None: failures do not matter"),
+        pytest.param(
+            {"complete": "Any", "trainer": {"completePolicy": "Any"}}, "rs", "r", "Succeed", id="replica Any: the first"
+        ),
+    ],
+)
+def test_end_policies_decide_how_a_job_ends(job: Json, trainers: str, ps: str, verdict: str) -> None:
+    given = dict(job)
+    roles = {"trainer": a_replica(2, **given.pop("trainer", {})), "ps": a_replica(1, **given.pop("ps", {}))}
+    made = an_aitj(clean="None", roles=roles, **given)
+    exits = {"r": None, "s": 0, "f": 1}
+    slots = [("ps", 0, ps), *(("trainer", i, one) for i, one in enumerate(trainers))]
+    pods = [a_pod(made, role, i, exit_code=exits[one]) for role, i, one in slots if one != "-"]
+
+    plan = plan_of(running(made), [*pods, *services_of(made)])
+
+    phase = with_status(running(made), plan)["status"]["phase"]
+    assert (phase if phase in ("Succeed", "Failed") else "") == verdict
+
+
+def test_a_role_without_replicas_has_no_say() -> None:
+    job, children = ended(an_aitj(trainer=1, ps=0, clean="None"))
+
+    assert status_of(plan_of(job, children))["phase"] == "Succeed"
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        pytest.param(
+            a_pod(JOB, "ps", exit_code=137, node="gpu-7"),
+            "container aitj-main on node gpu-7 exited with reason Error exitcode 137",
+            id="an exit code",
+        ),
+        pytest.param(
+            a_pod(JOB, "ps", phase="Failed", containers={"aitj-a": 1, "aitj-b": 2, "aitj-c": 0, "proxy": 3}, node="n"),
+            "container aitj-a on node n exited with reason Error exitcode 1; "
+            "container aitj-b on node n exited with reason Error exitcode 2",
+            id="training containers that failed",
+        ),
+        pytest.param(
+            a_pod(JOB, "ps", phase="Failed", reason="Evicted", message="low on memory"),
+            "Evicted, low on memory",
+            id="an eviction",
+        ),
+        pytest.param(a_pod(JOB, "ps", phase="Failed", reason="NodeLost"), "NodeLost", id="a reason without a message"),
+        pytest.param(a_pod(JOB, "ps", phase="Failed"), "no reason was reported", id="no reason at all"),
+    ],
+)
+def test_a_failed_job_tells_which_pod_and_why(pod: Child, why: str) -> None:
+    others = [child for child in children_of(JOB) if child.key != pod.key]
+
+    plan = plan_of(running(JOB), [pod, *others])
+
+    message = f"pod mnist-ps-0 failed: {why}"
+    assert last_condition(plan) == ("Terminating", "TrainingJobTerminating", f"{message}; deleting pods")
+    assert status_of(plan)["ending"] == {"phase": "Failed", "message": message}
+
+
+# --- the end: cleaning up ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["", "All", "Running"])
+@pytest.mark.parametrize(("exit_code", "phase"), [(0, "Succeed"), (1, "Failed")], ids=["well", "badly"])
+def test_the_verdict_is_stored_before_the_first_delete(policy: str, exit_code: int, phase: str) -> None:
+    job, children = ended(an_aitj(clean=policy), exit_code=exit_code)
+
+    plan = plan_of(job, children)
+
+    assert plan.status_first
+    assert (plan.deletes, plan.creates) == ((), ())
+    assert (status_of(plan)["phase"], status_of(plan)["ending"]["phase"]) == ("Terminating", phase)
+    assert "endTime" not in status_of(plan)
+    assert [event.reason for event in plan.events] == ["TrainingJobTerminating"]
+
+
+def test_a_terminating_job_deletes_its_pods_and_services_and_waits() -> None:
+    job, children = ended(JOB)
+    job, children = after(job, children, plan_of(job, children))
+
+    plan = plan_of(job, children)
+
+    names = ["mnist-ps-0", "mnist-trainer-0", "mnist-trainer-1"]
+    assert (names_of(plan.deletes, POD), names_of(plan.deletes, SERVICE)) == (names, names)
+    assert all(delete.uid and delete.why for delete in plan.deletes)
+    assert (plan.status, plan.creates) == (None, ())
+
+
+def test_terminating_is_repeated_until_no_pod_is_left() -> None:
+    job, children = ended(JOB)
+    job = with_status(job, plan_of(job, children))
+    going = [a_pod(JOB, "ps", deleting=True), a_pod(JOB, "trainer", 1, exit_code=0)]
+
+    plan = plan_of(job, going)
+
+    assert names_of(plan.deletes, POD) == ["mnist-trainer-1"]
+    assert plan.status is None
+    assert plan_of(job, going[:1]) == Plan()
+
+
+def test_a_terminating_job_creates_nothing_and_reconsiders_nothing() -> None:
+    job, children = ended(JOB)
+    job = with_status(job, plan_of(job, children))
+
+    plan = plan_of(job, [a_pod(JOB, "trainer", 0, exit_code=1)])
+
+    assert (plan.creates, plan.status) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "phase", "event"), [(0, "Succeed", "Normal"), (1, "Failed", "Warning")], ids=["well", "badly"]
+)
+def test_the_job_ends_when_its_pods_are_gone(exit_code: int, phase: str, event: str) -> None:
+    job, children = ended(an_aitj(), exit_code=exit_code)
+    terminating = plan_of(job, children)
+    job = with_status(job, terminating)
+
+    plan = plan_of(job, [], now=LATER)
+
+    status, said = status_of(plan), status_of(terminating)["ending"]["message"]
+    assert status["phase"] == phase
+    assert last_condition(plan) == (phase, f"TrainingJob{phase}", f"{said}; deleted pods")
+    assert status["endTime"] == "2026-11-15T12:05:00Z"
+    assert "ending" not in status
+    assert plan.events == (Event(event, f"TrainingJob{phase}", f"{said}; deleted pods"),)
+
+
+def test_a_job_that_succeeds_says_that_it_completed() -> None:
+    job, children = ended(JOB)
+
+    assert status_of(plan_of(job, children))["ending"]["message"] == "job mnist completed"
+
+
+def test_an_ended_job_keeps_the_counters_of_its_last_pods() -> None:
+    job, children = ended(JOB)
+    job, _ = settled(job, children)
+
+    assert job["status"]["replicaStatuses"] == {"ps": {"succeeded": 1}, "trainer": {"succeeded": 2}}
+
+
+def test_a_service_that_outlived_the_pods_goes_with_the_end() -> None:
+    job, children = ended(JOB)
+    job = with_status(job, plan_of(job, children))
+
+    plan = plan_of(job, [a_service(JOB, "ps")])
+
+    assert names_of(plan.deletes, SERVICE) == ["mnist-ps-0"]
+
+
+@pytest.mark.parametrize(("exit_code", "phase"), [(0, "Succeed"), (1, "Failed")], ids=["well", "badly"])
+def test_without_clean_up_the_job_ends_at_once_and_keeps_everything(exit_code: int, phase: str) -> None:
+    job, children = ended(an_aitj(clean="None"), exit_code=exit_code)
+
+    plan = plan_of(job, children, now=LATER)
+
+    status = status_of(plan)
+    assert status["phase"] == phase
+    assert last_condition(plan)[2].endswith("; kept pods")
+    assert status["endTime"] == "2026-11-15T12:05:00Z"
+    assert (plan.deletes, plan.creates) == ((), ())
+    assert plan_of(with_status(job, plan), children) == Plan()
+
+
+def test_the_clean_up_of_running_pods_keeps_the_others() -> None:
+    made = an_aitj(trainer=2, ps=1, clean="Running", complete="Any", fail="Any")
+    job = running(made)
+    children: list[Child] = [a_pod(made, "ps"), *(a_pod(made, "trainer", i, exit_code=0) for i in range(2))]
+
+    job, left = settled(job, [*children, *services_of(made)])
+
+    assert job["status"]["phase"] == "Succeed"
+    assert sorted(child.key.name for child in left) == ["mnist-trainer-0", "mnist-trainer-1"]
+
+
+@pytest.mark.parametrize("phase", ["Succeed", "Failed", "Timeout", "Preempted", "NodeFail"])
+@pytest.mark.parametrize(
+    "children",
+    [
+        pytest.param([], id="nothing left"),
+        pytest.param([a_pod(JOB, "trainer", 0, exit_code=1)], id="a failed pod"),
+        pytest.param([a_pod(JOB, "trainer", 0, exit_code=0)], id="a pod that succeeded"),
+        pytest.param(children_of(JOB), id="all pods running"),
+    ],
+)
+def test_a_job_that_has_ended_never_changes_and_creates_nothing(phase: str, children: list[Child]) -> None:
+    plan = plan_of(with_status(JOB, {"phase": phase}), children)
+
+    assert (plan.status, plan.creates, plan.events) == (None, (), ())
+
+
+def test_what_is_left_of_an_ended_job_is_cleaned_up_later() -> None:
+    job = with_status(JOB, {"phase": "Failed"})
+
+    plan = plan_of(job, [a_pod(JOB, "ps"), a_pod(JOB, "trainer", deleting=True), a_service(JOB, "ps")])
+
+    assert names_of(plan.deletes, POD) == ["mnist-ps-0"]
+    assert names_of(plan.deletes, SERVICE) == ["mnist-ps-0"]
+
+
+# --- what is not in the spec -------------------------------------------------------------------
+
+
+def test_a_scale_down_removes_the_highest_index_first() -> None:
+    job = with_spec(running(an_aitj(trainer=12)), replicaSpecs={"trainer": a_replica(1)})
+
+    plan = plan_of(job, children_of(an_aitj(trainer=12)))
+
+    assert names_of(plan.deletes, POD) == [f"mnist-trainer-{i}" for i in range(11, 0, -1)]
+    assert set(names_of(plan.deletes, SERVICE)) == {f"mnist-trainer-{i}" for i in range(1, 12)}
+    assert plan.creates == ()
+
+
+def test_a_job_that_was_scaled_down_is_running_with_what_it_has() -> None:
+    job = with_spec(running(an_aitj(trainer=3)), replicaSpecs={"trainer": a_replica(2)})
+
+    status = status_of(plan_of(job, children_of(an_aitj(trainer=3))))
+
+    assert (status["phase"], status["replicaStatuses"]) == ("Running", {"trainer": {"active": 2}})
+
+
+def test_the_end_of_a_surplus_pod_ends_nothing() -> None:
+    job = with_spec(running(an_aitj(trainer=2)), replicaSpecs={"trainer": a_replica(1)})
+    surplus = a_pod(JOB, "trainer", 1, exit_code=1)
+
+    plan = plan_of(job, [a_pod(JOB, "trainer", 0), surplus, *services_of(an_aitj(trainer=2))])
+
+    assert status_of(plan)["phase"] == "Running"
+    assert names_of(plan.deletes, POD) == ["mnist-trainer-1"]
+
+
+def test_a_scale_up_creates_the_new_indices_alone() -> None:
+    job = with_spec(running(an_aitj(trainer=1)), replicaSpecs={"trainer": a_replica(3)})
+
+    plan = plan_of(job, children_of(an_aitj(trainer=1)))
+
+    assert names_of(plan.creates, POD) == ["mnist-trainer-1", "mnist-trainer-2"]
+    assert plan.deletes == ()
+
+
+def test_a_role_that_left_the_spec_goes_with_its_pods_and_services() -> None:
+    job = with_spec(running(JOB), replicaSpecs={"trainer": a_replica(2)})
+
+    plan = plan_of(job, children_of(JOB))
+
+    assert (names_of(plan.deletes, POD), names_of(plan.deletes, SERVICE)) == (["mnist-ps-0"], ["mnist-ps-0"])
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        pytest.param(a_pod(JOB, "trainer", 0, labels={}, name="stray"), id="no labels"),
+        pytest.param(a_pod(JOB, "trainer", 0, name="zz-double"), id="a second pod in a slot"),
+        pytest.param(
+            a_pod(JOB, "trainer", labels=child_labels(JOB, "trainer") | {"TrainingJobReplicaIndex": "x"}, name="stray"),
+            id="no index",
+        ),
+    ],
+)
+def test_an_owned_pod_that_fills_no_slot_is_removed(stray: Child) -> None:
+    plan = plan_of(running(JOB), [*children_of(JOB), stray])
+
+    assert [(delete.key, delete.uid) for delete in plan.deletes] == [(stray.key, stray.uid)]
+    assert plan.creates == ()
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param([(0, "1"), (1, "1")], id="two pods claim slot 1"),
+        pytest.param([(0, "1")], id="a pod claims the slot of a missing one"),
+        pytest.param([(0, "1"), (1, "0")], id="two pods swapped their slots"),
+        pytest.param([(0, "x"), (1, "1")], id="a pod lost its index"),
+    ],
+)
+def test_pods_whose_labels_were_edited_do_not_hang_the_job(pods: list[tuple[int, str]]) -> None:
+    job = an_aitj(trainer=2)
+    edited = [
+        a_pod(job, "trainer", i, labels=child_labels(job, "trainer") | {"TrainingJobReplicaIndex": label})
+        for i, label in pods
+    ]
+
+    job, children = settled(running(job), [*edited, *services_of(job)])
+
+    assert {
+        (child.key.name, child.labels["TrainingJobReplicaIndex"]) for child in children if hasattr(child, "labels")
+    } == {
+        ("mnist-trainer-0", "0"),
+        ("mnist-trainer-1", "1"),
+    }
+
+
+# --- settling, laziness, bounds ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param({"phase": "Pending"}, id="pending"),
+        pytest.param({"phase": "Pending", "node": "node-1"}, id="creating"),
+        pytest.param({"phase": "Running"}, id="running"),
+        pytest.param({"phase": "Succeeded"}, id="succeeded"),
+        pytest.param({"phase": "Failed"}, id="failed"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["All", "Running", "None"])
+def test_a_job_settles_and_is_then_left_in_peace(policy: str, pods: Any) -> None:
+    made = an_aitj(trainer=2, ps=1, clean=policy)
+
+    job, children = settled(with_status(made, plan_of(made)), children_of(made, **pods))
+
+    assert plan_of(job, children, now=LATER) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("change", "lazy"),
+    [
+        pytest.param("counters", True, id="counters alone may wait"),
+        pytest.param("phase", False, id="a phase may not"),
+        pytest.param("generation", False, id="an acknowledged edit may not"),
+        pytest.param("nothing", False, id="without a status there is nothing to wait for"),
+    ],
+)
+def test_a_status_is_lazy_when_only_its_counters_change(change: str, lazy: bool) -> None:
+    job, children = running(JOB), children_of(JOB)
+    if change == "counters":
+        children[0] = a_pod(JOB, "ps", exit_code=0)
+    if change == "phase":
+        children[0] = a_pod(JOB, "ps", phase="Pending")
+    if change == "generation":
+        job = with_spec(job, frameworkType="paddle")
+
+    plan = plan_of(job, children)
+
+    assert (plan.status is None) == (change == "nothing")
+    assert plan.is_lazy is lazy
+
+
+def test_a_change_of_counters_is_complete_in_the_lazy_status() -> None:
+    children = [a_pod(JOB, "ps", exit_code=0), *children_of(JOB)[1:]]
+
+    plan = plan_of(running(JOB), children)
+
+    assert status_of(plan) == {
+        **running(JOB)["status"],
+        "replicaStatuses": {"ps": {"succeeded": 1}, "trainer": {"active": 2}},
+    }
+
+
+def test_a_job_of_2000_pods_takes_500_actions_a_pass() -> None:
+    job = an_aitj(trainer=2000)
+    children: list[Child] = []
+    passes = []
+    for _ in range(8):
+        plan = plan_of(job, children)
+        passes.append(len(plan.creates))
+        job, children = after(job, children, plan)
+
+    assert passes == [500] * 8
+    assert plan_of(job, children).creates == ()
+    assert len({(type(child), child.key.name) for child in children}) == 4000
+
+
+def test_the_end_of_a_job_of_2000_pods_takes_500_deletes_a_pass() -> None:
+    job = with_status(an_aitj(trainer=2000), {"phase": "Terminating", "ending": {"phase": "Failed"}})
+    pods = [a_pod(job, "trainer", i) for i in range(2000)]
+
+    plan = plan_of(job, pods)
+
+    assert len(plan.deletes) == 500
+    assert plan.status is None
+
+
+# --- events of actions -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "error", "event"),
+    [
+        ("create", POD, "", Event("Normal", "SuccessfulCreatePod", "Created pod: a, b")),
+        ("create", SERVICE, "", Event("Normal", "SuccessfulCreateService", "Created service: a, b")),
+        ("delete", POD, "", Event("Normal", "SuccessfulDeletePod", "Deleted pod: a, b")),
+        ("delete", SERVICE, "", Event("Normal", "SuccessfulDeleteService", "Deleted service: a, b")),
+        ("create", POD, "no", Event("Warning", "FailedCreatePod", "Error creating pod a, b: no")),
+        ("delete", SERVICE, "no", Event("Warning", "FailedDeleteService", "Error deleting service a, b: no")),
+    ],
+)
+def test_actions_are_told_in_the_ancestors_words(verb: str, resource: Any, error: str, event: Event) -> None:
+    assert kind_of(JOB).action_event(verb, resource, ["a", "b"], error) == event
+
+
+def test_events_come_from_the_ancestors_component() -> None:
+    assert kind_of(JOB).component == "TrainingJobOperator"
+
+
+def test_a_role_without_a_training_container_runs_without_services() -> None:
+    job = an_aitj(trainer=a_replica(2, a_template(a_container("plain"))))
+
+    plan = plan_of(job)
+
+    assert (len(names_of(plan.creates, POD)), names_of(plan.creates, SERVICE)) == (2, [])

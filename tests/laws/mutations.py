@@ -1,0 +1,163 @@
+"""Defects that were put in on purpose. Each is one that operators really have; the laws must catch every one."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from trainmaster.core import plan as plans
+from trainmaster.core import template
+from trainmaster.core.ids import Key, Resource
+from trainmaster.core.plan import Plan
+from trainmaster.kinds.aitrainingjob import body
+from trainmaster.kinds.aitrainingjob import kind as aitj
+from trainmaster.kinds.aitrainingjob import status as aitj_status
+from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
+from trainmaster.kinds.base import Kind
+from trainmaster.kinds.dijob.kind import DIJobKind
+from trainmaster.runtime.barrier import Barrier
+from trainmaster.runtime.controller import Controller
+from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.store import Store
+
+
+class Mutation(NamedTuple):
+    name: str
+    kind: type[Kind[Any]]
+    put_in: Callable[[pytest.MonkeyPatch], None]
+
+
+def _verdict_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
+    def end(self: Any, job: Any, result: Any, observed: Any, now: Any) -> Plan:
+        wanted = original(self, job, result, observed, now)
+        return msgspec.structs.replace(wanted, status_first=False, deletes=aitj._clean_up(job, observed))
+
+    original = AITrainingJobKind._end
+    patch.setattr(AITrainingJobKind, "_end", end)
+
+
+def _delete_without_uid(patch: pytest.MonkeyPatch) -> None:
+    original = plans.Delete
+
+    def nameless(resource: Resource, key: Key, uid: str, why: str) -> plans.Delete:
+        return original(resource, key, "", why)
+
+    patch.setattr(plans, "Delete", nameless)
+
+
+def _terminal_phase_not_sticky(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aitj, "ENDED", frozenset())
+
+
+def _terminal_phase_not_sticky_dijob(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("trainmaster.kinds.dijob.kind.ENDED", frozenset())
+
+
+def _unsynced_store_looks_empty(patch: pytest.MonkeyPatch) -> None:
+    def synced(self: Store[Any]) -> dict[Key, Any]:
+        if self._views is None:
+            self._views = {}
+        return self._views
+
+    patch.setattr(Store, "_synced", synced)
+
+
+def _no_barrier(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Barrier, "is_open", lambda self, uid: True)
+
+
+def _status_without_precondition(patch: pytest.MonkeyPatch) -> None:
+    async def store_status(self: Any, resource: Resource, job: Any, old: Any, wanted: Plan) -> bool:
+        status = msgspec.json.encode({"status": wanted.status})
+        await self._cluster.patch(resource, job.key, status, subresource="status")
+        return True
+
+    patch.setattr(Executor, "store_status", store_status)
+
+
+def _children_found_by_name_not_by_owner(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Store, "owned", lambda self, uid: list(self._synced().values()))
+
+
+def _creates_without_owner(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(template.Owner, "reference", lambda self, blocks: {"uid": self.uid, "controller": False})
+
+
+def _random_names(patch: pytest.MonkeyPatch) -> None:
+    numbers = iter(range(1_000_000))
+    original = body.child_name
+    patch.setattr(
+        body,
+        "child_name",
+        lambda job, role, index: f"{original(job, role, index)}-{next(numbers)}",
+    )
+
+
+def _ended_job_gets_its_pod_back(patch: pytest.MonkeyPatch) -> None:
+    original = DIJobKind.decide
+
+    def decide(self: Any, job: Any, observed: Any, now: Any) -> Plan:
+        wanted = original(self, job, observed, now)
+        return msgspec.structs.replace(wanted, creates=self._missing(job, observed))
+
+    patch.setattr(DIJobKind, "decide", decide)
+
+
+def _termination_is_edge_triggered(patch: pytest.MonkeyPatch) -> None:
+    """The deletes go out once, with the verdict; nobody looks whether they arrived."""
+    seen: set[str] = set()
+    original = AITrainingJobKind._terminate
+
+    def terminate(self: Any, job: Any, ending: Any, observed: Any, now: Any) -> Plan:
+        wanted = original(self, job, ending, observed, now)
+        if job.metadata.uid in seen:
+            return msgspec.structs.replace(wanted, deletes=())
+        seen.add(job.metadata.uid)
+        return wanted
+
+    patch.setattr(AITrainingJobKind, "_terminate", terminate)
+
+
+def _status_says_the_time(patch: pytest.MonkeyPatch) -> None:
+    original = aitj_status.enter
+
+    def enter(status: Any, phase: str, message: str, now: Any) -> Any:
+        return msgspec.structs.replace(original(status, phase, message, now), start_time=now)
+
+    patch.setattr(aitj, "enter", enter)
+
+
+def _lazy_status_is_never_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Controller, "_is_time_to_store", lambda self, key, plan: not plan.is_lazy)
+
+
+def _generation_seen_is_guessed(patch: pytest.MonkeyPatch) -> None:
+    original = AITrainingJobKind._go_on
+
+    def go_on(self: Any, job: Any, observed: Any, now: Any) -> Plan:
+        wanted = original(self, job, observed, now)
+        if wanted.status is None:
+            return wanted
+        return msgspec.structs.replace(wanted, status={**wanted.status, "observedGeneration": len(observed.all_pods)})
+
+    patch.setattr(AITrainingJobKind, "_go_on", go_on)
+
+
+MUTATIONS = (
+    Mutation("the verdict is stored after the deletes", AITrainingJobKind, _verdict_after_the_deletes),
+    Mutation("a delete without uid", AITrainingJobKind, _delete_without_uid),
+    Mutation("terminal phases are not sticky (AITrainingJob)", AITrainingJobKind, _terminal_phase_not_sticky),
+    Mutation("terminal phases are not sticky (DIJob)", DIJobKind, _terminal_phase_not_sticky_dijob),
+    Mutation("an unsynced store looks empty", AITrainingJobKind, _unsynced_store_looks_empty),
+    Mutation("no read-your-writes barrier", AITrainingJobKind, _no_barrier),
+    Mutation("a status patch without preconditions", DIJobKind, _status_without_precondition),
+    Mutation("children are not told apart by owner", AITrainingJobKind, _children_found_by_name_not_by_owner),
+    Mutation("children without our controller reference", DIJobKind, _creates_without_owner),
+    Mutation("names that change from pass to pass", AITrainingJobKind, _random_names),
+    Mutation("an ended job gets its pod back", DIJobKind, _ended_job_gets_its_pod_back),
+    Mutation("termination is edge triggered", AITrainingJobKind, _termination_is_edge_triggered),
+    Mutation("the status changes with the time", AITrainingJobKind, _status_says_the_time),
+    Mutation("a lazy status is never stored", AITrainingJobKind, _lazy_status_is_never_stored),
+    Mutation("observedGeneration is guessed", AITrainingJobKind, _generation_seen_is_guessed),
+)

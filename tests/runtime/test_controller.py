@@ -1,0 +1,624 @@
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from tests.runtime.cluster import Call, FakeCluster, raising, waiting
+from tests.runtime.kind import (
+    KEY,
+    NOW,
+    TOY,
+    Decide,
+    Toy,
+    ToyKind,
+    a_pod,
+    a_service,
+    a_toy,
+    create_pod,
+    create_pods,
+    pod_json,
+    toy_json,
+)
+from trainmaster.core.errors import Conflict, Forbidden, ServerError, Unreachable
+from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Delete, Event, Plan, normal, warning
+from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
+from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.barrier import Barrier
+from trainmaster.runtime.controller import BARRIER_POLL, LAZY_SECONDS, Controller
+from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.recorder import Recorder
+from trainmaster.runtime.reflector import Reflector
+from trainmaster.runtime.store import Store
+
+pytestmark = pytest.mark.looptime
+
+OTHER = Key("ml", "other")
+
+
+class Notebook(Recorder):
+    """A recorder that sends nothing."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        super().__init__(cluster, lambda: NOW)
+        self.events: list[Event] = []
+
+    def record(self, resource: Resource, job: JobView, component: str, event: Event) -> None:
+        assert (resource, component) == (TOY, "toy-operator")
+        self.events.append(event)
+
+
+class Rig:
+    """A controller of toys on a cluster that has some, and stores that have read it."""
+
+    def __init__(self, decide: Decide = lambda job, observed: Plan(), jobs: tuple[str, ...] = ("mnist",)) -> None:
+        self.cluster = FakeCluster(*((TOY, toy_json(name)) for name in jobs))
+        self.kind = ToyKind(decide)
+        self.jobs, self.pods, self.services = Store[JobView](TOY), Store[PodView](POD), Store[ServiceView](SERVICE)
+        self.barrier = Barrier({TOY: self.jobs, POD: self.pods, SERVICE: self.services})
+        self.recorder = Notebook(self.cluster)
+        self.controller = Controller(
+            self.kind,
+            jobs=self.jobs,
+            pods=self.pods,
+            services=self.services,
+            barrier=self.barrier,
+            executor=Executor(self.cluster, self.barrier),
+            recorder=self.recorder,
+            now=lambda: NOW,
+            workers=2,
+            backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
+        )
+        self.queue = self.controller.queue
+        self.jobs.replace([self.stored(name) for name in jobs], 1000 + len(jobs))
+        self.pods.replace([], 1000)
+        self.services.replace([], 1000)
+
+    def stored(self, name: str = "mnist") -> JobView:
+        """The job as the cluster has it now."""
+        body = self.cluster.find(TOY, Key("ml", name))
+        assert body is not None
+        return a_toy(name, version=int(body["metadata"]["resourceVersion"]), status=body.get("status"))
+
+    async def reconcile(self, key: Key = KEY) -> str:
+        """One pass, as a worker makes it."""
+        try:
+            return await self.controller.reconcile(key)
+        finally:
+            self.queue.done(key)
+
+    @asynccontextmanager
+    async def working(self, seconds: float = 0.0) -> AsyncIterator[None]:
+        """Workers and reflectors run; the block begins after so many seconds."""
+        reads: tuple[Reflector[Any], ...] = (
+            Reflector(self.cluster, self.jobs, JOB_CODEC),
+            Reflector(self.cluster, self.pods, POD_CODEC),
+            Reflector(self.cluster, self.services, SERVICE_CODEC),
+        )
+        tasks = [asyncio.create_task(reflector.run()) for reflector in reads]
+        tasks += [asyncio.create_task(self.controller.work()) for _ in range(self.controller.workers)]
+        await asyncio.sleep(seconds)
+        yield
+        for task in tasks:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(result, asyncio.CancelledError | None), result
+
+    def passes(self, name: str = "mnist") -> list[float]:
+        """When the job was planned, from the first time on."""
+        times = [at for of, at in self.kind.passes if of == name]
+        return [round(at - times[0], 3) for at in times]
+
+
+def a_delete(name: str = "mnist-worker-0") -> Delete:
+    return Delete(POD, Key("ml", name), f"uid-of-{name}", "because")
+
+
+def always(plan: Plan) -> Decide:
+    return lambda job, observed: plan
+
+
+def in_turn(*plans: Plan) -> Decide:
+    """These plans, then the empty one for ever."""
+    left = iter(plans)
+    return lambda job, observed: next(left, Plan())
+
+
+# --- one pass ---
+
+
+async def test_a_settled_job_costs_nothing() -> None:
+    rig = Rig()
+
+    assert await rig.reconcile() == "success"
+    assert rig.cluster.calls == []
+    assert rig.recorder.events == []
+
+
+async def test_a_plan_is_made_from_what_the_job_owns_and_nothing_else() -> None:
+    found: list[Observed] = []
+
+    def look(job: Toy, observed: Observed) -> Plan:
+        found.append(observed)
+        return Plan()
+
+    rig = Rig(look)
+    rig.pods.put(mine := a_pod("mnist-worker-0"))
+    rig.pods.put(a_pod("other-worker-0", owner=toy_json("other")))
+    rig.pods.put(a_pod("mnist-worker-1", owner=toy_json(uid="an-earlier-mnist")))
+    rig.services.put(service := a_service("mnist-worker-0"))
+    await rig.reconcile()
+
+    assert found == [Observed({"worker": {0: mine}}, (), {"mnist-worker-0": service})]
+
+
+async def test_deletes_come_before_creates_and_the_status_last() -> None:
+    plan = Plan(deletes=(a_delete(),), creates=(create_pod("mnist-worker-1"),), status={"phase": "Running"})
+    rig = Rig(always(plan))
+    rig.cluster.put(POD, pod_json())
+    await rig.reconcile()
+
+    assert [call.verb for call in rig.cluster.calls] == ["delete", "create", "patch"]
+
+
+async def test_status_first_stores_the_status_and_acts_on_nothing_else() -> None:
+    plan = Plan(
+        deletes=(a_delete(),),
+        creates=create_pods(1),
+        status={"phase": "Ended"},
+        status_first=True,
+        events=(normal("Ended", "done"),),
+    )
+    rig = Rig(always(plan))
+    rig.cluster.put(POD, pod_json())
+    await rig.reconcile()
+
+    assert [call.verb for call in rig.cluster.calls] == ["patch"]
+    assert rig.recorder.events == [normal("Ended", "done")]
+
+
+async def test_what_was_kept_back_for_the_status_follows_in_the_next_pass() -> None:
+    def decide(job: Toy, observed: Observed) -> Plan:
+        if job.status.phase == "Ended":
+            return Plan(deletes=(a_delete(),) if observed.pods else ())
+        return Plan(deletes=(a_delete(),), status={"phase": "Ended"}, status_first=True)
+
+    rig = Rig(decide)
+    rig.cluster.put(POD, pod_json())
+    async with rig.working(5):
+        assert rig.cluster.find(POD, Key("ml", "mnist-worker-0")) is None
+    assert [call.verb for call in rig.cluster.calls if call.verb not in ("list", "watch")] == ["patch", "delete"]
+
+
+# --- events ---
+
+
+async def test_events_of_a_plan_are_recorded_after_the_status_was_stored() -> None:
+    plan = Plan(status={"phase": "Running"}, events=(normal("Running", "all pods run"),))
+    rig = Rig(always(plan))
+    rig.cluster.before = raising("patch", Conflict("the job was edited"))
+    with pytest.raises(Conflict):
+        await rig.reconcile()
+    assert rig.recorder.events == []
+
+    await rig.reconcile()
+    assert rig.recorder.events == [normal("Running", "all pods run")]
+
+
+async def test_events_are_not_repeated_for_a_status_that_is_stored_already() -> None:
+    rig = Rig(always(Plan(status={"phase": "Running"}, events=(normal("Running", "all pods run"),))))
+    rig.jobs.put(a_toy(version=2000, status={"phase": "Running"}))
+    await rig.reconcile()
+
+    assert rig.recorder.events == []
+
+
+async def test_what_was_done_is_recorded_once_for_each_verb_and_resource() -> None:
+    deletes = (a_delete("old-0"), a_delete("old-1"), a_delete("gone"))
+    rig = Rig(always(Plan(deletes=deletes, creates=create_pods(2))))
+    for name in ("old-0", "old-1"):
+        rig.cluster.put(POD, pod_json(name))
+    await rig.reconcile()
+
+    assert rig.recorder.events == [
+        normal("Delete", "delete pod old-0, old-1"),
+        normal("Create", "create pod mnist-worker-0, mnist-worker-1"),
+    ]
+
+
+async def test_refusals_are_recorded_as_warnings_but_not_a_thousand_of_them() -> None:
+    names = [f"old-{n}" for n in range(5)]
+    rig = Rig(always(Plan(deletes=tuple(map(a_delete, names)))))
+    for name in names:
+        rig.cluster.put(POD, pod_json(name))
+    rig.cluster.before = raising("delete", *[Forbidden("no right")] * 5)
+    await rig.reconcile()
+
+    assert rig.recorder.events == [warning("FailedDelete", f"delete pod {name}: no right") for name in names[:3]]
+
+
+# --- read your own writes ---
+
+
+async def test_a_job_whose_writes_the_store_has_not_seen_is_not_planned() -> None:
+    rig = Rig()
+    rig.barrier.wrote("uid-of-mnist", POD, 5000)
+
+    assert await rig.reconcile() == "requeue_after"
+    assert rig.kind.passes == []
+
+
+async def test_a_job_that_waits_for_the_store_is_looked_at_again_without_an_event() -> None:
+    rig = Rig()
+    async with rig.working(1):
+        rig.barrier.wrote("uid-of-mnist", POD, 5000)
+        rig.kind.passes.clear()
+        rig.queue.add(KEY)
+        await asyncio.sleep(10)
+        assert rig.kind.passes == []
+
+        rig.pods.advance(5000)  # a bookmark: nobody is told
+        await asyncio.sleep(BARRIER_POLL + 0.01)
+        assert len(rig.kind.passes) == 1
+
+
+async def test_nothing_is_created_twice_however_late_the_store_is() -> None:
+    rig = Rig(lambda job, observed: Plan(creates=() if observed.pods else create_pods(3)))
+
+    async def late(call: Call) -> None:
+        if (call.verb, call.resource) == ("watch", POD):
+            await asyncio.sleep(5)
+
+    rig.cluster.before = late
+    async with rig.working():
+        for _ in range(100):
+            rig.queue.add(KEY)
+            await asyncio.sleep(0.1)
+    assert len(rig.cluster.asked("create", POD)) == 3
+    assert len(rig.passes()) > 10
+
+
+async def test_a_new_incarnation_does_not_wait_for_the_writes_of_the_old() -> None:
+    rig = Rig()
+    rig.barrier.wrote("uid-of-mnist", POD, 5000)
+    rig.jobs.put(a_toy(uid="second", version=2000))
+    await rig.reconcile()
+
+    assert len(rig.kind.passes) == 1
+    assert rig.barrier._written == {}
+
+
+# --- counters may wait ---
+
+LAZY = Plan(status={"active": 1}, is_lazy=True)
+
+
+async def test_a_lazy_status_waits_for_company_but_not_for_ever() -> None:
+    rig = Rig(lambda job, observed: Plan() if job.status.active else LAZY)
+    async with rig.working(LAZY_SECONDS - 0.1):
+        assert rig.cluster.asked("patch") == []
+        await asyncio.sleep(0.2)
+        assert rig.stored().raw.endswith(b'"status":{"active":1}}')
+    assert rig.passes()[1] == LAZY_SECONDS
+
+
+async def test_events_do_not_prolong_the_wait_of_a_lazy_status() -> None:
+    rig = Rig(lambda job, observed: Plan() if job.status.active else LAZY)
+    async with rig.working():
+        for _ in range(70):
+            rig.queue.add(KEY)
+            await asyncio.sleep(0.1)
+    (patch,) = rig.cluster.asked("patch")
+    assert patch.at - rig.kind.passes[0][1] == pytest.approx(LAZY_SECONDS, abs=0.2)
+
+
+async def test_a_lazy_status_travels_with_the_next_change() -> None:
+    rig = Rig(in_turn(LAZY, Plan(status={"active": 2, "phase": "Running"})))
+    async with rig.working(1):
+        rig.queue.add(KEY)
+        await asyncio.sleep(20)
+    assert [call.body["status"] for call in rig.cluster.asked("patch")] == [{"active": 2, "phase": "Running"}]
+
+
+async def test_each_lazy_status_has_its_own_wait() -> None:
+    rig = Rig(lambda job, observed: Plan(status={"active": job.status.active + 1}, is_lazy=True))
+    async with rig.working(3 * LAZY_SECONDS + 1):
+        pass
+    times = [call.at for call in rig.cluster.asked("patch")]
+    assert len(times) == 3
+    assert all(later - sooner >= LAZY_SECONDS for sooner, later in itertools.pairwise(times))
+
+
+async def test_a_status_that_took_itself_back_leaves_no_wait_behind() -> None:
+    rig = Rig(in_turn(LAZY, Plan(), LAZY))
+    await rig.reconcile()
+    await asyncio.sleep(LAZY_SECONDS - 1)
+    await rig.reconcile()
+    await asyncio.sleep(2)
+    await rig.reconcile()
+
+    assert rig.cluster.asked("patch") == []
+
+
+# --- what goes wrong ---
+
+
+async def test_a_refusal_is_told_in_the_status_and_tried_again() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1))))
+    rig.cluster.before = raising("create", *[Forbidden("exceeded quota: gpu")] * 100)
+
+    assert await rig.reconcile() == "requeue"
+    (patch,) = rig.cluster.asked("patch")
+    (condition,) = patch.body["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodCreateFailed", "True")
+    assert "pod ml/mnist-worker-0: exceeded quota: gpu" in condition["message"]
+    assert rig.queue.failures(KEY) == 1
+
+
+async def test_a_refusal_is_told_at_once_even_when_the_status_could_wait() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1), status={"active": 1}, is_lazy=True)))
+    rig.cluster.before = raising("create", Forbidden("exceeded quota: gpu"))
+    await rig.reconcile()
+
+    assert len(rig.cluster.asked("patch")) == 1
+
+
+async def test_refusals_come_later_each_time_and_end_when_the_cause_does() -> None:
+    rig = Rig(lambda job, observed: Plan(creates=() if observed.pods else create_pods(1)))
+    rig.cluster.before = raising("create", *[Forbidden("exceeded quota: gpu")] * 4)
+    async with rig.working(100):
+        assert rig.queue.failures(KEY) == 0
+    tries = [round(call.at - rig.cluster.asked("create")[0].at) for call in rig.cluster.asked("create")]
+    # The status patch of the first refusal is an event: the second try comes after the floor of one second.
+    assert tries == [0, 1, 3, 7, 15]
+
+
+async def test_a_passing_error_is_tried_again_later_each_time() -> None:
+    rig = Rig(lambda job, observed: Plan(creates=() if observed.pods else create_pods(1)))
+    rig.cluster.before = raising("create", *[Unreachable("refused")] * 4)
+    async with rig.working(60):
+        assert rig.queue.failures(KEY) == 0
+    assert [round(at) for at in rig.passes()][:5] == [0, 1, 3, 7, 15]
+
+
+async def test_a_defect_that_one_job_brings_out_does_not_stop_the_others(logs: list[MutableMapping[str, Any]]) -> None:
+    def decide(job: Toy, observed: Observed) -> Plan:
+        if job.metadata.name == "mnist":
+            raise ZeroDivisionError
+        return Plan(requeue_after=1.0)
+
+    rig = Rig(decide, jobs=("mnist", "other"))
+    async with rig.working(20.5):
+        pass
+
+    assert len(rig.passes("other")) == 21
+    assert rig.passes("mnist") == [0, 1, 3, 7, 15]
+    defects = [line for line in logs if line["log_level"] == "error"]
+    assert {(line["event"], line["job"]) for line in defects} == {
+        ("pass failed by a defect in trainmaster", "ml/mnist")
+    }
+
+
+@pytest.mark.parametrize(
+    "error", [pytest.param(ServerError("boom"), id="passing"), pytest.param(Forbidden("quota"), id="refusal")]
+)
+async def test_a_failing_job_is_not_planned_more_than_once_a_second_in_an_event_storm(error: Exception) -> None:
+    rig = Rig(always(Plan(creates=(create_pod("mnist-worker-9"),))))
+    rig.cluster.before = raising("create", *[error] * 1000)
+    async with rig.working():
+        for n in range(300):
+            rig.cluster.put(POD, pod_json(phase="Running" if n % 2 else "Pending"))
+            await asyncio.sleep(0.1)
+
+    assert 15 < len(rig.passes()) <= 31
+    assert all(later - sooner >= 0.999 for sooner, later in itertools.pairwise(rig.passes()))
+
+
+async def test_a_hanging_job_does_not_stop_the_others() -> None:
+    rig = Rig(
+        lambda job, observed: Plan(requeue_after=1.0) if job.metadata.name == "other" else Plan(creates=create_pods(1)),
+        jobs=("mnist", "other"),
+    )
+    rig.cluster.before = waiting("create", 1000)
+    async with rig.working(10.5):
+        assert len(rig.passes("other")) == 11
+
+
+# --- timers ---
+
+
+async def test_a_job_is_looked_at_again_when_its_plan_asked_for_it() -> None:
+    rig = Rig(always(Plan(requeue_after=30.0)))
+    async with rig.working(100):
+        assert rig.passes() == [0, 30, 60, 90]
+
+
+async def test_requeue_after_zero_is_now_and_none_is_never() -> None:
+    rig = Rig(in_turn(Plan(requeue_after=0.0), Plan()))
+    async with rig.working(100):
+        assert rig.passes() == [0, 0]
+
+
+# --- which events matter ---
+
+
+@pytest.fixture
+async def quiet() -> Rig:
+    """A rig of two settled jobs whose first passes are over; its queue fills when something matters."""
+    rig = Rig(jobs=("mnist", "other"))
+    rig.pods.put(a_pod(version=1500))
+    worker = asyncio.create_task(rig.controller.work())
+    while rig.queue._entries or rig.queue._working or not rig.kind.passes:  # noqa: ASYNC110 nobody tells
+        await asyncio.sleep(0)
+    worker.cancel()
+    await asyncio.wait({worker})
+    return rig
+
+
+def waiting_keys(rig: Rig) -> set[Key]:
+    return set(rig.queue._entries)
+
+
+FOREIGN = toy_json() | {"kind": "Puppet"}
+FOREIGN_GROUP = toy_json() | {"apiVersion": "elsewhere.example/v1"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "keys"),
+    [
+        pytest.param(a_pod("mnist-worker-1", version=2000), {KEY}, id="new"),
+        pytest.param(a_pod(version=2000, phase="Failed"), {KEY}, id="phase"),
+        pytest.param(a_pod(version=2000, deleting=True), {KEY}, id="on its way out"),
+        pytest.param(a_pod(version=2000, uid="second"), {KEY}, id="another incarnation"),
+        pytest.param(a_pod(version=2000, owner=toy_json("other")), {KEY, OTHER}, id="given to another job"),
+        pytest.param(a_pod(version=2000), set(), id="heartbeat"),
+        pytest.param(a_pod(version=2000, hostIP="10.0.0.1"), set(), id="a field that no plan looks at"),
+        pytest.param(a_pod("p-0", owner=FOREIGN), set(), id="child of another kind"),
+        pytest.param(a_pod("p-0", owner=FOREIGN_GROUP), set(), id="child of a kind of another group"),
+    ],
+)
+async def test_a_pod_event_enqueues_the_jobs_it_matters_to(quiet: Rig, pod: PodView, keys: set[Key]) -> None:
+    quiet.pods.put(pod)
+
+    assert waiting_keys(quiet) == keys
+
+
+async def test_a_pod_that_is_gone_enqueues_its_job(quiet: Rig) -> None:
+    quiet.pods.remove(a_pod(version=2000))
+
+    assert waiting_keys(quiet) == {KEY}
+
+
+async def test_a_service_enqueues_its_job(quiet: Rig) -> None:
+    quiet.services.put(a_service(version=2000))
+
+    assert waiting_keys(quiet) == {KEY}
+
+
+async def test_a_job_that_changed_is_enqueued(quiet: Rig) -> None:
+    quiet.jobs.put(a_toy(version=2000))
+
+    assert waiting_keys(quiet) == {KEY}
+
+
+async def test_a_thousand_pod_events_are_a_handful_of_passes() -> None:
+    rig = Rig()
+    async with rig.working(1):
+        rig.kind.passes.clear()
+        for n in range(1000):
+            rig.pods.put(a_pod(f"mnist-worker-{n}", version=3000 + n))
+        await asyncio.sleep(1)
+        assert len(rig.kind.passes) == 1
+
+
+# --- start and end ---
+
+
+async def test_work_found_at_start_comes_after_new_work() -> None:
+    rig = Rig(jobs=tuple(f"old-{n}" for n in range(50)))
+    rig.controller.workers = 1
+    rig.cluster.before = waiting("patch", 1.0)
+    rig.kind.decided_by = lambda job, observed: Plan() if job.status.phase else Plan(status={"phase": "Running"})
+    async with rig.working(5.5):
+        rig.cluster.put(TOY, toy_json("new"))
+        await asyncio.sleep(2)
+
+    order = [name for name, _ in rig.kind.passes]
+    assert "new" in order[:20]
+
+
+async def test_a_standby_does_not_pile_up_the_keys_of_jobs_that_are_gone() -> None:
+    """It may wait for the lease for months."""
+    rig = Rig(jobs=("mnist", "other"))
+    for n in range(100):
+        rig.jobs.put(a_toy(f"job-{n}", version=2000 + n))
+        rig.pods.put(a_pod(f"job-{n}-worker-0", owner=toy_json(f"job-{n}"), version=2000 + n))
+        rig.jobs.remove(a_toy(f"job-{n}", version=3000 + n))
+        rig.pods.remove(a_pod(f"job-{n}-worker-0", owner=toy_json(f"job-{n}"), version=3000 + n))
+
+    assert len(rig.queue) <= 2
+    async with rig.working(1):
+        assert {name for name, _ in rig.kind.passes} == {"mnist", "other"}
+
+
+async def test_a_job_that_disappears_is_forgotten() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1), status={"active": 1}, is_lazy=True)))
+    await rig.reconcile()
+    rig.queue.retry(KEY)
+    rig.jobs.remove(a_toy(version=2000))
+
+    assert await rig.reconcile() == "success"
+    assert (rig.queue.failures(KEY), rig.barrier._written, rig.controller._lazy_since) == (0, {}, {})
+
+
+async def test_a_job_that_disappears_during_its_pass_leaves_nothing_behind() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1), status={"active": 1}, is_lazy=True)))
+    rig.cluster.before = waiting("create", 1.0)
+    going = asyncio.create_task(rig.reconcile())
+    await asyncio.sleep(0.5)
+    rig.jobs.remove(a_toy(version=2000))
+    await going
+    await rig.reconcile()
+
+    assert (rig.queue.failures(KEY), rig.barrier._written, rig.controller._lazy_since) == (0, {}, {})
+
+
+async def test_the_pass_in_hand_is_finished_when_the_queue_is_closed() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1), status={"phase": "Running"})))
+    rig.cluster.before = waiting("create", 5.0)
+    worker = asyncio.create_task(rig.controller.work())
+    await asyncio.sleep(1)
+    rig.queue.close()
+    await asyncio.wait_for(worker, 10)
+
+    assert [call.verb for call in rig.cluster.calls] == ["create", "patch"]
+
+
+# --- what is counted ---
+
+
+def passes(result: str) -> float:
+    labels = {"controller": "toy", "result": result}
+    return REGISTRY.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
+
+
+@pytest.mark.parametrize(
+    ("plan", "error", "result"),
+    [
+        pytest.param(Plan(), None, "success", id="settled"),
+        pytest.param(Plan(requeue_after=5000.0), None, "requeue_after", id="timer"),
+        pytest.param(Plan(creates=create_pods(1)), Forbidden("quota"), "requeue", id="refusal"),
+        pytest.param(Plan(creates=create_pods(1)), Unreachable("cut"), "error", id="passing error"),
+    ],
+)
+async def test_a_pass_is_counted_by_its_result(plan: Plan, error: Exception | None, result: str) -> None:
+    rig = Rig(always(plan))
+    if error:
+        rig.cluster.before = raising("create", error)
+    words = ("success", "requeue", "requeue_after", "error")
+    before = {word: passes(word) for word in words}
+    errors = REGISTRY.get_sample_value("controller_runtime_reconcile_errors_total", {"controller": "toy"}) or 0.0
+    worker = asyncio.create_task(rig.controller.work())
+    await asyncio.sleep(0.5)
+    worker.cancel()
+
+    assert {word: passes(word) - before[word] for word in words} == {word: float(word == result) for word in words}
+    more = REGISTRY.get_sample_value("controller_runtime_reconcile_errors_total", {"controller": "toy"}) or 0.0
+    assert more - errors == float(result == "error")
+
+
+async def test_a_pass_in_hand_shows_as_an_active_worker() -> None:
+    rig = Rig(in_turn(Plan(creates=create_pods(1))))
+    rig.cluster.before = waiting("create", 5.0)
+    shown = []
+    async with rig.working(1):
+        shown.append(REGISTRY.get_sample_value("controller_runtime_active_workers", {"controller": "toy"}))
+        await asyncio.sleep(6)
+        shown.append(REGISTRY.get_sample_value("controller_runtime_active_workers", {"controller": "toy"}))
+    assert shown == [1.0, 0.0]
+    assert REGISTRY.get_sample_value("controller_runtime_max_concurrent_reconciles", {"controller": "toy"}) == 2

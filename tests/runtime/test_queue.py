@@ -1,0 +1,476 @@
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import looptime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainmaster.core.ids import Key
+from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.queue import NORMAL, STARTUP, KeyQueue, QueueClosed
+
+pytestmark = pytest.mark.looptime
+
+A, B, C = (Key("ml", name) for name in "abc")
+BASE, CAP = 1.0, 60.0
+
+
+class Heard:
+    """What the queue told its observer."""
+
+    def __init__(self) -> None:
+        self.added_times = 0
+        self.waits: list[float] = []
+        self.retries = 0
+
+    def added(self) -> None:
+        self.added_times += 1
+
+    def taken(self, waited: float) -> None:
+        self.waits.append(waited)
+
+    def retried(self) -> None:
+        self.retries += 1
+
+
+def a_queue(observer: Heard | None = None) -> KeyQueue:
+    return KeyQueue(Backoff(BASE, CAP, jitter=lambda: 0.0), observer or Heard())
+
+
+def clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def next_of(queue: KeyQueue, within: float = 1000.0) -> Key | None:
+    """The next key, None when there is none for so long."""
+    try:
+        async with asyncio.timeout(within):
+            return await queue.get()
+    except TimeoutError:
+        return None
+
+
+async def drained(queue: KeyQueue) -> list[Key]:
+    found: list[Key] = []
+    while (key := await next_of(queue, 0.001)) is not None:
+        found.append(key)
+    return found
+
+
+# --- one place for each key ---
+
+
+async def test_keys_come_in_the_order_they_were_added() -> None:
+    queue = a_queue()
+    for key in (B, A, C):
+        queue.add(key)
+
+    assert await drained(queue) == [B, A, C]
+
+
+async def test_a_key_that_is_added_many_times_comes_once() -> None:
+    queue = a_queue()
+    for _ in range(100):
+        queue.add(A)
+        queue.add(B)
+
+    assert await drained(queue) == [A, B]
+
+
+async def test_only_what_changes_something_counts_as_added() -> None:
+    queue = a_queue(heard := Heard())
+    queue.add(A)
+    await asyncio.sleep(1)
+    queue.add(A)
+
+    assert heard.added_times == 1
+
+
+async def test_length_counts_what_could_be_worked_on_now() -> None:
+    queue = a_queue()
+    queue.add(A)
+    queue.add(A)
+    queue.add(B, after=5)
+
+    assert len(queue) == 1
+    await asyncio.sleep(6)
+    assert len(queue) == 2
+    await queue.get()
+    assert len(queue) == 1
+
+
+# --- delays ---
+
+
+async def test_a_delayed_key_comes_when_it_is_due() -> None:
+    queue, start = a_queue(), clock()
+    queue.add(A, after=30)
+
+    assert await queue.get() == A
+    assert clock() - start == pytest.approx(30)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [pytest.param(30.0, 10.0, id="sooner later"), pytest.param(10.0, 30.0, id="sooner first")]
+)
+async def test_the_earlier_of_two_times_counts(first: float, second: float) -> None:
+    queue, start = a_queue(), clock()
+    queue.add(A, after=first)
+    queue.add(A, after=second)
+
+    assert await queue.get() == A
+    assert clock() - start == pytest.approx(10)
+    queue.done(A)
+    assert await next_of(queue, 100) is None
+
+
+async def test_a_new_earlier_key_does_not_wait_for_an_older_later_one() -> None:
+    queue, start = a_queue(), clock()
+    queue.add(A, after=30)
+    queue.add(B, after=1)
+
+    assert (await queue.get(), round(clock() - start)) == (B, 1)
+    assert (await queue.get(), round(clock() - start)) == (A, 30)
+
+
+async def test_the_wait_that_is_measured_does_not_include_a_delay_that_was_asked_for() -> None:
+    queue = a_queue(heard := Heard())
+    queue.add(A, after=10)
+    await asyncio.sleep(12)
+    await queue.get()
+
+    assert heard.waits == [pytest.approx(2)]
+
+
+async def test_outdated_places_do_not_pile_up() -> None:
+    """A job with a deadline in a week is looked at again and again before: each pass asks for the week anew."""
+    queue = a_queue()
+    for _ in range(5000):
+        queue.add(A, after=604_800)
+        queue.add(A)
+        queue.done(await queue.get())
+
+    assert len(queue._delayed) < 200
+    queue.add(A, after=604_800)
+    queue.add(B, after=1)
+    assert [await queue.get(), await queue.get()] == [B, A]
+
+
+# --- priorities ---
+
+
+async def test_startup_work_comes_after_new_work() -> None:
+    queue = a_queue()
+    queue.add(A, priority=STARTUP)
+    queue.add(B, priority=STARTUP)
+    queue.add(C, priority=NORMAL)
+
+    assert await drained(queue) == [C, A, B]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [pytest.param(STARTUP, NORMAL, id="raised"), pytest.param(NORMAL, STARTUP, id="not lowered")]
+)
+async def test_the_higher_of_two_priorities_counts(first: int, second: int) -> None:
+    queue = a_queue()
+    queue.add(A, priority=STARTUP)
+    queue.add(B, priority=first)
+    queue.add(B, priority=second)
+
+    assert await drained(queue) == [B, A]
+
+
+async def test_a_delayed_key_keeps_its_priority() -> None:
+    queue = a_queue()
+    queue.add(A, after=1, priority=STARTUP)
+    queue.add(B, after=2)
+    await asyncio.sleep(3)
+
+    assert await drained(queue) == [B, A]
+
+
+# --- a key is worked on by one at a time ---
+
+
+async def test_a_key_in_hand_is_given_to_nobody_else() -> None:
+    queue = a_queue()
+    queue.add(A)
+    await queue.get()
+    queue.add(A)
+
+    assert await next_of(queue, 100) is None
+
+
+async def test_a_key_added_while_in_hand_comes_back_once_when_done() -> None:
+    queue = a_queue()
+    queue.add(A)
+    await queue.get()
+    queue.add(A)
+    queue.add(A)
+    queue.done(A)
+
+    assert await drained(queue) == [A]
+    queue.done(A)
+    assert await next_of(queue, 100) is None
+
+
+async def test_a_delay_asked_for_while_in_hand_runs_from_then() -> None:
+    queue, start = a_queue(), clock()
+    queue.add(A)
+    await queue.get()
+    queue.add(A, after=10)
+    await asyncio.sleep(4)
+    queue.done(A)
+
+    assert await queue.get() == A
+    assert clock() - start == pytest.approx(10)
+
+
+async def test_many_workers_get_one_key_each() -> None:
+    queue = a_queue()
+    keys = [Key("ml", str(n)) for n in range(50)]
+    workers = [asyncio.create_task(queue.get()) for _ in range(50)]
+    await asyncio.sleep(1)
+    for key in keys:
+        queue.add(key)
+
+    assert sorted([await worker for worker in workers]) == sorted(keys)
+
+
+# --- failures ---
+
+
+async def test_retries_come_later_each_time_up_to_the_cap() -> None:
+    queue = a_queue(heard := Heard())
+    queue.add(A)
+    gaps = []
+    for _ in range(9):
+        await queue.get()
+        queue.retry(A)
+        queue.done(A)
+        failed = clock()
+        await queue.get()
+        gaps.append(clock() - failed)
+        queue.done(A)
+        queue.add(A)
+
+    assert gaps == [pytest.approx(seconds) for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60)]
+    assert (heard.retries, queue.failures(A)) == (9, 9)
+
+
+async def test_retry_says_in_how_many_seconds() -> None:
+    queue = a_queue()
+
+    assert [queue.retry(A) for _ in range(3)] == [1.0, 2.0, 4.0]
+
+
+async def test_a_key_that_failed_is_not_worked_on_more_than_once_a_second_however_often_it_is_added() -> None:
+    queue = a_queue()
+    passes: list[float] = []
+
+    async def fail_for_ever() -> None:
+        while True:
+            key = await queue.get()
+            passes.append(clock())
+            queue.add(A)  # an event during the pass
+            queue.retry(key)
+            queue.add(A)
+            queue.done(key)
+
+    worker = asyncio.create_task(fail_for_ever())
+    for _ in range(400):
+        queue.add(A)
+        await asyncio.sleep(0.05)
+    worker.cancel()
+
+    assert len(passes) <= 21
+    assert all(later - sooner >= BASE - 1e-6 for sooner, later in itertools.pairwise(passes))
+
+
+async def test_a_key_that_succeeded_is_not_held_back() -> None:
+    queue, start = a_queue(), clock()
+    queue.retry(A)
+    queue.forget(A)
+    queue.add(A)
+
+    assert await queue.get() == A
+    assert clock() == start
+
+
+async def test_after_success_the_next_failure_starts_from_the_beginning() -> None:
+    queue = a_queue()
+    for _ in range(5):
+        queue.retry(A)
+    queue.forget(A)
+
+    assert queue.failures(A) == 0
+    assert queue.retry(A) == BASE
+
+
+async def test_one_failing_key_does_not_hold_back_another() -> None:
+    queue, start = a_queue(), clock()
+    queue.retry(A)
+    queue.add(B)
+
+    assert await queue.get() == B
+    assert clock() == start
+
+
+# --- the end ---
+
+
+async def test_close_wakes_all_who_wait() -> None:
+    queue = a_queue()
+    waiters = [asyncio.create_task(queue.get()) for _ in range(10)]
+    await asyncio.sleep(1)
+    queue.close()
+
+    results = await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), 1)
+    assert [type(result) for result in results] == [QueueClosed] * 10
+
+
+async def test_a_closed_queue_gives_nothing_out_and_takes_anything_in() -> None:
+    queue = a_queue()
+    queue.add(A)
+    queue.close()
+    queue.add(B)
+    queue.add(C, after=1)
+
+    with pytest.raises(QueueClosed):
+        await queue.get()
+    await asyncio.sleep(2)
+    with pytest.raises(QueueClosed):
+        await queue.get()
+
+
+async def test_done_after_close_is_harmless() -> None:
+    queue = a_queue()
+    queue.add(A)
+    await queue.get()
+    queue.add(A, after=1)
+    queue.close()
+    queue.done(A)
+    await asyncio.sleep(2)
+
+    with pytest.raises(QueueClosed):
+        await queue.get()
+
+
+# --- waiters that give up ---
+
+
+async def test_a_waiter_that_is_cancelled_when_a_key_came_leaves_it_to_another() -> None:
+    queue = a_queue()
+    first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(1)
+    queue.add(A)  # wakes the first, which did not run yet
+    first.cancel()
+
+    assert await asyncio.wait_for(second, 1) == A
+    assert first.cancelled()
+
+
+async def test_a_waiter_that_gave_up_long_ago_does_not_swallow_a_key() -> None:
+    queue = a_queue()
+    first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(1)
+    first.cancel()
+    await asyncio.sleep(1)
+    queue.add(A)
+
+    assert await asyncio.wait_for(second, 1) == A
+
+
+# --- any sequence ---
+
+KEYS = st.sampled_from([A, B, C])
+OPERATIONS = st.one_of(
+    st.tuples(st.just("add"), KEYS, st.sampled_from([0.0, 0.0, 0.5, 3.0]), st.sampled_from([NORMAL, STARTUP])),
+    st.tuples(st.sampled_from(["done", "retry", "forget"]), KEYS),
+    st.tuples(st.sampled_from(["get", "cancel", "yield"])),
+    st.tuples(st.just("sleep"), st.sampled_from([0.1, 1.0, 5.0])),
+)
+
+
+class Model:
+    """Drives a queue and remembers what it owes: every key that was added and was not given out since."""
+
+    def __init__(self) -> None:
+        self.queue = a_queue()
+        self.owed: set[Key] = set()
+        self.in_hand: set[Key] = set()
+        self.not_before: dict[Key, float] = {}
+        self.getters: list[asyncio.Task[None]] = []
+
+    async def _get(self) -> None:
+        key = await self.queue.get()
+        assert key not in self.in_hand, "worked on twice at once"
+        assert key in self.owed, "nobody asked for it"
+        assert clock() >= self.not_before.get(key, 0.0) - 1e-6, "too soon after a failure"
+        self.in_hand.add(key)
+        self.owed.discard(key)
+
+    async def do(self, operation: tuple[object, ...]) -> None:
+        match operation:
+            case ("add", Key() as key, float(after), int(priority)):
+                self.owed.add(key)
+                self.queue.add(key, after=after, priority=priority)
+            case ("done", Key() as key) if key in self.in_hand:
+                self._done(key)
+            case ("retry", Key() as key) if key in self.in_hand:
+                self.owed.add(key)
+                self.not_before[key] = clock() + BASE
+                self.queue.retry(key)
+                self._done(key)
+            case ("forget", Key() as key):
+                self.not_before.pop(key, None)
+                self.queue.forget(key)
+            case ("get",):
+                self.getters.append(asyncio.create_task(self._get()))
+            case ("cancel",) if self.getters:
+                self.getters.pop(0).cancel()
+            case ("yield",):
+                await asyncio.sleep(0)
+            case ("sleep", float(seconds)):
+                await asyncio.sleep(seconds)
+
+    def _done(self, key: Key) -> None:
+        self.in_hand.discard(key)
+        self.queue.done(key)
+
+    async def settle(self) -> None:
+        """Everything is given out that is owed; whoever waits for more is told that nothing comes."""
+        await asyncio.sleep(0)
+        for _ in range(4):
+            for key in list(self.in_hand):
+                self._done(key)
+            self.getters += [asyncio.create_task(self._get()) for _ in (A, B, C)]
+            await asyncio.sleep(2 * CAP)
+        assert not self.owed, "a key got lost"
+        self.queue.close()
+        for result in await asyncio.gather(*self.getters, return_exceptions=True):
+            if not isinstance(result, asyncio.CancelledError | QueueClosed | None):
+                raise result
+
+
+@asynccontextmanager
+async def a_model() -> AsyncIterator[Model]:
+    model = Model()
+    yield model
+    await model.settle()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(OPERATIONS, max_size=40))
+def test_no_key_is_lost_and_none_is_worked_on_twice_at_once(operations: list[tuple[object, ...]]) -> None:
+    async def play() -> None:
+        async with a_model() as model:
+            for operation in operations:
+                await model.do(operation)
+
+    with asyncio.Runner(loop_factory=partial(looptime.new_event_loop, noop_cycles=3)) as runner:
+        runner.run(play())

@@ -1,0 +1,341 @@
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from tests.runtime.cluster import Call, FakeCluster, raising
+from tests.runtime.kind import TOY, a_bookmark, a_line, a_page, a_pod, an_error_line, pod_json, toy_json
+from trainmaster.core.errors import Gone, NotFound, NotSynced, ServerError, Trainmaster, Unreachable
+from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, Codec, JobView, PodView
+from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.reflector import PAGE, Reflector
+from trainmaster.runtime.store import Store
+
+pytestmark = pytest.mark.looptime
+
+Logs = list[MutableMapping[str, Any]]
+
+BROKEN = {"kind": "Pod", "metadata": {"name": "broken", "resourceVersion": "150"}, "spec": {"nodeName": 7}}
+"""A pod that no decoder of ours takes."""
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+def names(store: Store[PodView]) -> list[str]:
+    return sorted(key.name for key in store.keys())  # noqa: SIM118 a store is no dict
+
+
+def pod(store: Store[PodView], name: str) -> PodView:
+    found = store.get(Key("ml", name))
+    assert found is not None
+    return found
+
+
+def seen_from(cluster: FakeCluster) -> list[str]:
+    """The versions that watches were opened at."""
+    return [call.options["since"] for call in cluster.asked("watch")]
+
+
+def gaps(calls: list[Call]) -> list[float]:
+    """The seconds between these calls."""
+    return [round(later.at - sooner.at, 3) for sooner, later in itertools.pairwise(calls)]
+
+
+@asynccontextmanager
+async def reflecting(
+    cluster: FakeCluster, resource: Resource = POD, codec: Codec[Any] = POD_CODEC, seconds: float = 60.0
+) -> AsyncIterator[Store[Any]]:
+    """The store after a reflector has run for so long; it runs on."""
+    store = Store[Any](resource)
+    reflector = Reflector(cluster, store, codec, backoff=Backoff(0.2, 30.0, jitter=lambda: 0.0))
+    task = asyncio.create_task(reflector.run())
+    await asyncio.wait({task}, timeout=seconds)
+    if task.done():
+        await task  # it never ends by itself: show why it did
+    assert reflector.synced.is_set() == store.is_synced
+    yield store
+    task.cancel()
+
+
+# --- lists ---
+
+
+async def test_a_list_of_three_pages_is_one_list(cluster: FakeCluster) -> None:
+    cluster.pages.extend(
+        [
+            a_page(pod_json("a"), pod_json("b"), version=200, cursor="page-2"),
+            a_page(pod_json("c"), version=200, cursor="page-3"),
+            a_page(pod_json("d"), version=200),
+        ]
+    )
+    async with reflecting(cluster) as store:
+        assert names(store) == ["a", "b", "c", "d"]
+        assert store.seen == 200
+
+    asked = [(call.options["cursor"], call.options["limit"]) for call in cluster.asked("list")]
+    assert asked == [("", PAGE), ("page-2", PAGE), ("page-3", PAGE)]
+    assert seen_from(cluster) == ["200"]
+
+
+async def test_a_list_that_fails_in_the_middle_shows_nothing_and_is_begun_anew(cluster: FakeCluster) -> None:
+    first = a_page(pod_json("a"), version=200, cursor="page-2")
+    cluster.pages.extend([first, ServerError("etcd is slow", code=500)])
+    async with reflecting(cluster, seconds=0.1) as store:
+        with pytest.raises(NotSynced):
+            store.get(Key("ml", "a"))
+
+        cluster.pages.append(a_page(pod_json("b"), version=300))
+        await asyncio.sleep(1)
+        assert names(store) == ["b"]
+
+    assert [call.options["cursor"] for call in cluster.asked("list")] == ["", "page-2", ""]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param(Unreachable("cut"), id="no answer"),
+        pytest.param(Gone("the cursor is too old", code=410), id="cursor too old"),
+        pytest.param(b'{"metadata":{"resourceVersion":"300"},"items":[{"meta', id="half a page"),
+        pytest.param(b"<html>Bad Gateway</html>", id="not from an API server"),
+        pytest.param(b'{"metadata":{"resourceVersion":"300"},"items":[7]}', id="unreadable"),
+    ],
+)
+async def test_a_second_list_that_fails_in_the_middle_leaves_the_store_as_it_is(
+    cluster: FakeCluster, second: bytes | Exception
+) -> None:
+    cluster.pages.extend([a_page(pod_json("old"), version=200), a_page(version=300, cursor="page-2"), second])
+    cluster.watches.append([5.0, an_error_line(410, "too old")])
+    async with reflecting(cluster, seconds=5.3) as store:
+        assert len(cluster.asked("list")) == 3
+        assert names(store) == ["old"]
+        assert store.seen == 200
+
+
+async def test_nothing_is_asked_for_but_the_namespace_and_the_selector(cluster: FakeCluster) -> None:
+    reflector = Reflector(cluster, Store[PodView](POD), POD_CODEC, namespace="ml", selector="app=x")
+    task = asyncio.create_task(reflector.run())
+    await asyncio.sleep(1)
+    task.cancel()
+
+    assert [(call.verb, call.key.namespace, call.options["selector"]) for call in cluster.calls] == [
+        ("list", "ml", "app=x"),
+        ("watch", "ml", "app=x"),
+    ]
+
+
+# --- watches ---
+
+
+async def test_changes_reach_the_store(cluster: FakeCluster) -> None:
+    cluster.watches.append(
+        [
+            a_line("ADDED", pod_json("a", version=101, phase="Pending")),
+            a_line("ADDED", pod_json("b", version=102)),
+            a_line("MODIFIED", pod_json("a", version=103, phase="Running")),
+            a_line("DELETED", pod_json("b", version=104)),
+        ]
+    )
+    cluster.pages.append(a_page(version=100))
+    async with reflecting(cluster, seconds=0.1) as store:
+        assert names(store) == ["a"]
+        assert pod(store, "a").phase == "Running"
+        assert store.seen == 104
+
+
+async def test_a_watch_that_the_server_ends_is_resumed_at_once_from_the_last_version(cluster: FakeCluster) -> None:
+    cluster.pages.append(a_page(version=100))
+    cluster.watches.extend([[a_line("ADDED", pod_json("a", version=140)), 240.0], [240.0]])
+    async with reflecting(cluster, seconds=600):
+        assert gaps(cluster.asked("watch")) == [240, 240]
+        assert seen_from(cluster) == ["100", "140", "140"]
+        assert len(cluster.asked("list")) == 1
+
+
+async def test_bookmarks_advance_the_store_and_the_place_to_resume_from(cluster: FakeCluster) -> None:
+    cluster.pages.append(a_page(version=100))
+    cluster.watches.append([a_bookmark(170), 5.0])
+    async with reflecting(cluster, seconds=10) as store:
+        assert store.seen == 170
+        assert seen_from(cluster) == ["100", "170"]
+        assert names(store) == []
+
+
+async def test_a_string_may_hold_what_looks_like_the_end_of_a_line(cluster: FakeCluster) -> None:
+    odd = "a\u0085b\u2028c\nd"
+    cluster.pages.append(a_page(version=100))
+    cluster.watches.append([a_line("ADDED", pod_json("a", version=101, message=odd)), 5.0])
+    async with reflecting(cluster, seconds=1) as store:
+        assert pod(store, "a").message == odd
+
+
+# --- the server says no ---
+
+CODECS: list[Any] = [
+    pytest.param(POD, POD_CODEC, id="pods"),
+    pytest.param(SERVICE, SERVICE_CODEC, id="services"),
+    pytest.param(TOY, JOB_CODEC, id="jobs"),
+]
+
+
+@pytest.mark.parametrize(("resource", "codec"), CODECS)
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(an_error_line(410, "too old resource version"), id="as a line"),
+        pytest.param(Gone("too old resource version", code=410), id="as an answer"),
+    ],
+)
+async def test_410_lists_again(
+    cluster: FakeCluster, resource: Resource, codec: Codec[Any], end: bytes | Exception
+) -> None:
+    cluster.pages.extend([a_page(version=100), a_page(pod_json("a"), version=500)])
+    cluster.watches.append([2.0, end])
+    async with reflecting(cluster, resource, codec, seconds=10) as store:
+        assert names(store) == ["a"]
+        assert seen_from(cluster) == ["100", "500"]
+
+
+async def test_410_again_and_again_is_no_hot_loop(cluster: FakeCluster) -> None:
+    cluster.watches.extend([[an_error_line(410, "too old")]] * 20)
+    async with reflecting(cluster, seconds=30):
+        assert gaps(cluster.asked("list"))[:5] == [0.2, 0.4, 0.8, 1.6, 3.2]
+
+
+@pytest.mark.parametrize(("resource", "codec"), CODECS)
+async def test_another_error_line_resumes_from_the_last_version_after_a_while(
+    cluster: FakeCluster, resource: Resource, codec: Codec[Any]
+) -> None:
+    cluster.pages.append(a_page(version=100))
+    cluster.watches.append([a_line("ADDED", pod_json("a", version=140)), 5.0, an_error_line(500, "etcd lost")])
+    async with reflecting(cluster, resource, codec, seconds=20) as store:
+        assert seen_from(cluster) == ["100", "140"]
+        assert gaps(cluster.asked("watch")) == [5.2]
+        assert len(cluster.asked("list")) == 1
+        assert names(store) == ["a"]
+
+
+async def test_watches_that_end_as_soon_as_they_begin_come_later_each_time(cluster: FakeCluster) -> None:
+    cluster.watches.extend([[]] * 100)
+    async with reflecting(cluster, seconds=200):
+        assert gaps(cluster.asked("watch"))[:10] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
+        assert len(cluster.asked("list")) == 1
+
+
+async def test_a_watch_that_brings_news_makes_the_next_failure_the_first(cluster: FakeCluster) -> None:
+    cluster.watches.extend([[], [], [], [a_bookmark(2000), 5.0, Unreachable("cut")]])
+    async with reflecting(cluster, seconds=60):
+        assert gaps(cluster.asked("watch")) == [0.2, 0.4, 0.8, 5.2]
+
+
+async def test_a_watch_that_cannot_be_opened_is_tried_again_from_the_same_version(cluster: FakeCluster) -> None:
+    cluster.pages.append(a_page(version=100))
+    cluster.before = raising("watch", *[Unreachable("refused")] * 3)
+    async with reflecting(cluster, seconds=60):
+        assert seen_from(cluster) == ["100"] * 4
+        assert gaps(cluster.asked("watch")) == [0.2, 0.4, 0.8]
+
+
+# --- what cannot be read ---
+
+
+async def test_an_object_that_cannot_be_read_is_left_out_and_the_watch_goes_on(
+    cluster: FakeCluster, logs: Logs
+) -> None:
+    before = unreadable()
+    cluster.pages.append(a_page(version=100))
+    cluster.watches.append([a_line("ADDED", BROKEN), a_line("ADDED", pod_json("a", version=151)), 5.0])
+    async with reflecting(cluster, seconds=1) as store:
+        assert names(store) == ["a"]
+
+    assert unreadable() - before == 1
+    assert len(cluster.asked("watch")) == 1
+    assert "Expected `str`, got `int`" in logs[0]["because"]
+
+
+async def test_after_an_object_that_cannot_be_read_the_watch_resumes_behind_it(cluster: FakeCluster) -> None:
+    cluster.pages.append(a_page(version=100))
+    cluster.watches.append([a_line("ADDED", BROKEN), 5.0])
+    async with reflecting(cluster, seconds=10) as store:
+        assert seen_from(cluster) == ["100", "150"]
+        assert store.seen == 150
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(a_line("ADDED", pod_json("b", version=141))[:-20], id="half a line"),
+        pytest.param(b"<html>Bad Gateway</html>", id="not JSON"),
+        pytest.param(b"{}", id="not an event"),
+        pytest.param(b'"gateway timeout"', id="not an object"),
+        pytest.param(b'{"type":"ADDED","object":null}', id="no object"),
+        pytest.param(b'{"type":"ERROR","object":"overloaded"}', id="not a Status"),
+    ],
+)
+async def test_a_line_that_is_no_event_is_a_cut_connection(cluster: FakeCluster, line: bytes) -> None:
+    cluster.pages.append(a_page(version=100))
+    cluster.watches.append([a_line("ADDED", pod_json("a", version=140)), 5.0, line])
+    cluster.watches.append([a_line("ADDED", pod_json("b", version=141)), 5.0])
+    async with reflecting(cluster, seconds=6) as store:
+        assert seen_from(cluster)[:2] == ["100", "140"]
+        assert names(store) == ["a", "b"]
+        assert len(cluster.asked("list")) == 1
+
+
+def unreadable() -> float:
+    return REGISTRY.get_sample_value("trainmaster_unreadable_objects_total", {"resource": "pods"}) or 0.0
+
+
+# --- what happened while nobody looked ---
+
+
+async def test_a_second_list_shows_what_was_deleted_meanwhile(cluster: FakeCluster) -> None:
+    cluster.pages.extend([a_page(pod_json("a"), pod_json("b"), version=200), a_page(pod_json("b"), version=500)])
+    cluster.watches.append([5.0, Gone("too old", code=410)])
+    told: list[tuple[PodView | None, PodView | None]] = []
+    async with reflecting(cluster, seconds=1) as store:
+        store.listen(lambda before, after: told.append((before, after)))
+        await asyncio.sleep(10)
+        assert names(store) == ["b"]
+
+    assert told == [(a_pod("a"), None)]
+
+
+# --- what is said about it ---
+
+
+@pytest.mark.parametrize(
+    ("error", "resource", "codec", "hint"),
+    [
+        pytest.param(NotFound("page not found"), TOY, JOB_CODEC, True, id="CRD missing"),
+        pytest.param(NotFound("page not found"), POD, POD_CODEC, False, id="pods are always there"),
+        pytest.param(ServerError("boom"), TOY, JOB_CODEC, False, id="another error"),
+    ],
+)
+async def test_404_for_a_kind_of_ours_asks_for_its_definition(
+    cluster: FakeCluster, logs: Logs, *, error: Trainmaster, resource: Resource, codec: Codec[Any], hint: bool
+) -> None:
+    cluster.pages.append(error)
+    async with reflecting(cluster, resource, codec, seconds=5):
+        pass
+
+    (line,) = logs
+    assert (line["resource"], line["because"], line["seconds"]) == (str(resource), str(error), 0.2)
+    assert ("trainmaster crds | kubectl apply" in line.get("hint", "")) == hint
+
+
+async def test_the_store_of_a_kind_whose_definition_comes_late_is_filled(cluster: FakeCluster) -> None:
+    cluster.pages.extend([NotFound("page not found")] * 5)
+    store: Store[JobView]
+    async with reflecting(cluster, TOY, JOB_CODEC, seconds=60) as store:
+        cluster.put(TOY, toy_json())
+        await asyncio.sleep(1)
+        assert store.get(Key("ml", "mnist")) is not None
