@@ -15,7 +15,7 @@ from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Subject
 from tests.faults.scenario import Outcome, Scenario, Step, Trouble, run_all, steps_of
 from tests.faults.world import World
 
-REQUEST_TIMEOUT = 2.0
+REQUEST_TIMEOUT = 3.0
 
 FAULTS = {
     "409": answer(409),
@@ -44,6 +44,12 @@ STEPS = {
 
 EVENTS = Step("POST", "events", "")
 
+
+def _next_try(step: Step, fault: str) -> Step:
+    """Where the status is stored for the nth time, when each time before took a second try."""
+    return step if fault == "cut-after" else step._replace(nth=2 * step.nth - 1)
+
+
 FAULTLESS = {subject: Scenario(subject, "no-fault") for subject in SUBJECTS}
 
 ONCE = [
@@ -54,21 +60,9 @@ ONCE = [
 ]
 
 EACH = [
-    Scenario(subject, f"each-call-{word}", [Trouble(step, fault) for step in steps])
+    Scenario(subject, f"each-call-{word}", [Trouble(_next_try(step, word), fault) for step in steps])
     for subject, steps in STEPS.items()
     for word, fault in FAULTS.items()
-]
-
-# The answer to a create is lost, so the operator looks whose object has the name, and that goes wrong, too.
-LOOK = [
-    Scenario(
-        subject, f"{step}-lost-then-{word}", [Trouble(step, cut_after), Trouble(step._replace(method="GET"), fault)]
-    )
-    for subject, steps in STEPS.items()
-    for step in steps
-    if step.method == "POST"
-    for word, fault in FAULTS.items()
-    if word not in ("409", "cut-after")
 ]
 
 EVENT = [
@@ -77,7 +71,7 @@ EVENT = [
     for word, fault in FAULTS.items()
 ]
 
-SCENARIOS = [*ONCE, *EACH, *LOOK, *EVENT]
+SCENARIOS = [*EVENT, *EACH, *ONCE]  # those that take longest begin first
 
 
 @pytest.fixture(scope="module")

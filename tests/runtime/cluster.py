@@ -5,6 +5,7 @@ which a call takes effect: a hook may wait, and it may raise.
 """
 
 import asyncio
+import copy
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -67,14 +68,21 @@ class FakeCluster:
         """The next watches; after them the history, then silence until something is written."""
         self.deletes_have_versions = True
         self._objects: dict[tuple[Resource, Key], Json] = {}
-        self._version = 1000
         self._at_once = 0
         self._history: list[tuple[Resource, int, bytes]] = []
-        self._news = asyncio.Event()
+        self._followers: list[asyncio.Future[None]] = []
         for resource, body in objects:
             self.put(resource, body)
 
+    @property
+    def _version(self) -> int:
+        return 1000 + len(self._history)
+
     # --- what a test does and asks ---
+
+    def line(self) -> "FakeCluster":
+        """Another connection to the same objects, with hooks of its own."""
+        return copy.copy(self)
 
     def put(self, resource: Resource, body: Json) -> Json:
         """Somebody else creates or changes an object."""
@@ -186,26 +194,28 @@ class FakeCluster:
                 raise Conflict(f"Precondition failed: {field}", code=409, reason="Conflict")
 
     def _store(self, resource: Resource, key: Key, body: Json, change: str) -> Json:
-        self._version += 1
-        stored: Json = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}
+        version = self._version + 1
+        stored: Json = {**body, "metadata": {**body["metadata"], "resourceVersion": str(version)}}
         if change != "DELETED":
             self._objects[resource, key] = stored
         line = msgspec.json.encode({"type": change, "object": stored})
-        self._history.append((resource, self._version, line))
-        self._news.set()
-        self._news = asyncio.Event()
+        self._history.append((resource, version, line))
+        for follower in self._followers:
+            if not follower.done():
+                follower.set_result(None)
+        self._followers.clear()
         return stored
 
     async def _follow(self, resource: Resource, version: int) -> AsyncGenerator[bytes, None]:
         told = 0
         while True:
-            news = self._news
             for changed, at, line in self._history[told:]:
+                told += 1
                 if changed == resource and at > version:
                     yield line
-            told = len(self._history)
-            if news is self._news:
-                await news.wait()
+            if told == len(self._history):
+                self._followers.append(news := asyncio.get_running_loop().create_future())
+                await news
 
 
 async def _play(script: Iterable[Step]) -> AsyncGenerator[bytes, None]:

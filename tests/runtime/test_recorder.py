@@ -306,7 +306,7 @@ async def test_flush_gives_up_after_its_timeout_and_counts_what_was_not_sent() -
     assert dropped("shut down") - before == 9  # the tenth is under way, and may arrive
 
 
-async def test_a_job_is_found_by_the_namespace_of_its_event() -> None:
+async def test_an_event_lives_in_the_namespace_of_its_job() -> None:
     rig = Rig()
     rig.record(STARTED)
     async with rig.sending(1):

@@ -127,8 +127,8 @@ class Executor:
                 self._barrier.deleted(job.uid, resource, key, action.uid)
             applied.deleted.append(action)
             self._report(job, "delete", action)
-        except (NotFound, Conflict):
-            pass  # gone already, or another incarnation has the name: either way this one is no more
+        except NotFound:
+            pass  # gone already; a Conflict is for the next pass: no event may follow that brings it about
         except Forbidden as refusal:
             applied.failures.append(Failure(action, refusal.message))
 
