@@ -295,15 +295,16 @@ class Rule:
     hit: list[Call] = field(default_factory=list)
     """The calls that it was applied to."""
 
+    def __str__(self) -> str:
+        words = (self.method, self.namespace, self.resource, self.name, self.subresource)
+        return f"{' '.join(word or '*' for word in words)} from {self.first} on"
+
     def takes(self, call: Call) -> bool:
         """Whether this call is one for the fault; counts the calls that match."""
         if call.is_watch != self.watch or not self._matches(call):
             return False
         self.matched += 1
-        if self.matched < self.first or (self.count is not None and self.matched >= self.first + self.count):
-            return False
-        self.hit.append(call)
-        return True
+        return self.matched >= self.first and (self.count is None or self.matched < self.first + self.count)
 
     def _matches(self, call: Call) -> bool:
         asked = (self.method, self.namespace, self.resource, self.name, self.subresource)
@@ -446,7 +447,9 @@ class FaultProxy:
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         call = self._call_of(request, await request.read())
         self.calls.append(call)
-        call.fault = next((rule for rule in self._rules if rule.takes(call)), None)
+        if taking := [rule for rule in self._rules if rule.takes(call)]:  # each of them counts the call
+            call.fault = taking[0]
+            call.fault.hit.append(call)
         exchange = Exchange(self, request, call)
         if call.is_watch:
             self._watches.add(exchange)

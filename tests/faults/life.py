@@ -6,16 +6,24 @@ history in the final status is the same, and can be compared.
 
 import asyncio
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import aiohttp
 
 from testbed.admin import Admin
 from testbed.answer import Refused
-from tests.faults.world import AITRAININGJOBS, DIJOBS, PATIENCE, Object, World, is_deleting
+from tests.faults.world import AITRAININGJOBS, DIJOBS, PATIENCE, PAUSE, Object, World, is_deleting
 
 NAME = "job"
 NODE = "n1"
+
+# It was there, or was gone, when we asked again; and what an API server says while it starts.
+DONE = (404, 409)
+PASSING = (403, 429, 500, 503)
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -97,14 +105,14 @@ class Life:
 
     async def create(self) -> None:
         """The job, and no more."""
-        await self._admin.create(self.subject.resource, self.subject.body, self.namespace)
+        await self._insist(lambda: self._admin.create(self.subject.resource, self.subject.body, self.namespace))
 
     async def start(self) -> None:
         """Until all pods run and the job says so."""
         await self.until(self.has_all_pods, "all pods are there")
         await self.reach(self.subject.made)
         for name in self.subject.pods:
-            await self._admin.bind(self.namespace, name, NODE)
+            await self._insist(partial(self._admin.bind, self.namespace, name, NODE))
         await self.reach(self.subject.bound)
         await self._report(self.subject.pods, "Running")
         await self.reach("Running")
@@ -153,7 +161,8 @@ class Life:
     async def _report(self, pods: Sequence[str], phase: str) -> None:
         """As little as possible, because hundreds of jobs do: `Admin.set_pod` would read each pod first."""
         for name in pods:
-            await self._admin.set_status("pods", self.namespace, name, {"phase": phase})
+            status = {"phase": phase}
+            await self._insist(partial(self._admin.set_status, "pods", self.namespace, name, status))
 
     async def _finish_deletions(self) -> None:
         """What a kubelet does with a pod that is to go: it lets it go."""
@@ -166,11 +175,28 @@ class Life:
         while True:
             for pod in await self._world.until(self.namespace, leaving, "a pod is to go"):
                 finished.add(pod["metadata"]["uid"])
-                try:
-                    await self._admin.delete("pods", self.namespace, pod["metadata"]["name"], grace=0)
-                except Refused as refused:
-                    if refused.code != 404:
-                        raise
+                await self._insist(
+                    partial(self._admin.delete, "pods", self.namespace, pod["metadata"]["name"], grace=0)
+                )
+
+    @staticmethod
+    async def _insist(request: Callable[[], Awaitable[object]]) -> None:
+        """Ask until it is done, also past an API server that is away. What is done already need not be done again."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                await request()
+            except Refused as refused:
+                if refused.code in DONE:
+                    return
+                if refused.code not in PASSING or time.monotonic() > deadline:
+                    raise
+            except (aiohttp.ClientError, OSError):
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
+            await asyncio.sleep(PAUSE)
 
 
 def timeless(value: Any) -> Any:

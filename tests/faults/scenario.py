@@ -74,9 +74,9 @@ class Outcome:
     rules: list[Rule] = field(default_factory=list)
 
     @property
-    def missed(self) -> list[Rule]:
+    def missed(self) -> list[str]:
         """Troubles that met no call: such a scenario proves nothing."""
-        return [rule for rule in self.rules if not rule.hit]
+        return [str(rule) for rule in self.rules if not rule.hit]
 
     def __str__(self) -> str:
         return "\n".join([self.error, *(f"  {call}" for call in self.calls)])
@@ -101,7 +101,7 @@ async def run(scenario: Scenario, admin: Admin, world: World, proxy: FaultProxy)
 
 
 async def run_all(scenarios: Sequence[Scenario], admin: Admin, world: World, proxy: FaultProxy) -> dict[str, Outcome]:
-    """All of them in one operator, so many at a time that it always has enough to do and no request has to wait long."""
+    """All of them, so many at a time that the operator always has enough to do and no request waits for long."""
     room = asyncio.Semaphore(AT_ONCE)
 
     async def run_one(scenario: Scenario) -> Outcome:

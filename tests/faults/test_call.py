@@ -4,18 +4,21 @@ All jobs run at once in one operator; each has a namespace of its own, by which 
 """
 
 import asyncio
+from contextlib import suppress
+from typing import NamedTuple
 
 import pytest
 
-from testbed.admin import Admin
+from testbed.admin import Admin, eventually
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
-from testbed.proxy import FaultProxy, answer, cut_after, cut_before, hang
+from testbed.proxy import Call, FaultProxy, answer, cut_after, cut_before, hang
 from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Subject
 from tests.faults.scenario import Outcome, Scenario, Step, Trouble, run_all, steps_of
 from tests.faults.world import World
 
 REQUEST_TIMEOUT = 3.0
+EVENTS_PATIENCE = 60.0
 
 FAULTS = {
     "409": answer(409),
@@ -74,25 +77,41 @@ EVENT = [
 SCENARIOS = [*EVENT, *EACH, *ONCE]  # those that take longest begin first
 
 
+class Played(NamedTuple):
+    """What became of every job by the id of its scenario, and what was written after all had ended."""
+
+    outcomes: dict[str, Outcome]
+    late: list[Call]
+
+
 @pytest.fixture(scope="module")
-def outcomes(plane: ControlPlane) -> dict[str, Outcome]:
-    """What became of every job, by the id of its scenario."""
-
-    async def play(proxy: FaultProxy) -> dict[str, Outcome]:
-        args = [f"--request-timeout={REQUEST_TIMEOUT:g}s"]
-        async with OperatorProcess(plane, server=proxy.url, args=args), Admin.of(plane) as admin, World(plane) as world:
-            faultless = await run_all([*FAULTLESS.values()], admin, world, proxy)
-            found = faultless | await run_all(SCENARIOS, admin, world, proxy)
-            await asyncio.sleep(2 * REQUEST_TIMEOUT)  # whatever is on its way has arrived or was given up
-            return found
-
+def played(plane: ControlPlane) -> Played:
     with FaultProxy(plane) as proxy:
-        return asyncio.run(play(proxy))
+        return asyncio.run(_play(plane, proxy))
+
+
+async def _play(plane: ControlPlane, proxy: FaultProxy) -> Played:
+    args = [f"--request-timeout={REQUEST_TIMEOUT:g}s"]
+    async with OperatorProcess(plane, server=proxy.url, args=args), Admin.of(plane) as admin, World(plane) as world:
+        outcomes = await run_all([*FAULTLESS.values()], admin, world, proxy)
+        outcomes |= await run_all(SCENARIOS, admin, world, proxy)
+        await asyncio.sleep(REQUEST_TIMEOUT)  # what is on its way has arrived by now, or was given up
+        before = len(proxy.writes())
+        await asyncio.sleep(REQUEST_TIMEOUT)
+        late = [call for call in proxy.writes()[before:] if call.namespace in outcomes]
+        with suppress(AssertionError):  # the test of the scenario says it
+            await eventually(lambda: _has_met_all_troubles(outcomes), timeout=EVENTS_PATIENCE)
+        return Played(outcomes, late)
+
+
+async def _has_met_all_troubles(outcomes: dict[str, Outcome]) -> None:
+    """Events are sent in the background, one by one: they may come long after their job has ended."""
+    assert not any(outcomes[scenario.id].missed for scenario in EVENT)
 
 
 @pytest.mark.parametrize("subject", [pytest.param(subject, id=subject.word) for subject in SUBJECTS])
-def test_a_life_without_faults_is_made_of_these_calls(outcomes: dict[str, Outcome], subject: Subject) -> None:
-    outcome = outcomes[FAULTLESS[subject].id]
+def test_a_life_without_faults_is_made_of_these_calls(played: Played, subject: Subject) -> None:
+    outcome = played.outcomes[FAULTLESS[subject].id]
 
     assert not outcome.error, outcome
     writes = [call for call in outcome.calls if call.is_write and call.resource != "events"]
@@ -102,11 +121,15 @@ def test_a_life_without_faults_is_made_of_these_calls(outcomes: dict[str, Outcom
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.id) for scenario in SCENARIOS])
-def test_a_job_ends_as_if_nothing_had_happened_despite(outcomes: dict[str, Outcome], scenario: Scenario) -> None:
-    outcome = outcomes[scenario.id]
+def test_a_job_ends_as_if_nothing_had_happened_despite(played: Played, scenario: Scenario) -> None:
+    outcome = played.outcomes[scenario.id]
 
     assert not outcome.error, outcome
     assert not outcome.missed
     assert not outcome.leftovers
     assert outcome.incarnations == outcome.once_each, outcome
-    assert outcome.status == outcomes[FAULTLESS[scenario.subject].id].status, outcome
+    assert outcome.status == played.outcomes[FAULTLESS[scenario.subject].id].status, outcome
+
+
+def test_nothing_is_written_for_jobs_that_have_ended(played: Played) -> None:
+    assert not played.late, [str(call) for call in played.late]

@@ -61,12 +61,20 @@ async def test_authorization_is_sent(user: dict[str, Any], expected: str, serve:
 
 
 async def test_impersonation_is_sent(serve: Serve, connect: Connect) -> None:
-    server = await serve()
-    cluster = await connect(a_config(server.url, token="t", impersonate=(("Impersonate-User", "ci"),)))
+    groups: list[str] = []
+
+    async def note(request: web.BaseRequest) -> web.StreamResponse:
+        groups.extend(request.headers.getall("Impersonate-Group"))
+        return await Answer()(request)
+
+    server = await serve(note)
+    headers = (("Impersonate-User", "ci"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))
+    cluster = await connect(a_config(server.url, token="t", impersonate=headers))
 
     await cluster.get(POD, KEY)
 
     assert server.seen[0].headers["Impersonate-User"] == "ci"
+    assert groups == ["dev", "ops"]
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "ümlaut"])

@@ -149,8 +149,8 @@ class Auth:
         tls = (ca.read() if ca else b"", credential.certificate, credential.key)
         if tls != self._tls and self._config.server.startswith("https:"):
             self.ssl = ssl_context(self._config.tls, ca=tls[0], certificate=tls[1], key=tls[2], who=self._config.source)
-        old = self._credential or Credential()
-        if self._credential is None or tls != self._tls or credential.authorization != old.authorization:
+        old = self._credential
+        if old is None or tls != self._tls or credential.authorization != old.authorization:
             self.generation += 1
             self.headers = {kind: self._headers(credential, kind) for kind in ("", JSON, MERGE_PATCH)}
         self._tls = tls

@@ -80,7 +80,8 @@ async def read_body(response: ClientResponse) -> bytes:
     try:
         return await response.read()
     except BaseException:
-        if transport is not None:
+        # After the end of the answer the connection is somebody else's already.
+        if transport is not None and not response.content.is_eof():
             transport.abort()
         raise
 
