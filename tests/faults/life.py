@@ -21,9 +21,8 @@ from tests.faults.world import AITRAININGJOBS, DIJOBS, PATIENCE, PAUSE, Object, 
 NAME = "job"
 NODE = "n1"
 
-# It was there, or was gone, when we asked again; and what an API server says while it starts.
-DONE = (404, 409)
-PASSING = (403, 429, 500, 503)
+# What an API server says while it starts.
+PASSING = (403, 404, 429, 500, 503)
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -105,14 +104,16 @@ class Life:
 
     async def create(self) -> None:
         """The job, and no more."""
-        await self._insist(lambda: self._admin.create(self.subject.resource, self.subject.body, self.namespace))
+        await self._insist(
+            lambda: self._admin.create(self.subject.resource, self.subject.body, self.namespace), done=409
+        )
 
     async def start(self) -> None:
         """Until all pods run and the job says so."""
         await self.until(self.has_all_pods, "all pods are there")
         await self.reach(self.subject.made)
         for name in self.subject.pods:
-            await self._insist(partial(self._admin.bind, self.namespace, name, NODE))
+            await self._insist(partial(self._admin.bind, self.namespace, name, NODE), done=409)
         await self.reach(self.subject.bound)
         await self._report(self.subject.pods, "Running")
         await self.reach("Running")
@@ -175,19 +176,18 @@ class Life:
         while True:
             for pod in await self._world.until(self.namespace, leaving, "a pod is to go"):
                 finished.add(pod["metadata"]["uid"])
-                await self._insist(
-                    partial(self._admin.delete, "pods", self.namespace, pod["metadata"]["name"], grace=0)
-                )
+                name = pod["metadata"]["name"]
+                await self._insist(partial(self._admin.delete, "pods", self.namespace, name, grace=0), done=404)
 
     @staticmethod
-    async def _insist(request: Callable[[], Awaitable[object]]) -> None:
-        """Ask until it is done, also past an API server that is away. What is done already need not be done again."""
+    async def _insist(request: Callable[[], Awaitable[object]], *, done: int = 0) -> None:
+        """Ask until it is done, also past an API server that is away; `done` says that it was done already."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 await request()
             except Refused as refused:
-                if refused.code in DONE:
+                if refused.code == done:
                     return
                 if refused.code not in PASSING or time.monotonic() > deadline:
                     raise

@@ -125,6 +125,14 @@ def test_a_group_that_failed_as_a_whole_tells_every_reason_once_in_order() -> No
     assert group_result(pods, complete="All", fail="All") == Result("Failed", "b; a")
 
 
+def test_a_failure_without_words_leaves_no_gap_in_the_message() -> None:
+    failures = [Result("Failed"), Result("Failed", "a"), Result("Failed"), Result("Failed", "b")]
+    groups = {str(i): failure for i, failure in enumerate(failures)}
+
+    assert group_result(failures, complete="All", fail="All").message == "a; b"
+    assert job_result(groups, rank0=Result(), complete="All", fail="All", name="m").message == "a; b"
+
+
 @pytest.mark.parametrize("complete", POLICIES)
 @pytest.mark.parametrize("fail", POLICIES)
 def test_a_group_has_a_result_as_soon_as_all_its_pods_have_ended(complete: EndPolicy, fail: EndPolicy) -> None:

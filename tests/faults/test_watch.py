@@ -1,0 +1,217 @@
+"""Watches that break, lag, forget or fall silent: the operator is late at most, and does nothing twice."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from testbed.admin import Admin
+from testbed.operator import OperatorProcess
+from testbed.plane import ControlPlane
+from testbed.proxy import (
+    GAVE_UP,
+    Fault,
+    FaultProxy,
+    answer,
+    cut_after,
+    cut_before,
+    hang,
+    watch_cut,
+    watch_gone,
+    watch_lag,
+    watch_silence,
+)
+from tests.faults.conftest import NewLife
+from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Life
+from tests.faults.scenario import Outcome, Scenario, Step, Trouble, run_all
+from tests.faults.world import World
+from trainmaster.cli.wiring import OperatorOptions, build_manager
+from trainmaster.kube.client import KubeCluster
+from trainmaster.kube.kubeconfig import load_config
+
+JOBS = ("dijobs", "aitrainingjobs")
+RESOURCES = ("pods", "services", *JOBS)
+
+CUTS = 6
+LAG = 10.0
+JOB_LAG = 4.0
+IDLE = 2.0
+
+
+async def test_jobs_end_right_while_all_watches_break_again_and_again(
+    plane: ControlPlane, proxy: FaultProxy, new_life: NewLife
+) -> None:
+    rules = [proxy.inject(watch_cut(after=0.3), resource=each, watch=True, count=CUTS) for each in RESOURCES]
+    lives = [new_life(subject) for subject in (*SUBJECTS, *SUBJECTS)]
+
+    async with OperatorProcess(plane, server=proxy.url):
+        await _live_all(lives)
+
+    assert all(len(rule.hit) > 1 for rule in rules)
+    _assert_ended_right(lives)
+
+
+# The first child of its sort was created, but the operator neither heard of it nor sees it: it has to look whose
+# object has the name, and that goes wrong, too.
+LOOKS: dict[str, Fault] = {
+    "429": answer(429, retry_after=1),
+    "500": answer(500),
+    "hang": hang,
+    "cut-before": cut_before,
+}
+FIRST = {DIJOB: "job-coordinator", AITRAININGJOB: "job-ps-0"}
+
+
+def _lost(resource: str) -> list[Scenario]:
+    return [
+        Scenario(
+            subject,
+            f"{resource}-lost-then-{word}",
+            [Trouble(Step("POST", resource, name), cut_after), Trouble(Step("GET", resource, name), fault)],
+        )
+        for subject, name in FIRST.items()
+        for word, fault in LOOKS.items()
+    ]
+
+
+@pytest.mark.parametrize("resource", ["pods", "services"])
+async def test_an_operator_that_sees_its_children_late_creates_none_twice(
+    plane: ControlPlane, proxy: FaultProxy, admin: Admin, world: World, resource: str
+) -> None:
+    lagging = proxy.inject(watch_lag(LAG), resource=resource, watch=True, count=None)
+    plain = [Scenario(subject, f"{resource}-seen-late") for subject in SUBJECTS]
+    lost = _lost(resource)
+
+    async with OperatorProcess(plane, server=proxy.url, args=["--request-timeout=3s"]):
+        running = asyncio.ensure_future(run_all([*plain, *lost], admin, world, proxy))
+        await asyncio.sleep(1.5 * LAG)  # time for one phase; the others would show the same
+        proxy.remove(lagging)
+        proxy.cut_watches(resource)
+        outcomes = await running
+
+    for scenario in (*plain, *lost):
+        outcome = outcomes[scenario.id]
+        assert not outcome.error, outcome
+        assert not outcome.missed, outcome
+        assert outcome.incarnations == outcome.once_each
+    for scenario in plain:
+        # Not even an attempt: names would make it harmless, but nothing else does in a kind with random names.
+        assert _attempts(outcomes[scenario.id], resource) == sorted(scenario.subject.pods)
+
+
+async def test_an_operator_that_sees_its_jobs_late_stores_no_status_on_an_old_version(
+    plane: ControlPlane, proxy: FaultProxy, new_life: NewLife
+) -> None:
+    lagging = [proxy.inject(watch_lag(JOB_LAG), resource=each, watch=True, count=None) for each in JOBS]
+    lives = [new_life(subject) for subject in SUBJECTS]
+
+    async with OperatorProcess(plane, server=proxy.url):
+        living = asyncio.ensure_future(_live_all(lives))
+        await asyncio.sleep(3.5 * JOB_LAG)
+        for rule in lagging:
+            proxy.remove(rule)
+        proxy.cut_watches()
+        await living
+
+    _assert_ended_right(lives)
+    stored = [call for life in lives for call in proxy.writes(life.namespace) if call.subresource == "status"]
+    assert {call.code for call in stored} == {200}
+
+
+@pytest.mark.parametrize("fault", [pytest.param(watch_gone, id="in-a-line"), pytest.param(answer(410), id="by-http")])
+async def test_an_operator_that_is_told_410_lists_again_and_misses_nothing(
+    plane: ControlPlane, proxy: FaultProxy, new_life: NewLife, fault: Fault
+) -> None:
+    lives = [new_life(subject) for subject in SUBJECTS]
+    newborn = [new_life(subject) for subject in SUBJECTS]
+
+    async with OperatorProcess(plane, server=proxy.url):
+        for life in lives:
+            await life.create()
+            await life.start()
+        rules = [proxy.inject(fault, resource=each, watch=True, count=2) for each in RESOURCES]
+        before = len(proxy.calls)
+        proxy.cut_watches()
+        async with asyncio.TaskGroup() as group:
+            for life in lives:
+                group.create_task(life.end())
+            for life in newborn:
+                group.create_task(life.live())
+
+    assert [len(rule.hit) for rule in rules] == [2] * len(rules)
+    listed = [call.resource for call in proxy.calls[before:] if call.method == "GET" and not call.is_watch]
+    assert set(RESOURCES) <= set(listed)
+    _assert_ended_right([*lives, *newborn])
+
+
+async def test_an_operator_notices_a_silent_watch_and_opens_another(
+    plane: ControlPlane, proxy: FaultProxy, new_life: NewLife
+) -> None:
+    lives = [new_life(subject) for subject in SUBJECTS]
+
+    async with _manager(plane, proxy):
+        for life in lives:
+            await life.create()
+            await life.start()
+        rules = [proxy.inject(watch_silence, resource=each, watch=True) for each in RESOURCES]
+        proxy.cut_watches()
+        async with asyncio.TaskGroup() as group:
+            for life in lives:
+                group.create_task(life.end())
+
+    _assert_ended_right(lives)
+    for rule in rules:
+        (silent,) = rule.hit
+        assert silent.outcome == GAVE_UP
+
+
+@asynccontextmanager
+async def _manager(plane: ControlPlane, proxy: FaultProxy) -> AsyncIterator[None]:
+    """An operator in this process: no option says how long a watch may be silent."""
+    options = OperatorOptions(
+        kubeconfig=str(plane.kubeconfig("operator")),
+        context="",
+        master=proxy.url,
+        run_in_cluster=False,
+        namespace="",
+        server_url="",
+        thread_num=8,
+        request_timeout=30.0,
+        leader_elect=False,
+        leader_elect_lease_duration=0.0,
+        leader_elect_renew_deadline=0.0,
+        leader_elect_retry_period=0.0,
+        leader_elect_resource_name="",
+        leader_elect_resource_namespace="",
+        metrics_bind_address="0",
+        health_probe_bind_address="0",
+    )
+    config = load_config(kubeconfig=options.kubeconfig, master=options.master)
+    stop = asyncio.Event()
+    async with KubeCluster(config, watch_idle=IDLE) as cluster:
+        running = asyncio.ensure_future(build_manager(options, cluster, None).run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+            await running
+            gc.unfreeze()  # an operator freezes what it holds after its start, for it has its process to itself
+
+
+async def _live_all(lives: Sequence[Life]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for life in lives:
+            group.create_task(life.live())
+
+
+def _assert_ended_right(lives: Sequence[Life]) -> None:
+    for life in lives:
+        assert life.status["phase"] == life.subject.ended
+        assert life.incarnations == life.once_each
+        assert not life.leftovers
+
+
+def _attempts(outcome: Outcome, resource: str) -> list[str]:
+    return sorted(call.name for call in outcome.calls if call.method == "POST" and call.resource == resource)
