@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import aiohttp
-import uvloop
 from aiohttp import web
 from yarl import URL
 
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 _ASKED = ("Authorization", "Content-Type", "Accept", "User-Agent")
 _ANSWERED = ("Content-Type", "Retry-After", "Warning")
 _REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+
+# Seconds that closed TLS connections get to be gone; aiohttp cannot be asked when they are.
+_GOODBYE = 0.25
 
 # What became of a call that got no answer from the server; else the outcome is the code that the caller got.
 CUT = "cut"
@@ -170,8 +172,12 @@ class Exchange:
     def close(self) -> None:
         """Nobody waits any more, or all is said."""
         self._end(GAVE_UP)
-        if self._response is not None:
-            self._response.close()
+        if self._response is None:
+            return
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()  # not closed: saying goodbye in TLS takes as long as the server likes
+        self._response.close()
 
     def _end(self, outcome: str) -> None:
         if self.call.ended is None:
@@ -421,8 +427,7 @@ class FaultProxy:
     # -- inside --------------------------------------------------------------------------------------------
 
     def _run(self, is_listening: threading.Event) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve(is_listening))
+        asyncio.run(self._serve(is_listening))
 
     async def _serve(self, is_listening: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
@@ -440,6 +445,7 @@ class FaultProxy:
             is_listening.set()
             await self._stopped.wait()
             await runner.cleanup()
+        await asyncio.sleep(_GOODBYE)
 
     async def _set_frozen(self, *, is_frozen: bool) -> None:
         self._thawed.clear() if is_frozen else self._thawed.set()

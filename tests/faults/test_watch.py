@@ -35,8 +35,9 @@ JOBS = ("dijobs", "aitrainingjobs")
 RESOURCES = ("pods", "services", *JOBS)
 
 CUTS = 6
-LAG = 10.0
-JOB_LAG = 4.0
+POD_LAG = 10.0
+SERVICE_LAG = 6.0
+JOB_LAG = 3.0
 IDLE = 2.0
 
 
@@ -76,17 +77,20 @@ def _lost(resource: str) -> list[Scenario]:
     ]
 
 
-@pytest.mark.parametrize("resource", ["pods", "services"])
+@pytest.mark.parametrize(
+    ("resource", "seconds"),
+    [pytest.param("pods", POD_LAG, id="pods"), pytest.param("services", SERVICE_LAG, id="services")],
+)
 async def test_an_operator_that_sees_its_children_late_creates_none_twice(
-    plane: ControlPlane, proxy: FaultProxy, admin: Admin, world: World, resource: str
+    plane: ControlPlane, proxy: FaultProxy, admin: Admin, world: World, resource: str, seconds: float
 ) -> None:
-    lagging = proxy.inject(watch_lag(LAG), resource=resource, watch=True, count=None)
+    lagging = proxy.inject(watch_lag(seconds), resource=resource, watch=True, count=None)
     plain = [Scenario(subject, f"{resource}-seen-late") for subject in SUBJECTS]
     lost = _lost(resource)
 
     async with OperatorProcess(plane, server=proxy.url, args=["--request-timeout=3s"]):
         running = asyncio.ensure_future(run_all([*plain, *lost], admin, world, proxy))
-        await asyncio.sleep(1.5 * LAG)  # time for one phase; the others would show the same
+        await asyncio.sleep(1.5 * seconds)  # time for one phase; the others would show the same
         proxy.remove(lagging)
         proxy.cut_watches(resource)
         outcomes = await running

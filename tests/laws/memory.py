@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from trainmaster.core.errors import AlreadyExists, Conflict, NotFound
-from trainmaster.core.ids import POD, Key, Resource
+from trainmaster.core.errors import AlreadyExists, Conflict, Invalid, NotFound
+from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.runtime.cluster import Written
 
 Object = dict[str, Any]
@@ -43,7 +43,8 @@ class MemoryApi:
     async def list(
         self, resource: Resource, *, namespace: str = "", selector: str = "", limit: int = 0, cursor: str = ""
     ) -> bytes:
-        items = [self.objects.get(resource, {})[key] for key in sorted(self.objects.get(resource, {}))]
+        found = self.objects.get(resource, {})
+        items = [found[key] for key in sorted(found) if namespace in ("", key.namespace)]
         return msgspec.json.encode({"metadata": {"resourceVersion": str(self.revision)}, "items": items})
 
     def watch(
@@ -57,7 +58,9 @@ class MemoryApi:
         if key in self.objects.setdefault(resource, {}):
             raise AlreadyExists(f'{resource} "{key.name}" already exists', code=409)
         self._uids += 1
-        given["metadata"] |= {"namespace": namespace, "uid": f"uid-{self._uids}", "generation": 1}
+        given["metadata"] |= {"namespace": namespace, "uid": f"uid-{self._uids}"}
+        if resource != SERVICE:  # which has no generations
+            given["metadata"]["generation"] = 1
         if resource == POD:
             given["status"] = {"phase": "Pending"}
         return self._store("ADDED", resource, key, given)
@@ -68,30 +71,28 @@ class MemoryApi:
     async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
         given: Object = msgspec.json.decode(patch)
         current = self._find(resource, key)
-        meta = current["metadata"]
-        for precondition, wanted in given.pop("metadata", {}).items():
-            if precondition in ("uid", "resourceVersion") and meta[precondition] != wanted:
-                raise Conflict(f"{resource} {key}: {precondition} is {meta[precondition]}, not {wanted}", code=409)
-        part = {"status": given.get("status", {})} if subresource == "status" else without(given, "status")
-        changed = _merged(current, part)
+        stored, asked = current["metadata"], given.get("metadata", {})
+        if asked.get("resourceVersion", stored["resourceVersion"]) != stored["resourceVersion"]:
+            raise Conflict(f"{resource} {key}: the object has been modified", code=409)
+        if subresource == "status":
+            # Nothing of the metadata is looked at besides the version: a uid is no precondition here.
+            changed = _merged(current, {"status": given.get("status", {})})
+        elif asked.get("uid", stored["uid"]) != stored["uid"]:
+            raise Invalid(f"{resource} {key}: metadata.uid: field is immutable", code=422)
+        else:
+            changed = _merged(current, without(given, "status"))
         if changed == current:
             return _written(current)
-        if subresource != "status":
+        if changed.get("spec") != current.get("spec"):
             changed["metadata"]["generation"] += 1
         return self._store("MODIFIED", resource, key, changed)
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
+        """An empty ``uid`` is for users, who name no incarnation."""
         current = self._find(resource, key)
         if uid and current["metadata"]["uid"] != uid:
             raise Conflict(f"{resource} {key}: uid is not {uid}", code=409)
-        if resource == POD and current.get("spec", {}).get("nodeName") and grace != 0:
-            if "deletionTimestamp" in current["metadata"]:
-                return _written(current)
-            leaving = deepcopy(current)
-            leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
-            return self._store("MODIFIED", resource, key, leaving)
-        self._remove(resource, key)
-        return Written("", 0)
+        return self._delete(resource, key, grace)
 
     # --- the world around the operator ---
 
@@ -114,19 +115,19 @@ class MemoryApi:
 
     def remove(self, resource: Resource, key: Key) -> None:
         """Gone at once, as after a forced delete or when the kubelet has ended the last process."""
-        self._remove(resource, key)
+        self._delete(resource, key, grace=0)
 
     def owned_by(self, uid: str, resource: Resource) -> dict[Key, Object]:
         found = self.objects.get(resource, {}).items()
         return {key: body for key, body in found if owner_uid(body) == uid}
 
     def collect_garbage(self, jobs: Resource, children: tuple[Resource, ...]) -> None:
-        """Children of jobs that are no more go too."""
+        """Children of jobs that are no more are deleted too, pods on a node gracefully."""
         alive = {body["metadata"]["uid"] for body in self.objects.get(jobs, {}).values()}
         for resource in children:
             for key, body in list(self.objects.get(resource, {}).items()):
                 if (uid := owner_uid(body)) and uid not in alive:
-                    self._remove(resource, key)
+                    self._delete(resource, key, grace=None)
 
     # --- inside ---
 
@@ -143,16 +144,42 @@ class MemoryApi:
         self.streams.setdefault(resource, []).append(Change(type_, msgspec.json.encode(body)))
         return _written(body)
 
-    def _remove(self, resource: Resource, key: Key) -> None:
+    def _delete(self, resource: Resource, key: Key, grace: int | None) -> Written:
+        if resource == POD:
+            current = self.objects[POD][key]
+            is_leaving = "deletionTimestamp" in current["metadata"]
+            if grace != 0 and (is_leaving or _is_alive(current)):
+                return _written(current) if is_leaving else self._leave(key)
+            self._leave(key)  # what goes at once is marked, too, and a watch tells it
+        written = self._remove(resource, key)
+        # A custom resource answers with a Status, which has no version.
+        return written if resource in (POD, SERVICE) else Written("", 0)
+
+    def _leave(self, key: Key) -> Written:
+        pod = deepcopy(self.objects[POD][key])
+        if "deletionTimestamp" not in pod["metadata"]:
+            pod["metadata"] |= {
+                "deletionTimestamp": "2026-01-01T00:00:30Z",
+                "generation": pod["metadata"]["generation"] + 1,
+            }
+        return self._store("MODIFIED", POD, key, pod)
+
+    def _remove(self, resource: Resource, key: Key) -> Written:
         body = deepcopy(self.objects[resource].pop(key))
         self.revision += 1
         body["metadata"]["resourceVersion"] = str(self.revision)
         self.streams.setdefault(resource, []).append(Change("DELETED", msgspec.json.encode(body)))
+        return _written(body)
 
 
 def owner_uid(body: Object) -> str:
     owners = body["metadata"].get("ownerReferences", ())
     return next((owner["uid"] for owner in owners if owner.get("controller")), "")
+
+
+def _is_alive(pod: Object) -> bool:
+    """A kubelet has to stop it first."""
+    return bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] not in ("Succeeded", "Failed")
 
 
 def without(body: Object, key: str) -> Object:

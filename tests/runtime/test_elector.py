@@ -2,7 +2,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,9 +28,13 @@ def clock() -> float:
     return asyncio.get_running_loop().time()
 
 
+def wall_clock() -> datetime:
+    return NOW + timedelta(seconds=clock())
+
+
 def an_elector(cluster: FakeCluster, identity: str = "me", *, offset: timedelta = timedelta()) -> Elector:
     """``offset``: how wrong its wall clock is."""
-    return Elector(cluster, KEY, identity, TIMES, now=lambda: NOW + offset, monotonic=clock)
+    return Elector(cluster, KEY, identity, TIMES, now=lambda: wall_clock() + offset, monotonic=clock)
 
 
 def a_lease(**spec: Any) -> Json:
@@ -341,9 +345,9 @@ async def test_wall_clocks_may_jump(days: int) -> None:
     async with holding(leader):
         waiting_to_lead = asyncio.create_task(standby.acquire())
         await asyncio.sleep(20)
-        leader._now = lambda: NOW + timedelta(days=days)
+        leader._now = lambda: wall_clock() + timedelta(days=days)
         await asyncio.sleep(100)
-        standby._now = lambda: NOW - timedelta(days=days)
+        standby._now = lambda: wall_clock() - timedelta(days=days)
         await asyncio.sleep(100)
         assert leader.is_leading
         assert not standby.is_leading
@@ -498,7 +502,7 @@ class Process:
         for number in itertools.count():
             identity = f"{self.name}-{number}"
             elector = Exclusive(
-                self.line, KEY, identity, TIMES, now=lambda: NOW + next(self.wall), monotonic=clock
+                self.line, KEY, identity, TIMES, now=lambda: wall_clock() + next(self.wall), monotonic=clock
             )
             elector.others = electors
             electors.append(elector)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from trainmaster.core.errors import AlreadyExists, Conflict, NotFound, NotLeading, Trainmaster
+from trainmaster.core.errors import AlreadyExists, Conflict, NotFound, NotLeading, Trainmaster, Unreachable
 from trainmaster.core.ids import LEASE, Key
 from trainmaster.runtime import metrics
 from trainmaster.runtime.cluster import Cluster
@@ -46,7 +46,7 @@ class _LeaseSpec(msgspec.Struct, rename="camel", omit_defaults=True):
 
 class _Lease(msgspec.Struct, rename="camel"):
     metadata: _LeaseMeta
-    spec: _LeaseSpec
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
     api_version: str = LEASE.api_version
     kind: str = LEASE.kind
 
@@ -165,6 +165,8 @@ class Elector:
             return msgspec.json.decode(await self._cluster.get(LEASE, self._key), type=_Lease)
         except NotFound:
             return None
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"the answer is no lease: {error}") from error
 
     def _has_ended(self, spec: _LeaseSpec) -> bool:
         """Free, or not renewed for its whole duration while we were looking."""

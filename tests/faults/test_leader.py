@@ -1,0 +1,217 @@
+"""Two operators and one lease: whatever happens to the leader, never do both act.
+
+Each has a proxy of its own, whose record says when it wrote what. A write counts from the moment at which the API
+server could see it.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from testbed.admin import Admin, eventually
+from testbed.operator import OperatorProcess
+from testbed.plane import ControlPlane
+from testbed.proxy import Call, FaultProxy
+from tests.faults.conftest import NewLife
+from tests.faults.life import SUBJECTS, Life
+from tests.faults.world import PATIENCE, Object
+
+LEASES = "coordination.k8s.io/v1/leases"
+SYSTEM = "trainmaster-system"
+
+LEASE, RENEW, RETRY = 4.0, 3.0, 0.5
+# So long that a test which waits for its end instead of its release fails.
+LONG_LEASE = 3 * PATIENCE
+
+
+@dataclass
+class Candidate:
+    """An operator and the record of what it asked for."""
+
+    proxy: FaultProxy
+    operator: OperatorProcess
+
+    def acts(self) -> list[Call]:
+        """Writes that reached the API server, other than of leases and events."""
+        return [call for call in self.proxy.writes() if call.forwarded is not None]
+
+    def began(self) -> float:
+        return min(_sent(call) for call in self.acts())
+
+    def renewed(self) -> float:
+        """When it sent the last renewal that the API server took."""
+        return max(_sent(call) for call in list(self.proxy.calls) if call.resource == "leases" and _is_taken(call))
+
+
+@dataclass
+class Election:
+    """Candidates for one lease; the first to be started leads."""
+
+    plane: ControlPlane
+    admin: Admin
+    name: str
+    stack: AsyncExitStack
+    candidates: list[Candidate] = field(default_factory=list)
+
+    async def start(self, *, lease: float = LEASE, renew: float = RENEW) -> Candidate:
+        args = [
+            "--leader-elect",
+            f"--leader-elect-resource-name={self.name}",
+            f"--leader-elect-lease-duration={lease:g}s",
+            f"--leader-elect-renew-deadline={renew:g}s",
+            f"--leader-elect-retry-period={RETRY:g}s",
+        ]
+        proxy = self.stack.enter_context(FaultProxy(self.plane))
+        operator = await self.stack.enter_async_context(OperatorProcess(self.plane, server=proxy.url, args=args))
+        candidate = Candidate(proxy, operator)
+        self.candidates.append(candidate)
+        return candidate
+
+    async def lease(self) -> Object:
+        found = await self.admin.get(LEASES, SYSTEM, self.name)
+        spec: Object = found["spec"]
+        return spec
+
+    async def led_by(self, candidate: Candidate) -> None:
+        """Wait until this one holds the lease."""
+
+        async def look() -> None:
+            found = await self.admin.find(LEASES, SYSTEM, self.name)
+            holder = (found or {"spec": {}})["spec"].get("holderIdentity") or "nobody"
+            assert f"_{candidate.operator.pid}_" in holder, f"{holder} leads"
+
+        await eventually(look, timeout=PATIENCE)
+
+
+@pytest.fixture
+async def election(plane: ControlPlane, admin: Admin, namespace: str) -> AsyncIterator[Election]:
+    async with AsyncExitStack() as stack:
+        yield Election(plane, admin, namespace, stack)
+
+
+@pytest.fixture
+def lives(new_life: NewLife) -> list[Life]:
+    """Jobs that run when the leader is lost."""
+    return [new_life(subject) for subject in SUBJECTS]
+
+
+@pytest.fixture
+def newborn(new_life: NewLife) -> list[Life]:
+    """Jobs that are created when the leader is lost."""
+    return [new_life(subject) for subject in SUBJECTS]
+
+
+async def test_another_leads_when_the_leader_is_killed_and_not_before_its_lease_has_ended(
+    election: Election, lives: Sequence[Life], newborn: Sequence[Life]
+) -> None:
+    first, second = await _first_leads(election, lives)
+
+    async with _going_on(lives, newborn):
+        await asyncio.to_thread(first.operator.kill)
+        await election.led_by(second)
+
+    _assert_ended_right([*lives, *newborn])
+    assert second.began() >= first.renewed() + LEASE
+    _assert_one_after_the_other(first, second)
+
+
+async def test_a_leader_that_was_paused_for_longer_than_its_lease_writes_nothing_more_and_ends(
+    election: Election, lives: Sequence[Life], newborn: Sequence[Life]
+) -> None:
+    first, second = await _first_leads(election, lives)
+
+    await asyncio.to_thread(first.operator.pause)
+    async with _going_on(lives, newborn):
+        await election.led_by(second)
+        await asyncio.gather(*(life.until(life.has_all_pods, "all pods are there") for life in newborn))
+        resumed = time.monotonic()
+        first.operator.resume()
+        assert await asyncio.to_thread(first.operator.wait) != 0
+
+    _assert_ended_right([*lives, *newborn])
+    assert [str(call) for call in first.proxy.calls if call.is_write and call.at > resumed] == []
+    assert "could not be renewed" in first.operator.log
+    _assert_one_after_the_other(first, second)
+
+
+async def test_a_leader_that_gets_no_answers_stops_before_its_lease_ends(
+    election: Election, lives: Sequence[Life], newborn: Sequence[Life]
+) -> None:
+    first, second = await _first_leads(election, lives)
+
+    first.proxy.freeze()
+    async with _going_on(lives, newborn):
+        assert await asyncio.to_thread(first.operator.wait) != 0
+        first.proxy.thaw()
+        await election.led_by(second)
+
+    _assert_ended_right([*lives, *newborn])
+    assert second.began() >= first.renewed() + LEASE
+    _assert_one_after_the_other(first, second)
+
+
+async def test_a_leader_that_is_told_to_stop_gives_its_lease_away(
+    election: Election, lives: Sequence[Life], newborn: Sequence[Life]
+) -> None:
+    first, second = await _first_leads(election, lives, lease=LONG_LEASE, renew=LONG_LEASE / 2)
+
+    async with _going_on(lives, newborn):
+        assert await asyncio.to_thread(first.operator.terminate) == 0
+        await election.led_by(second)
+
+    _assert_ended_right([*lives, *newborn])
+    _assert_one_after_the_other(first, second)
+    lease = await election.lease()
+    assert lease["leaseTransitions"] == 1
+
+
+async def _first_leads(
+    election: Election, lives: Sequence[Life], *, lease: float = LEASE, renew: float = RENEW
+) -> tuple[Candidate, Candidate]:
+    """Two candidates; the first leads, jobs run, and the second has written nothing."""
+    first = await election.start(lease=lease, renew=renew)
+    await election.led_by(first)
+    second = await election.start(lease=lease, renew=renew)
+    for life in lives:
+        await life.create()
+        await life.start()
+    assert second.operator.is_ready()
+    assert second.acts() == []
+    return first, second
+
+
+@asynccontextmanager
+async def _going_on(lives: Sequence[Life], newborn: Sequence[Life]) -> AsyncIterator[None]:
+    """While the block runs and after it, jobs end and others live all their lives."""
+    async with asyncio.TaskGroup() as group:
+        for life in lives:
+            group.create_task(life.end())
+        for life in newborn:
+            group.create_task(life.live())
+        yield
+
+
+def _sent(call: Call) -> float:
+    assert call.forwarded is not None
+    return call.forwarded
+
+
+def _is_taken(call: Call) -> bool:
+    return call.is_write and call.is_done
+
+
+def _assert_one_after_the_other(first: Candidate, second: Candidate) -> None:
+    """No write of the second came before the last one of the first had ended."""
+    ended = max(call.ended or float("inf") for call in first.acts())
+    assert second.began() > ended
+
+
+def _assert_ended_right(lives: Sequence[Life]) -> None:
+    for life in lives:
+        assert life.status["phase"] == life.subject.ended
+        assert life.incarnations == life.once_each
+        assert not life.leftovers
