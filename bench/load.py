@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import aiohttp
@@ -42,7 +41,7 @@ class Loader:
         self._session = self._runner.run(self._open())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._runner.run(self._session.close())
         self._runner.close()
 

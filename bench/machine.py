@@ -16,6 +16,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _KIB = 1024
 _MB = 1_000_000
 
+OTHERS = "others"
+_ALL = "all"
+
 IDLE_SHARE = 0.08
 IDLE_PERIOD = 0.5
 IDLE_PATIENCE = 20.0
@@ -50,13 +53,13 @@ class CpuMeter:
         self._start = self._now()
 
     def read(self) -> dict[str, float]:
-        """Seconds by name; `others` tells how much the rest of the machine disturbed the measurement."""
+        """Seconds by name; OTHERS tells how much the rest of the machine disturbed the measurement."""
         used = {name: now - self._start[name] for name, now in self._now().items()}
-        others = used.pop("all") - sum(used.values())
-        return {name: round(seconds, 2) for name, seconds in (used | {"others": max(others, 0.0)}).items()}
+        others = used.pop(_ALL) - sum(used.values())
+        return {name: round(seconds, 2) for name, seconds in (used | {OTHERS: max(others, 0.0)}).items()}
 
     def _now(self) -> dict[str, float]:
-        return {name: cpu_of(pid) for name, pid in self._pids.items()} | {"all": _busy()}
+        return {name: cpu_of(pid) for name, pid in self._pids.items()} | {_ALL: _busy()}
 
 
 def wait_idle(pids: Iterable[int]) -> None:

@@ -37,3 +37,4 @@ def test_too_many_requests_says_how_long_to_wait() -> None:
     assert TooManyRequests("slow down").retry_after == 1.0
     assert TooManyRequests("slow down", retry_after=7.0).retry_after == 7.0
     assert TooManyRequests("slow down").code == 429
+    assert TooManyRequests("slow down", reason="TooManyRequests").reason == "TooManyRequests"

@@ -90,6 +90,12 @@ def test_all_pods_come_by_role_and_number_and_the_strays_last() -> None:
     assert names == ["mnist-ps-1", "mnist-trainer-0", "mnist-trainer-2", "mnist-trainer-10", "a-stray"]
 
 
+def test_the_order_of_all_pods_does_not_come_from_their_names() -> None:
+    trainer, ps = a_pod(JOB, "trainer", 0, name="a"), a_pod(JOB, "ps", 0, name="b")
+
+    assert seen(trainer, ps).all_pods == (ps, trainer)
+
+
 def test_a_kind_without_an_index_label_has_one_slot_for_a_role() -> None:
     job, slots = a_dijob(), SlotLabels(role="replica-type")
     coordinator = a_pod(job, "coordinator")

@@ -60,6 +60,10 @@ def test_an_event_is_normal_or_a_warning() -> None:
     assert warning("Failed", "x") == Event("Warning", "Failed", "x")
 
 
+def test_a_plan_acts_at_once_and_stores_at_once_unless_told() -> None:
+    assert (Plan().status_first, Plan().is_lazy, Plan().requeue_after) == (False, False, None)
+
+
 @pytest.mark.parametrize(
     ("plan", "quiet"),
     [
@@ -147,12 +151,12 @@ _leaves = st.integers() | st.text(max_size=3) | st.booleans()
 _values = st.recursive(
     _leaves,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_names, inner, max_size=4),
-    max_leaves=8,
+    max_leaves=6,
 )
 _objects = st.dictionaries(_names, _values, max_size=4)
 
 
-@settings(max_examples=80, deadline=None, database=None)
+@settings(max_examples=60, deadline=None, database=None)
 @given(old=_objects, new=_objects)
 def test_a_merge_patch_turns_the_old_into_the_new(old: Any, new: Any) -> None:
     patch = merge_patch(old, new)

@@ -159,6 +159,10 @@ def test_a_pod_that_was_just_created_has_a_view() -> None:
     assert view.owner is None
 
 
+def test_an_object_that_was_never_stored_has_version_zero() -> None:
+    assert pod_of({"metadata": {"name": "p"}}).resource_version == 0
+
+
 def test_the_nulls_that_go_programs_write_are_read_as_absent() -> None:
     metadata = minimal()["metadata"] | {
         "labels": None,

@@ -124,7 +124,8 @@ class Life:
         kubelet = asyncio.ensure_future(self._finish_deletions())
         try:
             await self.reach(self.subject.ended)
-            await self.until(lambda: not self.leftovers, "nothing is left of the job")
+            await self.until(self.has_ended, "nothing is left of the job")
+            await kubelet
         finally:
             kubelet.cancel()
             await asyncio.gather(kubelet, return_exceptions=True)
@@ -132,11 +133,20 @@ class Life:
     async def reach(self, phase: str) -> None:
         await self.until(lambda: self.status.get("phase") == phase, f"the job is {phase}")
 
-    async def until(self, is_met: Any, what: str, *, timeout: float = PATIENCE) -> None:
+    async def until(self, is_met: Callable[[], object], what: str, *, timeout: float = PATIENCE) -> None:
         await self._world.until(self.namespace, is_met, what, timeout=timeout)
 
     def has_all_pods(self) -> bool:
         return self._world.list("pods", self.namespace).keys() >= set(self.subject.pods)
+
+    def has_ended(self) -> bool:
+        return self.status.get("phase") == self.subject.ended and not self.leftovers
+
+    def assert_ended_right(self) -> None:
+        """In the right phase, with nothing left, and everything was made exactly once."""
+        assert self.status["phase"] == self.subject.ended
+        assert not self.leftovers
+        assert self.incarnations == self.once_each
 
     @property
     def status(self) -> Object:
@@ -166,15 +176,16 @@ class Life:
             await self._insist(partial(self._admin.set_status, "pods", self.namespace, name, status))
 
     async def _finish_deletions(self) -> None:
-        """What a kubelet does with a pod that is to go: it lets it go."""
+        """What a kubelet does with a pod that is to go: it lets it go. Until nothing is left."""
         finished: set[str] = set()
 
         def leaving() -> list[Object]:
             pods = self._world.list("pods", self.namespace).values()
             return [pod for pod in pods if is_deleting(pod) and pod["metadata"]["uid"] not in finished]
 
-        while True:
-            for pod in await self._world.until(self.namespace, leaving, "a pod is to go"):
+        while not self.has_ended():
+            await self.until(lambda: leaving() or self.has_ended(), "a pod is to go")
+            for pod in leaving():
                 finished.add(pod["metadata"]["uid"])
                 name = pod["metadata"]["name"]
                 await self._insist(partial(self._admin.delete, "pods", self.namespace, name, grace=0), done=404)

@@ -51,7 +51,8 @@ async def test_jobs_end_right_while_all_watches_break_again_and_again(
         await _live_all(lives)
 
     assert all(len(rule.hit) > 1 for rule in rules)
-    _assert_ended_right(lives)
+    for life in lives:
+        life.assert_ended_right()
 
 
 # The first child of its sort was created, but the operator neither heard of it nor sees it: it has to look whose
@@ -119,7 +120,8 @@ async def test_an_operator_that_sees_its_jobs_late_stores_no_status_on_an_old_ve
         proxy.cut_watches()
         await living
 
-    _assert_ended_right(lives)
+    for life in lives:
+        life.assert_ended_right()
     stored = [call for life in lives for call in proxy.writes(life.namespace) if call.subresource == "status"]
     assert {call.code for call in stored} == {200}
 
@@ -147,7 +149,8 @@ async def test_an_operator_that_is_told_410_lists_again_and_misses_nothing(
     assert [len(rule.hit) for rule in rules] == [2] * len(rules)
     listed = [call.resource for call in proxy.calls[before:] if call.method == "GET" and not call.is_watch]
     assert set(RESOURCES) <= set(listed)
-    _assert_ended_right([*lives, *newborn])
+    for life in (*lives, *newborn):
+        life.assert_ended_right()
 
 
 async def test_an_operator_notices_a_silent_watch_and_opens_another(
@@ -165,7 +168,8 @@ async def test_an_operator_notices_a_silent_watch_and_opens_another(
             for life in lives:
                 group.create_task(life.end())
 
-    _assert_ended_right(lives)
+    for life in lives:
+        life.assert_ended_right()
     for rule in rules:
         (silent,) = rule.hit
         assert silent.outcome == GAVE_UP
@@ -208,13 +212,6 @@ async def _live_all(lives: Sequence[Life]) -> None:
     async with asyncio.TaskGroup() as group:
         for life in lives:
             group.create_task(life.live())
-
-
-def _assert_ended_right(lives: Sequence[Life]) -> None:
-    for life in lives:
-        assert life.status["phase"] == life.subject.ended
-        assert life.incarnations == life.once_each
-        assert not life.leftovers
 
 
 def _attempts(outcome: Outcome, resource: str) -> list[str]:

@@ -116,11 +116,16 @@ class World:
     async def _watch(self, resource: str, version: str) -> None:
         query = {"watch": "true", "resourceVersion": version}
         async with self._session.get(path_of(resource), params=query, raise_for_status=True) as response:
-            async for line in response.content:
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    return
-                self._take(resource, event["type"], event["object"])
+            try:
+                async for line in response.content:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        return
+                    self._take(resource, event["type"], event["object"])
+            finally:
+                # Closing would say goodbye in TLS, for which the event loop may not live long enough.
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()
 
     def _take(self, resource: str, kind: str, found: Object) -> None:
         meta = found["metadata"]

@@ -130,6 +130,14 @@ def test_a_bad_spec_ends_in_a_readable_condition_and_creates_nothing(bad: Json, 
     assert plan.events == (Event("Warning", "InvalidSpec", accepted["message"]),)
 
 
+def test_all_that_is_wrong_with_a_spec_stands_in_its_condition() -> None:
+    plan = plan_of(a_dijob("7up", coordinator=a_template()))
+
+    name, containers = condition_of(plan.status, "Accepted")["message"].rsplit("; ", 1)
+    assert name.startswith("metadata.name: ")
+    assert containers == "spec.coordinator.template.spec.containers: Expected `array` of length >= 1"
+
+
 @pytest.mark.parametrize(("bad", "good", "phase"), BAD)
 def test_a_bad_spec_is_told_once(bad: Json, good: Json, phase: str) -> None:
     stored = with_status(bad, plan_of(bad))
@@ -239,6 +247,15 @@ def test_a_pod_that_was_refused_is_told_in_a_condition_and_not_in_the_phase(job:
     assert found["message"] == f"pod {failure.action.key}: exceeded quota; trying again with back-off"
     assert found["lastTransitionTime"] == "2026-11-15T12:05:00Z"
     assert status["conditions"][-1] == plan.status["conditions"][-1]
+
+
+@pytest.mark.parametrize("job", GOOD)
+def test_the_time_of_a_refusal_has_whole_seconds(job: Json) -> None:
+    late = LATER + timedelta(microseconds=999_999)
+
+    found = kind_of(job).conclude(view_of(job), plan_of(job), [a_failure(job)], late)
+
+    assert condition_of(found.status, "PodCreateFailed")["lastTransitionTime"] == "2026-11-15T12:05:00Z"
 
 
 @pytest.mark.parametrize("job", GOOD)
@@ -358,6 +375,7 @@ def test_fields_that_we_have_never_heard_of_survive(
         (1, "p0"),
         (2, "p0, p1"),
         (10, "p0, p1, p2, p3, p4, p5, p6, p7, p8, p9"),
+        (11, "p0, p1, p2, p3, p4, p5, p6, p7, p8, p9 and 1 more"),
         (12, "p0, p1, p2, p3, p4, p5, p6, p7, p8, p9 and 2 more"),
     ],
 )

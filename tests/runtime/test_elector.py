@@ -74,10 +74,11 @@ async def time_to_lose(elector: Elector, within: float = 100.0) -> float | None:
     try:
         async with asyncio.timeout(within):
             await elector.hold()
-    except TimeoutError:
-        return None
     except NotLeading:
         return round(clock() - start, 3)
+    except TimeoutError:
+        pass
+    return None
 
 
 @asynccontextmanager
@@ -451,7 +452,11 @@ async def test_the_lease_of_another_is_not_given_back() -> None:
 
 # --- never two at once ---
 
-SECONDS = st.sampled_from([0.0, 0.0, 0.4, 1.9, 5.0, 8.0, 9.9, 12.0, 30.0])
+# Binary fractions: with others, the virtual clock would stand still a rounding error before the deadline.
+SECONDS = st.sampled_from([0.0, 0.0, 0.5, 1.75, 5.0, 8.0, 9.75, 12.0, 30.0])
+
+
+TROUBLE = 120.0
 
 
 class Fault(NamedTuple):
@@ -479,10 +484,13 @@ class Exclusive(Elector):
     """
 
     others: "list[Exclusive]"
+    led_at = -1.0
 
     async def _attempt(self, timeout: float) -> bool:
         leads = await super()._attempt(timeout)
-        assert not leads or not any(other.is_leading for other in self.others if other is not self), "two lead at once"
+        if leads:
+            self.led_at = clock()
+            assert not any(other.is_leading for other in self.others if other is not self), "two lead at once"
         return leads
 
 
@@ -513,7 +521,7 @@ class Process:
                     await elector.hold()
             if gives_back:
                 await elector.release()
-            # A process that was killed: its last renewal still counts, it just does not act any more.
+            # Else it was killed; to others it is as if it still led until the end of its time.
             await asyncio.sleep(pause)
 
     async def _before(self, _: Call) -> None:
@@ -529,19 +537,19 @@ class Process:
             raise Unreachable("cut")
 
     async def _pass(self, seconds: float) -> None:
-        if not self.fault.is_frozen:
-            return await asyncio.sleep(seconds)
         end, cancelled = clock() + seconds, None
         while (left := end - clock()) > 0:
             try:
                 await asyncio.sleep(left)
             except asyncio.CancelledError as error:
+                if not self.fault.is_frozen:
+                    raise
                 cancelled = error
         if cancelled:
             raise cancelled
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.tuples(FAULTS, FAULTS), st.tuples(LIVES, LIVES))
 def test_two_never_lead_at_the_same_time_and_one_leads_when_the_trouble_is_over(
     faults: tuple[list[Fault], list[Fault]], lives: tuple[list[Any], list[Any]]
@@ -550,25 +558,17 @@ def test_two_never_lead_at_the_same_time_and_one_leads_when_the_trouble_is_over(
         cluster, electors = FakeCluster(), list[Exclusive]()
         processes = [Process(cluster, f"p{n}", faults[n], lives[n]) for n in (0, 1)]
         tasks = [asyncio.create_task(process.run(electors)) for process in processes]
-        for _ in range(400):
-            await asyncio.sleep(5)
-            if any(task.done() for task in tasks) or all(_is_over(process) for process in processes):
-                break
+        await asyncio.sleep(TROUBLE)
         # Everything is well from here on: a lease that nobody renews ends, and the next one has it.
+        for process in processes:
+            process.faults, process.lives = iter(()), iter(())
         await asyncio.sleep(4 * TIMES.lease)
-        leading = [elector for elector in electors if elector.is_leading]
         for task in tasks:
             task.cancel()
         for result in await asyncio.gather(*tasks, return_exceptions=True):
             if not isinstance(result, asyncio.CancelledError):
                 raise result or AssertionError("a process ended")
-        assert len(leading) == 1, "nobody leads"
+        assert max(elector.led_at for elector in electors) > TROUBLE, "nobody leads"
 
     with asyncio.Runner(loop_factory=partial(looptime.new_event_loop, noop_cycles=1)) as runner:
         runner.run(play())
-
-
-def _is_over(process: Process) -> bool:
-    """No fault is left. A life that is left would still be lived later: it is taken away."""
-    process.lives = iter(())
-    return process.line.calls != [] and process.faults.__length_hint__() == 0  # type: ignore[attr-defined]

@@ -14,7 +14,9 @@ def configure_logging(style: str, verbosity: int) -> None:
         style = "console" if sys.stderr.isatty() else "json"
     renderer: Any = structlog.processors.JSONRenderer(serializer=_json)
     if style == "console":
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # Plain tracebacks: rich, if it happens to be installed, shows the values of variables, tokens included.
+        plain = structlog.dev.plain_traceback
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -28,6 +30,20 @@ def configure_logging(style: str, verbosity: int) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    _configure_libraries(shared, renderer)
+
+
+def _configure_libraries(shared: list[Any], renderer: Any) -> None:
+    """What asyncio and aiohttp have to say looks like our own lines."""
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
 
 
 def _json(event: Any, **_: Any) -> str:

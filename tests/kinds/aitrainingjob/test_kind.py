@@ -361,6 +361,15 @@ def test_an_ended_job_keeps_the_counters_of_its_last_pods() -> None:
     assert job["status"]["replicaStatuses"] == {"ps": {"succeeded": 1}, "trainer": {"succeeded": 2}}
 
 
+@pytest.mark.parametrize("policy", ["All", "None"])
+def test_an_edit_is_acknowledged_in_the_pass_that_ends_the_job(policy: str) -> None:
+    job, children = ended(an_aitj(clean=policy))
+
+    plan = plan_of(with_spec(job, frameworkType="paddle"), children)
+
+    assert status_of(plan)["observedGeneration"] == 2
+
+
 def test_a_service_that_outlived_the_pods_goes_with_the_end() -> None:
     job, children = ended(JOB)
     job = with_status(job, plan_of(job, children))
@@ -379,6 +388,7 @@ def test_without_clean_up_the_job_ends_at_once_and_keeps_everything(exit_code: i
     status = status_of(plan)
     assert status["phase"] == phase
     assert last_condition(plan)[2].endswith("; kept pods")
+    assert status["replicaStatuses"] == {"trainer": {"failed": 1} if exit_code else {"succeeded": 1}}
     assert status["endTime"] == "2026-11-15T12:05:00Z"
     assert (plan.deletes, plan.creates) == ((), ())
     assert plan_of(with_status(job, plan), children) == Plan()
@@ -431,6 +441,13 @@ def test_a_scale_down_removes_the_highest_index_first() -> None:
     assert names_of(plan.deletes, POD) == [f"mnist-trainer-{i}" for i in range(11, 0, -1)]
     assert set(names_of(plan.deletes, SERVICE)) == {f"mnist-trainer-{i}" for i in range(1, 12)}
     assert plan.creates == ()
+
+
+def test_a_scale_down_does_not_depend_on_the_order_of_the_store() -> None:
+    job = with_spec(running(an_aitj(trainer=12)), replicaSpecs={"trainer": a_replica(1)})
+    children = children_of(an_aitj(trainer=12))
+
+    assert plan_of(job, children) == plan_of(job, list(reversed(children)))
 
 
 def test_a_job_that_was_scaled_down_is_running_with_what_it_has() -> None:
@@ -571,16 +588,15 @@ def test_a_change_of_counters_is_complete_in_the_lazy_status() -> None:
 
 def test_a_job_of_2000_pods_takes_500_actions_a_pass() -> None:
     job = an_aitj(trainer=2000)
-    children: list[Child] = []
-    passes = []
-    for _ in range(8):
-        plan = plan_of(job, children)
-        passes.append(len(plan.creates))
-        job, children = after(job, children, plan)
+    first = plan_of(job)
+    job, children = after(job, services_of(job), first)
+    second = plan_of(job, children)
+    pods = [a_pod(job, "trainer", i) for i in range(1900)]
+    last = plan_of(job, [*children, *pods])
 
-    assert passes == [500] * 8
-    assert plan_of(job, children).creates == ()
-    assert len({(type(child), child.key.name) for child in children}) == 4000
+    assert names_of(first.creates, SERVICE) == [f"mnist-trainer-{i}" for i in range(500)]
+    assert names_of(second.creates, POD) == [f"mnist-trainer-{i}" for i in range(500)]
+    assert names_of(last.creates, POD) == [f"mnist-trainer-{i}" for i in range(1900, 2000)]
 
 
 def test_the_end_of_a_job_of_2000_pods_takes_500_deletes_a_pass() -> None:

@@ -187,6 +187,13 @@ def test_standard_conditions_stand_before_the_history_and_are_not_touched_by_it(
     )
 
 
+def test_entering_the_same_phase_keeps_the_standard_conditions() -> None:
+    refused = Condition("PodCreateFailed", "True", "FailedCreate", "no quota", last_transition_time=NOW)
+    status = AITrainingJobStatus(conditions=(refused, an_entry("Running", "False"), an_entry("Pending")))
+
+    assert enter(status, "Pending", "said", LATER).conditions == status.conditions
+
+
 @pytest.mark.parametrize("phase", ["Succeed", "Failed", "Timeout", "Preempted", "NodeFail"])
 def test_an_ending_phase_finishes_the_job_and_sets_its_end(phase: str) -> None:
     status = enter(entered("Running"), phase, "said", LATER)

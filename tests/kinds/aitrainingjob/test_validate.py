@@ -21,6 +21,7 @@ def errors_of(job: Json) -> tuple[str, ...]:
         pytest.param(an_aitj(Trainer=1), id="a name in capitals"),
         pytest.param(an_aitj(trainer={"template": GOOD}), id="one replica by default"),
         pytest.param(an_aitj("a" * 53, trainer=1), id="a name of 53 characters: 63 with -trainer-0"),
+        pytest.param(an_aitj("a" * 53, trainer=10), id="whose last pod has one digit"),
         pytest.param(an_aitj(trainer=a_replica(2, minReplicas=1, maxReplicas=3)), id="an elastic range"),
         pytest.param(an_aitj(trainer=a_replica(2, minReplicas=2, maxReplicas=2)), id="a range of one"),
         pytest.param(
@@ -118,6 +119,12 @@ def test_all_errors_are_told_at_once() -> None:
     }
 
 
+def test_the_order_of_the_errors_does_not_depend_on_the_order_of_the_roles() -> None:
+    a, b = a_replica(1, {}), a_replica(1, minReplicas=2)
+
+    assert errors_of(an_aitj(a=a, b=b)) == errors_of(an_aitj(b=b, a=a))
+
+
 # --- what is understood but not acted on yet ---------------------------------------------------
 
 
@@ -132,6 +139,11 @@ def test_all_errors_are_told_at_once() -> None:
         ),
         pytest.param(
             an_aitj(trainer=a_replica(1, edlPolicy="Auto")), "spec.replicaSpecs.trainer.edlPolicy", id="elasticity"
+        ),
+        pytest.param(
+            an_aitj(b=a_replica(1, edlPolicy="Auto"), a=a_replica(1, edlPolicy="Auto")),
+            "spec.replicaSpecs.a.edlPolicy, spec.replicaSpecs.b.edlPolicy",
+            id="several, by name",
         ),
     ],
 )

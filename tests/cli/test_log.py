@@ -1,0 +1,125 @@
+import io
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import structlog
+
+from trainmaster.cli.log import configure_logging
+from trainmaster.core.ids import Key
+
+pytestmark = pytest.mark.usefixtures("kept_logging")
+
+ESCAPE = "\x1b"
+
+
+class Screen(io.StringIO):
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+def written(
+    monkeypatch: pytest.MonkeyPatch, style: str, verbosity: int = 0, *, is_terminal: bool = False
+) -> tuple[Any, Screen]:
+    """A logger, and what it writes on."""
+    monkeypatch.setattr(sys, "stderr", screen := Screen(is_terminal=is_terminal))
+    configure_logging(style, verbosity)
+    return structlog.get_logger("test"), screen
+
+
+def fail(log: Any) -> None:
+    secret = "Bearer abc123"  # noqa: F841 a traceback may not show it
+    try:
+        _ = 1 / 0
+    except ZeroDivisionError:
+        log.exception("pass failed", job="ml/mnist")
+
+
+# --- json ---
+
+
+def test_a_json_log_has_one_object_in_each_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, screen = written(monkeypatch, "json")
+    log.info("ready", kinds=["dijob"], key=Key("ml", "a"), at=datetime(2026, 11, 15, tzinfo=UTC), odd=object)
+    log.warning("two\nlines", because="a\u0085b\u2028c")
+    fail(log)
+
+    ready, lines, failed = [json.loads(line) for line in screen.getvalue().split("\n")[:-1]]
+    assert (ready["event"], ready["level"], ready["kinds"]) == ("ready", "info", ["dijob"])
+    assert ready["timestamp"].endswith("Z")
+    assert (lines["event"], lines["level"], lines["because"]) == ("two\nlines", "warning", "a\u0085b\u2028c")
+    assert failed["exception"].startswith("Traceback")
+    assert failed["exception"].endswith("ZeroDivisionError: division by zero")
+
+
+def test_what_other_libraries_log_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio's "Task exception was never retrieved" is the line that one is paged for."""
+    _, screen = written(monkeypatch, "json")
+    logging.getLogger("asyncio").error("Task exception was never %s", "retrieved", exc_info=ZeroDivisionError("x"))
+    logging.getLogger("aiohttp.access").info("not of interest")
+
+    (line,) = [json.loads(line) for line in screen.getvalue().split("\n")[:-1]]
+    assert (line["event"], line["level"]) == ("Task exception was never retrieved", "error")
+    assert "ZeroDivisionError: x" in line["exception"]
+
+
+# --- console ---
+
+
+def test_a_console_log_has_no_colours_when_it_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, screen = written(monkeypatch, "console")
+    log.info("ready", job="ml/mnist")
+    fail(log)
+    logging.getLogger("asyncio").error("slow")
+
+    assert "[info     ] ready                          job=ml/mnist" in screen.getvalue()
+    assert "[error    ] slow" in screen.getvalue()
+    assert ESCAPE not in screen.getvalue()
+
+
+def test_a_console_log_has_colours_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, screen = written(monkeypatch, "console", is_terminal=True)
+    log.info("ready")
+
+    assert ESCAPE in screen.getvalue()
+
+
+def test_a_traceback_shows_no_values_of_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them is the token of the API server."""
+    log, screen = written(monkeypatch, "console", is_terminal=True)
+    fail(log)
+
+    assert "ZeroDivisionError" in screen.getvalue()
+    assert 'secret = "Bearer abc123"  # noqa' not in screen.getvalue()
+    assert "'Bearer abc123'" not in screen.getvalue()
+
+
+# --- which ---
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "is_json"), [pytest.param(True, False, id="terminal"), pytest.param(False, True, id="no terminal")]
+)
+def test_auto_is_console_on_a_terminal(monkeypatch: pytest.MonkeyPatch, is_terminal: bool, is_json: bool) -> None:
+    log, screen = written(monkeypatch, "auto", is_terminal=is_terminal)
+    log.info("ready")
+
+    assert screen.getvalue().startswith("{") == is_json
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "shown"),
+    [pytest.param(0, False, id="default"), pytest.param(3, False, id="3"), pytest.param(4, True, id="4")],
+)
+def test_actions_are_shown_from_verbosity_4_on(monkeypatch: pytest.MonkeyPatch, verbosity: int, shown: bool) -> None:
+    log, screen = written(monkeypatch, "json", verbosity)
+    log.debug("create", because="a worker has no pod")
+
+    assert bool(screen.getvalue()) == shown

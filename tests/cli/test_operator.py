@@ -1,0 +1,122 @@
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from click.testing import CliRunner, Result
+
+from trainmaster.cli.operator import operator
+from trainmaster.cli.wiring import OperatorOptions
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[OperatorOptions]:
+    """What the operator would have been started with; it is not."""
+    started: list[OperatorOptions] = []
+    monkeypatch.setattr("trainmaster.cli.wiring.run_operator", started.append)
+    monkeypatch.setattr("trainmaster.cli.operator.configure_logging", lambda style, verbosity: None)
+    return started
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(operator, args)
+
+
+DEFAULTS = OperatorOptions(
+    kubeconfig="",
+    context="",
+    master="",
+    run_in_cluster=False,
+    namespace="",
+    server_url="di-server.di-system:8080",
+    thread_num=32,
+    request_timeout=30.0,
+    leader_elect=False,
+    leader_elect_lease_duration=15.0,
+    leader_elect_renew_deadline=10.0,
+    leader_elect_retry_period=2.0,
+    leader_elect_resource_name="trainmaster-operator",
+    leader_elect_resource_namespace="",
+    metrics_bind_address=":8080",
+    health_probe_bind_address=":8081",
+)
+
+
+@pytest.mark.parametrize(
+    ("args", "fields"),
+    [
+        pytest.param([], {}, id="defaults"),
+        pytest.param(["--kubeconfig", "/k", "--context", "dev"], {"kubeconfig": "/k", "context": "dev"}, id="where"),
+        pytest.param(["--master=http://a:1"], {"master": "http://a:1"}, id="master"),
+        pytest.param(["--run-in-cluster=true"], {"run_in_cluster": True}, id="in cluster"),
+        pytest.param(["--namespace=ml"], {"namespace": "ml"}, id="namespace"),
+        pytest.param(["--server-address", "di:80"], {"server_url": "di:80"}, id="the older name of server-url"),
+        pytest.param(["--thread-num", "4"], {"thread_num": 4}, id="threads"),
+        pytest.param(["--leader-elect"], {"leader_elect": True}, id="election"),
+        pytest.param(["--leader-elect=true"], {"leader_elect": True}, id="election as Go writes it"),
+        pytest.param(["--leader-elect", "--leader-elect=false"], {}, id="election taken back"),
+        pytest.param(
+            ["--leader-elect-lease-duration=1m30s", "--leader-elect-renew-deadline=1m"],
+            {"leader_elect_lease_duration": 90.0, "leader_elect_renew_deadline": 60.0},
+            id="durations",
+        ),
+        pytest.param(["--metrics-bind-address=0"], {"metrics_bind_address": "0"}, id="no metrics"),
+    ],
+)
+def test_options_reach_the_operator(given: list[OperatorOptions], args: list[str], fields: dict[str, Any]) -> None:
+    result = run(*args)
+
+    assert (result.exit_code, result.output) == (0, "")
+    assert given == [msgspec.structs.replace(DEFAULTS, **fields)]
+
+
+@pytest.mark.parametrize(
+    ("args", "option"),
+    [
+        pytest.param(["--logtostderr"], "--logtostderr", id="flag"),
+        pytest.param(["--logtostderr=true"], "--logtostderr", id="flag as Go writes it"),
+        pytest.param(["--logtostderr=false"], "--logtostderr", id="switched off is ignored, too"),
+        pytest.param(["--resync-period=30s"], "--resync-period", id="period"),
+        pytest.param(["--leader-elect-resource-lock", "leases"], "--leader-elect-resource-lock", id="lock"),
+    ],
+)
+def test_an_option_without_meaning_is_accepted_with_a_warning(
+    given: list[OperatorOptions], args: list[str], option: str
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        result = run(*args)
+
+    assert result.exit_code == 0
+    assert given == [DEFAULTS]
+    assert logs == [
+        {"event": "option has no meaning any more and is ignored", "option": option, "log_level": "warning"}
+    ]
+
+
+def test_nothing_is_warned_of_that_was_not_given(given: list[OperatorOptions]) -> None:
+    with structlog.testing.capture_logs() as logs:
+        run()
+
+    assert logs == []
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        pytest.param(["--leader-elect=maybe"], "'maybe' is neither true nor false", id="flag"),
+        pytest.param(["--thread-num=0"], "0 is not in the range 1<=x<=1000", id="no threads"),
+        pytest.param(["--request-timeout=30"], "'30' is not a duration", id="no unit"),
+        pytest.param(["--log-format=xml"], "'xml' is not one of", id="log format"),
+        pytest.param(["--v=loud"], "'loud' is not a valid integer", id="verbosity"),
+        pytest.param(["job.yaml"], "Got unexpected extra argument (job.yaml)", id="extra argument"),
+    ],
+)
+def test_a_bad_option_is_told_and_nothing_starts(given: list[OperatorOptions], args: list[str], said: str) -> None:
+    result = run(*args)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert given == []

@@ -1,0 +1,237 @@
+"""One namespace in which the test plays everybody but the operator: the user, the scheduler, the kubelet.
+
+    job = await scene.create(aitrainingjob("mnist"))
+    await job.start()
+    await scene.end("mnist-trainer-0", 137)
+    await job.reach("Failed")
+
+Nothing here asks the API server again and again: `Chronicle` watches, and every wait is for its next event.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+from testbed.admin import Admin
+from testbed.answer import Refused
+from testbed.plane import ControlPlane
+from tests.build import child_name, replicas_of
+from tests.faults.world import PATIENCE, Object, World, is_deleting
+from tests.manifests.build import Manifest, aitrainingjob, resource_of
+
+T = TypeVar("T")
+
+ENDED = frozenset({"Succeed", "Succeeded", "Failed"})
+
+
+class Chronicle(World):
+    """The world, and how every job in it came to be what it is."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(plane)
+        self._told: dict[tuple[str, str, str], list[Object]] = {}
+
+    async def __aexit__(self, *error: object) -> None:
+        # First of all, because it aborts what is open: a watch that is cancelled says goodbye in TLS, and whoever
+        # waits for the server to answer that is gone before.
+        await self._session.close()
+        await super().__aexit__(*error)
+
+    def told(self, resource: str, namespace: str, name: str) -> list[Object]:
+        """Every version of an object, in order."""
+        return self._told.get((resource, namespace, name), [])
+
+    def _take(self, resource: str, kind: str, found: Object) -> None:
+        meta = found["metadata"]
+        if kind != "DELETED":
+            self._told.setdefault((resource, meta["namespace"], meta["name"]), []).append(found)
+        super()._take(resource, kind, found)
+
+
+class Scene:
+    """A namespace, and those who act in it."""
+
+    def __init__(self, admin: Admin, world: Chronicle, namespace: str) -> None:
+        self.admin = admin
+        self.world = world
+        self.namespace = namespace
+        self._probes = itertools.count(1)
+
+    # --- the user ---
+
+    async def create(self, manifest: Manifest) -> "Job":
+        stored = await self.admin.create(resource_of(manifest), manifest, self.namespace)
+        return Job(self, stored)
+
+    async def settled(self) -> None:
+        """A job that is made now gets its pod after everything that was due before has been done."""
+        job = await self.create(aitrainingjob(f"probe-{next(self._probes)}"))
+        await job.pods_are_there()
+
+    # --- the scheduler and the kubelet ---
+
+    async def bind(self, *pods: str) -> None:
+        await asyncio.gather(*(self.admin.bind(self.namespace, pod, "n1") for pod in pods))
+
+    async def report(self, phase: str, *pods: str) -> None:
+        """The pods are in this phase now, on a node."""
+        await asyncio.gather(*(self.admin.set_pod(self.namespace, pod, phase=phase) for pod in pods))
+
+    async def end(self, pod: str, code: int) -> None:
+        """The containers of a pod have ended with this exit code."""
+        pods = self.world.list("pods", self.namespace)
+        containers = [code] * len(pods[pod]["spec"]["containers"])
+        phase = "Failed" if code else "Succeeded"
+        await self.admin.set_pod(self.namespace, pod, phase=phase, containers=containers)
+
+    async def let_go(self, *pods: str) -> None:
+        """What is left of these pods is gone."""
+        for pod in pods:
+            with suppress(Refused):  # it went by itself
+                await self.admin.delete("pods", self.namespace, pod, grace=0)
+
+    @asynccontextmanager
+    async def kubelet(self) -> AsyncIterator[None]:
+        """Meanwhile pods that are to go, go."""
+        working = asyncio.ensure_future(self._finish_deletions())
+        try:
+            yield
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    async def _finish_deletions(self) -> None:
+        done: set[str] = set()
+
+        def leaving() -> list[Object]:
+            pods = self.world.list("pods", self.namespace).values()
+            return [pod for pod in pods if is_deleting(pod) and pod["metadata"]["uid"] not in done]
+
+        while True:
+            for pod in await self.until(leaving, "a pod is to go"):
+                done.add(pod["metadata"]["uid"])
+                await self.let_go(pod["metadata"]["name"])
+
+    # --- looking ---
+
+    async def until(self, is_met: Callable[[], T], what: str, *, timeout: float = PATIENCE) -> T:
+        return await self.world.until(self.namespace, is_met, what, timeout=timeout)
+
+    def pods(self) -> dict[str, Object]:
+        return self.world.list("pods", self.namespace)
+
+
+class Job:
+    """One incarnation of a job, as the watch shows it."""
+
+    def __init__(self, scene: Scene, stored: Object) -> None:
+        self.scene = scene
+        self.name: str = stored["metadata"]["name"]
+        self.uid: str = stored["metadata"]["uid"]
+        self.resource = resource_of(stored)
+        self._created = stored
+
+    @property
+    def stored(self) -> Object:
+        return self.scene.world.find(self.resource, self.scene.namespace, self.name)
+
+    @property
+    def status(self) -> Object:
+        found: Object = self.stored.get("status", {})
+        return found
+
+    @property
+    def phase(self) -> str:
+        phase: str = self.status.get("phase", "")
+        return phase
+
+    def condition(self, type_: str) -> Object:
+        """A standard condition; empty when there is none."""
+        return next((c for c in self.status.get("conditions", ()) if c["type"] == type_), {})
+
+    @property
+    def slots(self) -> list[str]:
+        """The names of the pods that its spec asks for; its services are called the same."""
+        job = self.stored or self._created
+        return [child_name(job, role, index) for role, index in replicas_of(job)]
+
+    def children(self, resource: str) -> dict[str, Object]:
+        """Its pods or services, by name."""
+        found = self.scene.world.list(resource, self.scene.namespace)
+        return {name: child for name, child in found.items() if owner_of(child) == self.uid}
+
+    # --- its history ---
+
+    @property
+    def statuses(self) -> list[Object]:
+        """Every status that was stored."""
+        told = self.scene.world.told(self.resource, self.scene.namespace, self.name)
+        found = [version.get("status", {}) for version in told if version["metadata"]["uid"] == self.uid]
+        return [status for before, status in itertools.pairwise([{}, *found]) if status != before]
+
+    @property
+    def phases(self) -> list[str]:
+        """The phases that it went through."""
+        return [phase for phase, _ in itertools.groupby(status.get("phase", "") for status in self.statuses)]
+
+    # --- waiting and acting ---
+
+    async def until(self, is_met: Callable[[], T], what: str) -> T:
+        return await self.scene.until(is_met, f"{self.name}: {what}")
+
+    async def reach(self, *phases: str) -> None:
+        """Wait for one of these phases; an end that nobody asked for is noticed at once."""
+        await self.until(lambda: self.phase in {*phases, *ENDED}, f"it is {' or '.join(phases)}")
+        assert self.phase in phases, f"{self.name} is {self.phase}: {self.status}"
+
+    async def says(self, type_: str, status: str) -> str:
+        """Wait for a condition, and answer its message."""
+        await self.until(lambda: self.condition(type_).get("status") == status, f"{type_} is {status}")
+        message: str = self.condition(type_).get("message", "")
+        return message
+
+    async def pods_are_there(self) -> None:
+        await self.until(lambda: sorted(self.children("pods")) == sorted(self.slots), f"its pods are {self.slots}")
+
+    async def start(self) -> None:
+        """Until all of its pods run, and it says so."""
+        await self.pods_are_there()
+        await self.scene.report("Running", *self.slots)
+        await self.reach("Running")
+
+    async def live(self) -> None:
+        """Its whole life: the pods run and succeed, but for those that only end with the job."""
+        await self.start()
+        async with self.scene.kubelet():
+            for name, pod in self.children("pods").items():
+                if not self._is_serving(pod):
+                    await self.scene.end(name, 0)
+            await self.reach(*ENDED)
+
+    async def edit(self, spec: Object) -> None:
+        """The user merges a change into the spec."""
+        await self.scene.admin.patch(self.resource, self.scene.namespace, self.name, {"spec": spec})
+
+    async def delete(self) -> None:
+        await self.scene.admin.delete(self.resource, self.scene.namespace, self.name)
+        await self.until(lambda: self.stored.get("metadata", {}).get("uid") != self.uid, "it is deleted")
+
+    def _is_serving(self, pod: Object) -> bool:
+        """A parameter server: its role is never complete."""
+        role = pod["metadata"]["labels"].get("TrainingJobReplicaName")
+        specs = self._created["spec"].get("replicaSpecs", {})
+        return role in specs and specs[role].get("completePolicy") == "None"
+
+
+def owner_of(child: Object) -> str:
+    """The uid of the controller of an object."""
+    owners = child["metadata"].get("ownerReferences", ())
+    return next((owner["uid"] for owner in owners if owner.get("controller")), "")
+
+
+@asynccontextmanager
+async def watched(plane: ControlPlane) -> AsyncIterator[tuple[Admin, Chronicle]]:
+    async with Admin.of(plane) as admin, Chronicle(plane) as world:
+        yield admin, world

@@ -1,0 +1,324 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.runtime.cluster import Call, FakeCluster, waiting
+from tests.runtime.kind import KEY, NOW, TOY, Decide, Toy, ToyKind, create_pods, toy_json
+from trainmaster.core.errors import NotLeading
+from trainmaster.core.ids import EVENT, LEASE, POD, SERVICE, Key
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Plan, normal
+from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
+from trainmaster.runtime import manager as module
+from trainmaster.runtime.barrier import Barrier
+from trainmaster.runtime.controller import Controller
+from trainmaster.runtime.elector import ElectionTimes, Elector
+from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.manager import DRAIN_SECONDS, FLUSH_SECONDS, Manager
+from trainmaster.runtime.recorder import Recorder
+from trainmaster.runtime.reflector import Reflector
+from trainmaster.runtime.store import Store
+
+pytestmark = pytest.mark.looptime
+
+LEASE_KEY = Key("system", "operator")
+TIMES = ElectionTimes()
+
+
+class Collector:
+    """In the place of the module gc: freezing the real one would keep the garbage of all other tests."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def collect(self) -> None:
+        self.calls.append("collect")
+
+    def freeze(self) -> None:
+        self.calls.append("freeze")
+
+
+@pytest.fixture(autouse=True)
+def collector(monkeypatch: pytest.MonkeyPatch) -> Collector:
+    monkeypatch.setattr(module, "gc", collector := Collector())
+    return collector
+
+
+def clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def an_elector(cluster: FakeCluster, identity: str = "me") -> Elector:
+    return Elector(cluster, LEASE_KEY, identity, TIMES, now=lambda: NOW + timedelta(seconds=clock()), monotonic=clock)
+
+
+def work_once(job: Toy, observed: Observed) -> Plan:
+    """One pod, then one status with one event, then nothing."""
+    if not observed.pods:
+        return Plan(creates=create_pods(1))
+    if not job.status.phase:
+        return Plan(status={"phase": "Running"}, events=(normal("Running", "all pods run"),))
+    return Plan()
+
+
+class Rig:
+    """A manager of one controller with two workers, and its whole runtime, on a cluster with one job."""
+
+    def __init__(self, decide: Decide = work_once, *, elects: bool = True) -> None:
+        self.cluster = FakeCluster((TOY, toy_json()))
+        self.line = self.cluster.line()
+        self.kind = ToyKind(decide)
+        jobs, pods, services = Store[JobView](TOY), Store[PodView](POD), Store[ServiceView](SERVICE)
+        reflectors: list[Reflector[Any]] = [
+            Reflector(self.line, jobs, JOB_CODEC),
+            Reflector(self.line, pods, POD_CODEC),
+            Reflector(self.line, services, SERVICE_CODEC),
+        ]
+        barrier = Barrier({TOY: jobs, POD: pods, SERVICE: services})
+        recorder = Recorder(self.line, lambda: NOW)
+        controller = Controller(
+            self.kind,
+            jobs=jobs,
+            pods=pods,
+            services=services,
+            barrier=barrier,
+            executor=Executor(self.line, barrier),
+            recorder=recorder,
+            now=lambda: NOW,
+            workers=2,
+        )
+        self.elector = an_elector(self.line) if elects else None
+        self.manager = Manager(reflectors, [controller], recorder, self.elector)
+        self.stop = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self, seconds: float = 0.0) -> AsyncIterator[asyncio.Task[None]]:
+        task = asyncio.create_task(self.manager.run(self.stop))
+        await asyncio.sleep(seconds)
+        yield task
+        if not task.done():
+            self.stop.set()
+            await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    async def stopped(self, task: asyncio.Task[None]) -> float:
+        """Stop it; how many seconds that took."""
+        start = clock()
+        self.stop.set()
+        await task
+        return clock() - start
+
+    def is_ready(self) -> bool:
+        return self.manager.is_ready
+
+    @property
+    def holder(self) -> str | None:
+        lease = self.cluster.find(LEASE, LEASE_KEY)
+        return lease["spec"].get("holderIdentity", "") if lease else None
+
+    def writes(self) -> list[tuple[str, str]]:
+        """Except of leases."""
+        verbs = ("create", "replace", "patch", "delete")
+        return [(c.verb, c.resource.plural) for c in self.cluster.calls if c.verb in verbs and c.resource != LEASE]
+
+
+# --- start ---
+
+
+async def test_it_is_ready_when_every_store_is_complete_and_nothing_is_planned_before(collector: Collector) -> None:
+    rig = Rig()
+
+    async def late(call: Call) -> None:
+        if (call.verb, call.resource) == ("list", SERVICE):
+            await asyncio.sleep(5)
+
+    rig.line.before = late
+    async with rig.running(4.9):
+        assert not rig.is_ready()
+        assert (rig.kind.passes, rig.holder, collector.calls) == ([], None, [])
+        await asyncio.sleep(0.2)
+        assert rig.is_ready()
+        assert collector.calls == ["collect", "freeze"]
+        assert rig.kind.passes != []
+
+
+async def test_without_election_it_works_as_soon_as_it_is_ready() -> None:
+    rig = Rig(elects=False)
+    async with rig.running(1):
+        assert sorted(rig.writes()) == [("create", "events")] * 2 + [("create", "pods"), ("patch", "toys")]
+        assert rig.cluster.asked("get", LEASE) == []
+
+
+async def test_a_standby_is_ready_and_does_nothing_until_it_leads() -> None:
+    rig = Rig()
+    leader = an_elector(rig.cluster, "other")
+    await leader.acquire()
+    holding = asyncio.create_task(leader.hold())
+    async with rig.running(100) as task:
+        assert rig.is_ready()
+        assert (rig.kind.passes, rig.writes(), rig.holder) == ([], [], "other")
+
+        holding.cancel()
+        await asyncio.sleep(TIMES.lease + TIMES.retry)
+        assert rig.holder == "me"
+        assert ("create", "pods") in rig.writes()
+        assert not task.done()
+
+
+# --- stop ---
+
+
+async def test_stop_finishes_the_pass_in_hand_and_begins_no_other() -> None:
+    rig = Rig(lambda job, observed: Plan(creates=create_pods(1), status={"phase": "Running"}))
+    rig.cluster.put(TOY, toy_json("other"))
+    rig.cluster.put(TOY, toy_json("third"))
+    rig.line.before = waiting("create", 5.0)
+    async with rig.running(6) as task:  # the lease takes 5 s, too
+        assert rig.writes() == [("create", "pods")] * 2
+        await rig.stopped(task)
+
+    assert rig.writes()[:4] == [("create", "pods")] * 2 + [("patch", "toys")] * 2
+    assert {name for name, _ in rig.kind.passes} == {"mnist", "other"}
+
+
+async def test_stop_gives_a_pass_that_hangs_a_bounded_time() -> None:
+    rig = Rig()
+    rig.line.before = _hanging_pods
+    async with rig.running(1) as task:
+        assert await rig.stopped(task) == pytest.approx(DRAIN_SECONDS, abs=0.1)
+
+    assert rig.holder == ""
+
+
+async def _hanging_pods(call: Call) -> None:
+    if (call.verb, call.resource) == ("create", POD):
+        await asyncio.sleep(10_000)
+
+
+async def test_stop_sends_the_events_that_are_left() -> None:
+    events = tuple(normal("Running", f"step {n}") for n in range(20))
+    rig = Rig(lambda job, observed: Plan() if job.status.phase else Plan(status={"phase": "Running"}, events=events))
+    async with rig.running(0.05) as task:
+        sent = len(rig.cluster.asked("create", EVENT))
+        assert sent < 20
+        await rig.stopped(task)
+
+    assert len(rig.cluster.asked("create", EVENT)) == 20
+
+
+async def test_stop_does_not_wait_for_events_for_ever() -> None:
+    rig = Rig()
+
+    async def hanging_events(call: Call) -> None:
+        if call.resource == EVENT:
+            await asyncio.sleep(10_000)
+
+    rig.line.before = hanging_events
+    async with rig.running(1) as task:
+        assert await rig.stopped(task) == pytest.approx(FLUSH_SECONDS, abs=0.1)
+
+
+async def test_stop_gives_the_lease_back_after_the_last_write() -> None:
+    rig = Rig()
+    async with rig.running(1) as task:
+        assert rig.holder == "me"
+        await rig.stopped(task)
+
+    assert rig.holder == ""
+    last = rig.cluster.calls[-1]
+    assert (last.verb, last.resource, last.body["spec"].get("holderIdentity")) == ("replace", LEASE, "")
+
+
+async def test_while_it_stops_the_lease_is_renewed() -> None:
+    rig = Rig()
+    rig.line.before = _slow_pods
+    async with rig.running(1) as task:
+        stopping = asyncio.create_task(rig.stopped(task))
+        await asyncio.sleep(TIMES.renew_deadline + 2)
+        assert rig.elector is not None
+        assert rig.elector.is_leading
+        await stopping
+
+    assert ("patch", "toys") not in rig.writes()  # one pass, not two
+    assert rig.cluster.find(POD, Key("ml", "mnist-worker-0")) is not None
+
+
+async def _slow_pods(call: Call) -> None:
+    if (call.verb, call.resource) == ("create", POD):
+        await asyncio.sleep(15)
+
+
+async def test_a_standby_stops_at_once_and_leaves_the_lease_alone() -> None:
+    rig = Rig()
+    await an_elector(rig.cluster, "other").acquire()
+    async with rig.running(5) as task:
+        assert await rig.stopped(task) == 0
+
+    assert rig.holder == "other"
+    assert rig.cluster.asked("replace", LEASE) == []
+
+
+async def test_it_stops_at_once_while_it_cannot_read() -> None:
+    rig = Rig()
+    rig.line.before = waiting("list", 10_000)
+    async with rig.running(5) as task:
+        assert not rig.is_ready()
+        assert await rig.stopped(task) == 0
+
+
+# --- what ends it ---
+
+
+async def test_losing_the_lease_ends_it_and_the_pass_in_hand_with_it() -> None:
+    rig = Rig(lambda job, observed: Plan(creates=create_pods(1), status={"phase": "Running"}))
+
+    async def cut_off(call: Call) -> None:
+        if clock() > 1 and call.resource == LEASE:
+            await asyncio.sleep(10_000)
+        if call.resource == POD and call.verb == "create":
+            await asyncio.sleep(15)
+
+    rig.line.before = cut_off
+    async with rig.running() as task:
+        with pytest.RaisesGroup(NotLeading, flatten_subgroups=True):
+            await task
+        assert clock() == pytest.approx(TIMES.renew_deadline, abs=0.1)
+
+    assert rig.writes() == [("create", "pods")]
+    assert rig.cluster.find(POD, Key("ml", "mnist-worker-0")) is None
+    assert rig.holder == "me"  # it is not ours to give back any more: it ends by itself
+
+
+async def test_a_defect_of_a_reflector_ends_it_and_the_lease_is_given_back() -> None:
+    rig = Rig()
+
+    async def broken(call: Call) -> None:
+        if call.verb == "watch" and call.resource == SERVICE:
+            await asyncio.sleep(3)
+            raise ZeroDivisionError
+
+    rig.line.before = broken
+    async with rig.running() as task:
+        with pytest.RaisesGroup(ZeroDivisionError, flatten_subgroups=True):
+            await task
+        assert clock() == pytest.approx(3)
+
+    assert rig.holder == ""
+
+
+async def test_the_job_is_driven_to_its_end_by_all_of_it_together() -> None:
+    rig = Rig()
+    async with rig.running(10):
+        found = rig.cluster.find(TOY, KEY)
+        assert found is not None
+        assert found["status"] == {"phase": "Running"}
+        messages = [call.body["message"] for call in rig.cluster.asked("create", EVENT)]
+        assert messages == ["create pod mnist-worker-0", "all pods run"]
+        # quiet: nothing more is written but the lease
+        before = rig.writes()
+        await asyncio.sleep(600)
+        assert rig.writes() == before
