@@ -13,7 +13,7 @@ class Metrics:
     def names(self) -> set[str]:
         return {sample.name for sample in self._samples}
 
-    def total(self, name: str, **labels: str) -> float:
+    def total(self, name: str, /, **labels: str) -> float:
         """The sum of all samples of this name that have these labels."""
         return sum(
             sample.value for sample in self._samples if sample.name == name and labels.items() <= sample.labels.items()

@@ -195,6 +195,9 @@ class Job:
     async def pods_are_there(self) -> None:
         await self.until(lambda: sorted(self.children("pods")) == sorted(self.slots), f"its pods are {self.slots}")
 
+    async def childless(self) -> None:
+        await self.until(lambda: not self.children("pods") and not self.children("services"), "nothing is left of it")
+
     async def start(self) -> None:
         """Until all of its pods run, and it says so."""
         await self.pods_are_there()
@@ -229,9 +232,3 @@ def owner_of(child: Object) -> str:
     """The uid of the controller of an object."""
     owners = child["metadata"].get("ownerReferences", ())
     return next((owner["uid"] for owner in owners if owner.get("controller")), "")
-
-
-@asynccontextmanager
-async def watched(plane: ControlPlane) -> AsyncIterator[tuple[Admin, Chronicle]]:
-    async with Admin.of(plane) as admin, Chronicle(plane) as world:
-        yield admin, world

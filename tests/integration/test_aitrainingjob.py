@@ -48,9 +48,8 @@ async def lived(scene: Scene) -> AsyncIterator[Job]:
         yield job
 
 
-async def test_a_job_goes_through_its_phases_in_order_with_few_writes(lived: Job, scene: Scene) -> None:
-    await lived.until(lambda: not scene.pods(), "nothing is left of it")
-    await lived.until(lambda: not lived.children("services"), "nothing is left of it")
+async def test_a_job_goes_through_its_phases_in_order_with_few_writes(lived: Job) -> None:
+    await lived.childless()
 
     assert lived.phases == ["Pending", "Creating", "Running", "Terminating", "Succeed"]
     assert len(lived.statuses) <= 6

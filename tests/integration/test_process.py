@@ -1,0 +1,122 @@
+"""The operator as a process: what it measures, how it ends, who leads."""
+
+import asyncio
+
+import pytest
+
+from testbed.operator import OperatorProcess
+from testbed.plane import ControlPlane
+from tests.faults.world import PATIENCE, Object
+from tests.integration.metric import Metrics
+from tests.integration.scene import Scene, owner_of
+from tests.manifests.build import aitrainingjob, dijob
+
+LEASES = "coordination.k8s.io/v1/leases"
+SYSTEM = "trainmaster-system"
+
+METRICS = {
+    "workqueue_depth",
+    "workqueue_adds_total",
+    "workqueue_queue_duration_seconds_bucket",
+    "workqueue_work_duration_seconds_bucket",
+    "workqueue_retries_total",
+    "workqueue_unfinished_work_seconds",
+    "workqueue_longest_running_processor_seconds",
+    "controller_runtime_reconcile_total",
+    "controller_runtime_reconcile_errors_total",
+    "controller_runtime_reconcile_time_seconds_bucket",
+    "controller_runtime_max_concurrent_reconciles",
+    "controller_runtime_active_workers",
+    "rest_client_requests_total",
+    "rest_client_request_duration_seconds_bucket",
+}
+
+
+def electing(lease: str) -> list[str]:
+    """Options of an operator that competes for this lease."""
+    return ["--leader-elect", f"--leader-elect-resource-name={lease}"]
+
+
+def holder_of(lease: Object) -> str:
+    holder: str = lease["spec"].get("holderIdentity", "")
+    return holder
+
+
+async def test_metrics_have_the_names_that_dashboards_know_and_count_what_happens(
+    plane: ControlPlane, scene: Scene
+) -> None:
+    async with OperatorProcess(plane) as operator:
+        for manifest in (dijob("di"), aitrainingjob("ai")):
+            job = await scene.create(manifest)
+            await job.live()
+        metrics = Metrics(await asyncio.to_thread(operator.metrics))
+
+    assert metrics.names >= METRICS
+    for kind in ("dijob", "aitrainingjob"):
+        assert metrics.total("workqueue_adds_total", name=kind) > 0
+        assert metrics.total("controller_runtime_reconcile_total", controller=kind, result="success") > 0
+        assert metrics.total("controller_runtime_reconcile_errors_total", controller=kind) == 0
+        assert metrics.total("controller_runtime_max_concurrent_reconciles", controller=kind) == 32
+    # One service and one pod for each of the two, and some events.
+    assert metrics.total("rest_client_requests_total", method="POST", code="201") >= 4
+    assert metrics.total("trainmaster_status_writes_total") >= 3 + 4
+    assert metrics.total("trainmaster_actions_total", verb="create", resource="pods") >= 2
+
+
+@pytest.mark.parametrize(
+    "args", [pytest.param([], id="alone"), pytest.param(electing("sigterm-or-not"), id="leader-election")]
+)
+async def test_sigterm_ends_with_code_0_and_finishes_what_it_has_begun(
+    plane: ControlPlane, scene: Scene, args: list[str]
+) -> None:
+    async with OperatorProcess(plane, args=args) as operator:
+        creating = asyncio.gather(*(scene.create(aitrainingjob(f"job-{number}")) for number in range(20)))
+        await scene.until(scene.pods, "the first pod is made")
+        code = await asyncio.to_thread(operator.terminate)
+        log = operator.log
+        jobs = await creating
+
+    assert code == 0
+    assert "Traceback" not in log
+    # No pass was torn: a job that has a pod has a status, too.
+    pods = await scene.admin.list("pods", scene.namespace)
+    stored = await scene.admin.list(jobs[0].resource, scene.namespace)
+    assert {owner_of(pod) for pod in pods} == {job["metadata"]["uid"] for job in stored if "status" in job}
+
+
+async def test_sigterm_gives_the_lease_back_and_the_next_one_takes_it(plane: ControlPlane, scene: Scene) -> None:
+    args = electing("handover")
+    async with OperatorProcess(plane, args=args) as first, OperatorProcess(plane, args=args) as second:
+        held = await scene.admin.wait_for(LEASES, SYSTEM, "handover", holder_of, timeout=PATIENCE)
+        leader, standby = (first, second) if f"_{first.pid}_" in holder_of(held) else (second, first)
+        assert f"_{leader.pid}_" in holder_of(held)
+
+        assert await asyncio.to_thread(leader.terminate) == 0
+        await scene.admin.wait_for(
+            LEASES, SYSTEM, "handover", lambda lease: f"_{standby.pid}_" in holder_of(lease), timeout=PATIENCE
+        )
+        job = await scene.create(dijob())
+        await job.live()
+        assert await asyncio.to_thread(standby.terminate) == 0
+
+    released = await scene.admin.get(LEASES, SYSTEM, "handover")
+    assert holder_of(released) == ""
+    assert released["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_standby_acts_on_nothing_and_ends_with_code_0(plane: ControlPlane, scene: Scene) -> None:
+    args = electing("standby")
+    async with OperatorProcess(plane, args=args) as leader:
+        held = await scene.admin.wait_for(LEASES, SYSTEM, "standby", holder_of, timeout=PATIENCE)
+        async with OperatorProcess(plane, args=args) as standby:
+            job = await scene.create(aitrainingjob())
+            await job.live()
+            metrics = Metrics(await asyncio.to_thread(standby.metrics))
+            assert await asyncio.to_thread(standby.terminate) == 0
+
+        assert metrics.total("leader_election_master_status") == 0
+        assert metrics.total("controller_runtime_reconcile_total") == 0
+        assert metrics.total("rest_client_requests_total", method="POST") == 0
+        still = await scene.admin.get(LEASES, SYSTEM, "standby")
+        assert holder_of(still) == holder_of(held)
+        assert f"_{leader.pid}_" in holder_of(still)
