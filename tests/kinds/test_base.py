@@ -29,8 +29,8 @@ from tests.build import (
     with_spec,
     with_status,
 )
-from trainmaster.core.ids import POD, SERVICE
-from trainmaster.core.plan import Create, Event, Plan
+from trainmaster.core.ids import POD, SERVICE, Key
+from trainmaster.core.plan import Create, Delete, Event, Plan
 from trainmaster.kinds.base import Failure, named
 from trainmaster.kinds.registry import KINDS
 
@@ -381,3 +381,21 @@ def test_fields_that_we_have_never_heard_of_survive(
 )
 def test_a_list_of_names_fits_into_an_event(count: int, said: str) -> None:
     assert named([f"p{i}" for i in range(count)]) == said
+
+
+def test_a_delete_that_is_refused_is_no_create_that_failed() -> None:
+    job = an_aitj(status={"phase": "Failed"})
+    kind, view = kind_of(job), view_of(job)
+    failure = Failure(Delete(POD, Key("ml", "mnist-trainer-0"), "uid", "the job has ended"), "forbidden")
+
+    assert kind.conclude(view, Plan(), [failure], NOW) == Plan()
+
+
+def test_a_status_that_is_no_object_is_an_empty_one() -> None:
+    job = an_aitj()
+    job["status"] = "garbage"
+
+    plan = plan_of(job)
+
+    assert plan.status is not None
+    assert plan.status["phase"] == "Pending"

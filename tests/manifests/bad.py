@@ -159,7 +159,7 @@ _DIJOB = (
         "env-is-a-map",
         coordinated(template(container(env={"A": "1"}))),
         "spec.coordinator.template.spec.containers[0].env: Invalid value",
-        "spec.coordinator.template.spec.containers[0].env: Expected `array`, got `object`",
+        "spec.coordinator.template.spec.containers[0].env: Expected `array | null`, got `object`",
     ),
     _rejected(
         "port-70000",

@@ -161,6 +161,16 @@ async def test_outdated_places_do_not_pile_up() -> None:
     assert (await queue.get(), round(clock() - start)) == (A, 604_800)
 
 
+async def test_an_outdated_place_is_no_place() -> None:
+    queue, start = a_queue(), clock()
+    queue.add(A, priority=STARTUP)
+    queue.add(A, priority=NORMAL)
+    queue.done(await queue.get())
+    queue.add(A, after=10)
+
+    assert (await queue.get(), round(clock() - start)) == (A, 10)
+
+
 # --- priorities ---
 
 

@@ -30,8 +30,8 @@ class EnvPart(msgspec.Struct):
 
 class ContainerPart(msgspec.Struct):
     name: str
-    ports: list[PortPart] = []
-    env: list[EnvPart] = []
+    ports: list[PortPart] | None = None
+    env: list[EnvPart] | None = None
 
 
 class VolumePart(msgspec.Struct):
@@ -40,20 +40,20 @@ class VolumePart(msgspec.Struct):
 
 class PodSpecPart(msgspec.Struct, rename="camel"):
     containers: Annotated[list[ContainerPart], msgspec.Meta(min_length=1)]
-    init_containers: list[ContainerPart] = []
-    volumes: list[VolumePart] = []
+    init_containers: list[ContainerPart] | None = None
+    volumes: list[VolumePart] | None = None
 
 
 class MetaPart(msgspec.Struct):
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class TemplatePart(msgspec.Struct):
     """The fields of a PodTemplateSpec that we read; also their schema in the CRDs."""
 
     spec: PodSpecPart
-    metadata: MetaPart = msgspec.field(default_factory=MetaPart)
+    metadata: MetaPart | None = None
 
 
 def errors(template: Mapping[str, Any], path: str) -> list[str]:

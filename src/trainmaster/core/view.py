@@ -5,7 +5,7 @@ A pod on the wire is about 6 KB; its view is well under 2 KB and decodes 12 time
 Server-provided words (phases, reasons) stay ``str``: a new word must never stop a watch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from sys import intern
 from typing import Any, Generic, TypeVar
@@ -79,6 +79,7 @@ class Page(msgspec.Struct, Generic[V]):
     views: list[V]
     resource_version: str
     cursor: str
+    unreadable: list[str]
 
 
 class WatchLine(msgspec.Struct, Generic[V]):
@@ -97,12 +98,26 @@ class Codec(Generic[V]):
     def __init__(self, wire: type[W], slim: Callable[[W], V]) -> None:
         self._slim: Callable[[Any], V] = slim
         self._page = msgspec.json.Decoder(_PageWire[wire])  # type: ignore[valid-type]  # built per wire type
+        self._item = msgspec.json.Decoder(wire)
         self._line = msgspec.json.Decoder(_LineWire[wire])  # type: ignore[valid-type]
 
     def page(self, body: bytes) -> Page[V]:
-        page = self._page.decode(body)
-        views = [self._slim(item) for item in page.items]
-        return Page(views, page.metadata.resource_version, page.metadata.cursor)
+        """An item that cannot be read is left out and its error kept: it must not hide all the others."""
+        unreadable: list[str] = []
+        try:
+            page = self._page.decode(body)
+            views = [self._slim(item) for item in page.items]
+        except msgspec.ValidationError:
+            page = _RAW_PAGE.decode(body)
+            views = list(self._readable(page.items, unreadable))
+        return Page(views, page.metadata.resource_version, page.metadata.cursor, unreadable)
+
+    def _readable(self, items: list[msgspec.Raw], unreadable: list[str]) -> Iterator[V]:
+        for item in items:
+            try:
+                yield self._slim(self._item.decode(item))
+            except msgspec.ValidationError as error:
+                unreadable.append(str(error))
 
     def line(self, line: bytes) -> WatchLine[V]:
         """Raises ``msgspec.ValidationError`` for an object that cannot be read; ``version_of`` tells its place."""
@@ -250,6 +265,7 @@ class _ErrorWire(msgspec.Struct):
 
 
 _KIND = msgspec.json.Decoder(_KindWire)
+_RAW_PAGE = msgspec.json.Decoder(_PageWire[msgspec.Raw])
 _ERROR = msgspec.json.Decoder(_ErrorWire)
 _JOB = msgspec.json.Decoder(_JobWire)
 

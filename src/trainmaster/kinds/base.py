@@ -29,15 +29,6 @@ class Settings(msgspec.Struct, frozen=True):
     server_url: str = "di-server.di-system:8080"
 
 
-class Status(Protocol):
-    @property
-    def phase(self) -> str: ...
-    @property
-    def observed_generation(self) -> int: ...
-    @property
-    def conditions(self) -> Conditions: ...
-
-
 class Job(Protocol):
     @property
     def metadata(self) -> ObjectMeta: ...
@@ -59,7 +50,7 @@ class _Shell(Wire, frozen=True):
     """A job whose spec is of no interest or cannot be read."""
 
     metadata: ObjectMeta
-    status: dict[str, Any] = {}
+    status: Any = None
 
 
 _SHELL = msgspec.json.Decoder(_Shell)
@@ -122,11 +113,14 @@ class Kind(ABC, Generic[J]):
     def status_of(self, view: JobView) -> tuple[ObjectMeta, dict[str, Any]]:
         """Metadata and stored status, whatever the spec looks like."""
         shell = _SHELL.decode(view.raw)
-        return shell.metadata, shell.status
+        return shell.metadata, shell.status if isinstance(shell.status, dict) else {}
 
     def conclude(self, view: JobView, plan: Plan, failures: Sequence[Failure], now: datetime) -> Plan:
         """The plan after the API server refused some of it: the job's status says what and why."""
-        said = "; ".join(f"{f.action.resource.kind.lower()} {f.action.key}: {f.error}" for f in failures[:3])
+        refused = [failure for failure in failures if isinstance(failure.action, Create)]
+        if not refused:
+            return plan  # what cannot be deleted is said by an Event and tried again
+        said = "; ".join(f"{f.action.resource.kind.lower()} {f.action.key}: {f.error}" for f in refused[:3])
         stored = self._status(self.status_of(view)[1])
         status = self._status(plan.status) if plan.status is not None else stored
         conditions = condition.put_standard(

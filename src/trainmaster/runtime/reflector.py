@@ -72,6 +72,8 @@ class Reflector(Generic[V]):
             )
             page = self._read(body)
             views += page.views
+            for error in page.unreadable:
+                self._leave_out(error)
             cursor = page.cursor
             if not cursor:
                 break
@@ -106,7 +108,8 @@ class Reflector(Generic[V]):
         try:
             event = self._codec.line(line)
         except msgspec.ValidationError as error:
-            self._leave_out(line, error)
+            self._advance(self._place_of(line, error))
+            self._leave_out(str(error))
             return
         except msgspec.DecodeError as error:
             raise Unreachable(f"watch of {self._store.resource} was cut in the middle of a line: {error}") from error
@@ -121,14 +124,15 @@ class Reflector(Generic[V]):
             self._store.put(event.view)
         self._version = event.resource_version
 
-    def _leave_out(self, line: bytes, error: msgspec.ValidationError) -> None:
+    def _leave_out(self, error: str) -> None:
+        metrics.UNREADABLE.labels(str(self._store.resource)).inc()
+        log.warning("object left out: it cannot be read", resource=str(self._store.resource), because=error)
+
+    def _place_of(self, line: bytes, error: msgspec.ValidationError) -> str:
         try:
-            version = version_of(line)
+            return version_of(line)
         except msgspec.ValidationError:
             raise Unreachable(f"watch of {self._store.resource} has a line that is no event: {error}") from error
-        metrics.UNREADABLE.labels(str(self._store.resource)).inc()
-        log.warning("object left out: it cannot be read", resource=str(self._store.resource), because=str(error))
-        self._advance(version)
 
     def _advance(self, version: str) -> None:
         if version:

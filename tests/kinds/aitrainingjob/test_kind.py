@@ -637,3 +637,45 @@ def test_a_role_without_a_training_container_runs_without_services() -> None:
     plan = plan_of(job)
 
     assert (len(names_of(plan.creates, POD)), names_of(plan.creates, SERVICE)) == (2, [])
+
+
+def test_a_pod_that_fails_while_it_is_being_deleted_does_not_fail_the_job() -> None:
+    job = an_aitj(trainer=1, status={"phase": "Running"})
+    leaving = a_pod(job, "trainer", 0, exit_code=143, deleting=True)
+
+    plan = plan_of(job, [*services_of(job), leaving])
+
+    assert not plan.status_first
+    assert not plan.deletes
+    assert plan.creates == ()
+
+
+def test_a_spec_that_is_broken_after_the_verdict_does_not_stop_the_clean_up() -> None:
+    ending = {"phase": "Terminating", "ending": {"phase": "Failed", "message": "it broke"}}
+    job = an_aitj(trainer=a_replica(template={"spec": {"containers": []}}), status=ending)
+
+    plan = plan_of(job, [a_pod(job, "trainer", 0)])
+
+    assert names_of(plan.deletes, POD) == ["mnist-trainer-0"]
+
+
+def test_rank0_at_job_level_reports_the_pod_that_it_looks_at() -> None:
+    job = an_aitj(fail="Rank0", a=a_replica(1, failPolicy="None"), b=a_replica(2, failPolicy="Any"))
+    pods = [a_pod(job, "a", 0, exit_code=3), a_pod(job, "b", 0), a_pod(job, "b", 1, exit_code=4)]
+
+    plan = plan_of(job, [*services_of(job), *pods])
+
+    assert plan.status is not None
+    assert "pod mnist-a-0 failed" in plan.status["ending"]["message"]
+    assert "mnist-b-1" not in plan.status["ending"]["message"]
+
+
+def test_the_message_of_a_thousand_failures_quotes_three() -> None:
+    job = an_aitj(worker=a_replica(1000, failPolicy="All"))
+    pods = [a_pod(job, "worker", index, exit_code=1) for index in range(1000)]
+
+    plan = plan_of(job, [*services_of(job), *pods])
+
+    assert plan.status is not None
+    assert plan.status["ending"]["message"].endswith("; and 997 more")
+    assert len(plan.status["ending"]["message"]) < 500

@@ -162,3 +162,14 @@ def test_a_field_that_is_not_acted_on_is_told_once(job: Json, ignored: str) -> N
 )
 def test_a_job_that_asks_for_nothing_special_is_told_nothing(job: Json) -> None:
     assert plan_of(job).events == ()
+
+
+def test_more_addresses_than_fit_into_a_variable_are_refused() -> None:
+    template = a_template(a_container("aitj-main", ports={"aitj-a": 4444, "aitj-b": 4445}))
+    job = an_aitj(worker=a_replica(3000, template))
+
+    plan = plan_of(job)
+
+    assert plan.status is not None
+    said = plan.status["conditions"][0]["message"]
+    assert said.startswith("spec.replicaSpecs.worker.replicas: 3000 addresses do not fit into one environment variable")

@@ -375,3 +375,12 @@ def test_actions_are_told_in_the_ancestors_words(verb: str, resource: Any, error
 
 def test_events_come_from_the_ancestors_component() -> None:
     assert kind_of(JOB).component == "di-orchestrator"
+
+
+def test_our_pod_of_the_coordinators_name_without_its_labels_makes_room() -> None:
+    job = a_dijob()
+    relabelled = a_pod(job, "coordinator", labels={"replica-type": ""})
+
+    plan = plan_of(job, [a_service(job, "coordinator"), relabelled])
+
+    assert names_of(plan.deletes, POD) == ["cartpole-coordinator"]

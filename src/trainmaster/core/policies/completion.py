@@ -1,9 +1,10 @@
 """When a replica group and a job have ended, and how: the end policies Any, Rank0, All and None.
 
 A *group* is all pods of one role. A policy **fires** when its words come true. A group whose pods have
-all ended while nothing fired is **closed**: it has a result, but a quiet one, which `Any` at job level
-does not take for a signal. When every group has a result and the job still has none, the job closes:
-nothing can happen any more, so any failure makes it fail and otherwise it has succeeded.
+all ended while nothing fired is **closed**: it failed if any of them failed, else it succeeded. That fires
+too, unless its policy is None: such a result is quiet, and `Any` at job level does not take it for a
+signal. When every group has a result and the job still has none, the job closes: nothing can happen any
+more, so any failure makes it fail and otherwise it has succeeded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,9 +50,8 @@ def _all_ended(pods: Sequence[Result], *, complete: EndPolicy, fail: EndPolicy) 
     failures = [pod for pod in pods if pod.is_failure]
     if not failures:
         return Result(SUCCEED, "all pods succeeded", is_fired=complete == "All")
-    message = "; ".join(dict.fromkeys(pod.message for pod in failures if pod.message))
     # A mixed result can fire no policy any more. It fails, unless failures were declared not to matter.
-    return Result(failures[0].phase, message, is_fired=fail != "None")
+    return Result(failures[0].phase, _said(failures), is_fired=fail != "None")
 
 
 def job_result(
@@ -63,7 +63,7 @@ def job_result(
         return Result(SUCCEED, f"job {name} completed")
     failures = [r for r in results if r.is_failure]
     if _fires(fail, [r.is_failure for r in results], [r.is_fired for r in results], rank0.is_failure):
-        return _failure(failures or [rank0])
+        return _failure([rank0] if fail == "Rank0" else failures)
     if all(r.phase for r in results):
         return _failure(failures) if failures else Result(SUCCEED, f"job {name} completed")
     return RUNNING
@@ -82,5 +82,11 @@ def _fires(policy: EndPolicy, matches: Sequence[bool], fired: Sequence[bool], ra
 
 
 def _failure(failures: Sequence[Result]) -> Result:
-    messages = dict.fromkeys(f.message for f in failures if f.message)
-    return Result(failures[0].phase, "; ".join(messages))
+    return Result(failures[0].phase, _said(failures))
+
+
+def _said(failures: Sequence[Result], limit: int = 3) -> str:
+    """What the first of them say: a thousand pods that die of one cause need not all be quoted."""
+    messages = list(dict.fromkeys(f.message for f in failures if f.message))
+    rest = len(messages) - limit
+    return "; ".join(messages[:limit]) + (f"; and {rest} more" if rest > 0 else "")

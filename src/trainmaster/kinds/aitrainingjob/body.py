@@ -1,7 +1,8 @@
 """Pods and services of an AITrainingJob, and the environment by which its pods find each other."""
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
@@ -15,13 +16,39 @@ def child_name(job: AITrainingJob, role: str, index: int) -> str:
     return f"{job.metadata.name}-{role.lower()}-{index}"
 
 
+def hosts_size(job: AITrainingJob, role: str) -> int:
+    """About how long ``<ROLE>_HOSTS`` will be, the longest of the variables."""
+    spec = job.spec.replica_specs[role]
+    ports = _published(template.read(spec.template).spec.containers) or ()
+    host = f"{child_name(job, role, spec.replicas)}.{job.metadata.namespace}:65535,"
+    return spec.replicas * max(len(ports), 1) * len(host)
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A place in the job, and the name of the pod and the service that fill it."""
+
+    role: str
+    index: int
+    name: str
+
+
+def slots_of(job: AITrainingJob) -> list[Slot]:
+    """All places that the spec asks for, roles by name."""
+    return [
+        Slot(role, index, child_name(job, role, index))
+        for role, spec in sorted(job.spec.replica_specs.items())
+        for index in range(spec.replicas)
+    ]
+
+
 class Builder:
     """Builds the children of one job; what they share is worked out once."""
 
     def __init__(self, job: AITrainingJob, owner: Owner) -> None:
         self._job = job
         self._owner = owner.reference(blocks=True)
-        self._ports = {role: _published(spec) for role, spec in job.spec.replica_specs.items()}
+        self._containers = {r: template.read(s.template).spec.containers for r, s in job.spec.replica_specs.items()}
+        self._ports = {role: _published(containers) for role, containers in self._containers.items()}
         self._discovery = {
             variable: value for role in sorted(self._ports) for variable, value in self._role_env(role).items()
         }
@@ -30,14 +57,15 @@ class Builder:
         """A role without a training container is nobody's peer and gets no address."""
         return self._ports[role] is not None
 
-    def pod(self, role: str, index: int) -> Body:
-        spec = self._job.spec.replica_specs[role]
-        env = self._discovery | self._slot_env(role, index)
+    def pod(self, slot: Slot) -> Body:
+        spec = self._job.spec.replica_specs[slot.role]
+        env = self._discovery | self._slot_env(slot)
         given = spec.template["spec"]
         pod: Body = {
             **given,
             "containers": [
-                template.with_env(c, env | {"TRAININGJOB_PORTS": _container_ports(c)}) for c in given["containers"]
+                template.with_env(container, env | {"TRAININGJOB_PORTS": ",".join(map(str, _training_ports(part)))})
+                for container, part in zip(given["containers"], self._containers[slot.role], strict=True)
             ],
             "restartPolicy": "Never",  # a restart is the operator's decision, never the kubelet's
         }
@@ -49,22 +77,22 @@ class Builder:
             pod["dnsPolicy"] = "ClusterFirstWithHostNet"  # else service names do not resolve
         return template.pod_body(
             self._with_job_labels(spec),
-            name=child_name(self._job, role, index),
+            name=slot.name,
             namespace=self._job.metadata.namespace,
-            labels=self._pod_labels(role, index),
+            labels=self._pod_labels(slot),
             owner=self._owner,
             spec=pod,
         )
 
-    def service(self, role: str, index: int) -> Body:
-        slot = self._slot_labels(role, index)
+    def service(self, slot: Slot) -> Body:
+        slot_labels = self._slot_labels(slot)
         return template.headless_service_body(
-            name=child_name(self._job, role, index),
+            name=slot.name,
             namespace=self._job.metadata.namespace,
-            labels=slot,
-            selector=slot,
+            labels=slot_labels,
+            selector=slot_labels,
             owner=self._owner,
-            ports=[(f"{labels.PREFIX}{port}", port) for port in self._ports[role] or ()],
+            ports=[(f"{labels.PREFIX}{port}", port) for port in self._ports[slot.role] or ()],
         )
 
     def _with_job_labels(self, spec: ReplicaSpec) -> Mapping[str, object]:
@@ -73,18 +101,18 @@ class Builder:
         merged = {**self._job.metadata.labels, **(given.get("labels") or {})}
         return {**spec.template, "metadata": {**given, "labels": merged}}
 
-    def _slot_labels(self, role: str, index: int) -> dict[str, str]:
+    def _slot_labels(self, slot: Slot) -> dict[str, str]:
         return {
             labels.GROUP_NAME: labels.GROUP,
             labels.TRAINING_JOB_NAME: self._job.metadata.name,
-            labels.REPLICA_NAME: role.lower(),
-            labels.REPLICA_INDEX: str(index),
+            labels.REPLICA_NAME: slot.role.lower(),
+            labels.REPLICA_INDEX: str(slot.index),
         }
 
-    def _pod_labels(self, role: str, index: int) -> dict[str, str]:
-        own = self._slot_labels(role, index) | {
+    def _pod_labels(self, slot: Slot) -> dict[str, str]:
+        own = self._slot_labels(slot) | {
             labels.JOB_NAME: self._job.metadata.name,
-            labels.POD_ROLE: role.lower(),
+            labels.POD_ROLE: slot.role.lower(),
             labels.RESTART_COUNT: "0",
         }
         return own | {labels.PRIORITY: self._job.spec.priority} if self._job.spec.priority else own
@@ -103,40 +131,34 @@ class Builder:
                 values[f"{prefix}_{word}_NUM"] = str(len(entries))
         return values
 
-    def _slot_env(self, role: str, index: int) -> dict[str, str]:
+    def _slot_env(self, slot: Slot) -> dict[str, str]:
         meta = self._job.metadata
         return {
-            "TRAININGJOB_REPLICA_NAME": role.lower(),
-            "TRAININGJOB_REPLICA_TYPE": role.lower(),
-            "TRAININGJOB_REPLICA_INDEX": str(index),
+            "TRAININGJOB_REPLICA_NAME": slot.role.lower(),
+            "TRAININGJOB_REPLICA_TYPE": slot.role.lower(),
+            "TRAININGJOB_REPLICA_INDEX": str(slot.index),
             "TRAININGJOB_REPLICA_RESTARTCOUNT": "0",
-            "TRAININGJOB_SERVICE": f"{child_name(self._job, role, index)}.{meta.namespace}",
+            "TRAININGJOB_SERVICE": f"{slot.name}.{meta.namespace}",
             "TRAININGJOB_NAME": meta.name,
             "TRAININGJOB_NAMESPACE": meta.namespace,
         }
 
 
-@lru_cache(maxsize=1024)
 def _env_prefixes(role: str) -> tuple[str, ...]:
     """``MY-PS`` as it always was, and ``MY_PS`` beside it, which a shell can read."""
     raw = role.upper()
     return tuple(dict.fromkeys((raw, raw.replace("-", "_"))))
 
 
-def _published(spec: ReplicaSpec) -> tuple[int, ...] | None:
+def _published(containers: Sequence[ContainerPart]) -> tuple[int, ...] | None:
     """Ports of a role that are published; None when it has no training container at all."""
-    training = [c for c in template.read(spec.template).spec.containers if c.name.startswith(labels.PREFIX)]
-    if not training:
+    if not any(container.name.startswith(labels.PREFIX) for container in containers):
         return None
-    return tuple(dict.fromkeys(port for container in training for port in _training_ports(container)))
+    return tuple(dict.fromkeys(port for container in containers for port in _training_ports(container)))
 
 
 def _training_ports(container: ContainerPart) -> list[int]:
-    return [port.container_port for port in container.ports if port.name.startswith(labels.PREFIX)]
-
-
-def _container_ports(container: Mapping[str, object]) -> str:
-    name, ports = container["name"], container.get("ports") or ()
-    if not str(name).startswith(labels.PREFIX) or not isinstance(ports, list):
-        return ""
-    return ",".join(str(p["containerPort"]) for p in ports if str(p.get("name", "")).startswith(labels.PREFIX))
+    """Empty for a side-car: only containers and ports of the prefix take part."""
+    if not container.name.startswith(labels.PREFIX):
+        return []
+    return [port.container_port for port in container.ports or () if port.name.startswith(labels.PREFIX)]

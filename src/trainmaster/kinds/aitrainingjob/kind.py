@@ -14,7 +14,7 @@ from trainmaster.core.policies.cleanup import pods_to_clean
 from trainmaster.core.policies.completion import Result
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob import labels, validate
-from trainmaster.kinds.aitrainingjob.body import Builder, child_name
+from trainmaster.kinds.aitrainingjob.body import Builder, slots_of
 from trainmaster.kinds.aitrainingjob.status import (
     ENDED,
     PENDING,
@@ -38,7 +38,8 @@ class AITrainingJobKind(Kind[AITrainingJob]):
     ended = ENDED
 
     def errors(self, job: AITrainingJob) -> list[str]:
-        return validate.errors(job)
+        # Once the verdict is stored, the spec decides nothing any more: a bad edit must not stop the clean-up.
+        return [] if job.status.ending else validate.errors(job)
 
     def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
         noun = resource.kind.lower()
@@ -83,18 +84,18 @@ class AITrainingJobKind(Kind[AITrainingJob]):
 
     def _missing(self, job: AITrainingJob, observed: Observed) -> tuple[Create, ...]:
         """Services before pods: a pod that starts finds its peers' names."""
-        slots = [(role, i) for role, spec in sorted(job.spec.replica_specs.items()) for i in range(spec.replicas)]
+        slots = slots_of(job)
+        nameless = [slot for slot in slots if slot.name not in observed.services]
+        empty = [slot for slot in slots if slot.index not in observed.role(slot.role.lower())]
+        if not nameless and not empty:
+            return ()
         builder = Builder(job, self.owner(job))
         services = [
-            Create(SERVICE, builder.service(role, index), f"{role}-{index} has no address")
-            for role, index in slots
-            if builder.has_service(role) and child_name(job, role, index) not in observed.services
+            Create(SERVICE, builder.service(slot), f"{slot.role}-{slot.index} has no address")
+            for slot in nameless
+            if builder.has_service(slot.role)
         ]
-        pods = [
-            Create(POD, builder.pod(role, index), f"{role}-{index} has no pod")
-            for role, index in slots
-            if index not in observed.role(role.lower())
-        ]
+        pods = [Create(POD, builder.pod(slot), f"{slot.role}-{slot.index} has no pod") for slot in empty]
         return (*services, *pods)
 
     def _end(self, job: AITrainingJob, result: Result, observed: Observed, now: datetime) -> Plan:
@@ -159,8 +160,8 @@ def _result(job: AITrainingJob, observed: Observed) -> Result:
 
 
 def _pod_result(pod: PodView | None) -> Result:
-    if pod is None or not pod.is_ended:
-        return completion.RUNNING
+    if pod is None or pod.deleting or not pod.is_ended:
+        return completion.RUNNING  # how a pod ends that was told to go says nothing about the training
     if pod.phase == "Succeeded":
         return Result(completion.SUCCEED)
     exits = [
@@ -174,11 +175,7 @@ def _pod_result(pod: PodView | None) -> Result:
 
 def _surplus(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
     """Pods and services that fill no slot of the spec, highest index first."""
-    slots = {
-        child_name(job, role, i): observed.role(role.lower()).get(i)
-        for role, spec in job.spec.replica_specs.items()
-        for i in range(spec.replicas)
-    }
+    slots = {slot.name: observed.role(slot.role.lower()).get(slot.index) for slot in slots_of(job)}
     # A pod whose labels were edited into another slot goes too: it holds a name that its own slot needs.
     pods = [pod for pod in reversed(observed.all_pods) if slots.get(pod.key.name) is not pod]
     services = [s for name, s in sorted(observed.services.items(), reverse=True) if name not in slots]

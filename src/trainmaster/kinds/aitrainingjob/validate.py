@@ -5,7 +5,10 @@ import re
 from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
-from trainmaster.kinds.aitrainingjob.body import child_name
+from trainmaster.kinds.aitrainingjob.body import child_name, hosts_size
+
+MAX_VARIABLE = 128 * 1024
+"""Linux starts no program with a longer variable."""
 
 _REPLICA_NAME = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?")
 
@@ -20,7 +23,8 @@ def errors(job: AITrainingJob) -> list[str]:
             continue
         if (other := seen.setdefault(name.lower(), name)) != name:
             found.append(f"{path}: differs from {other!r} only in case; rename one of them")
-        found += _replica_errors(path, spec)
+        wrong = _replica_errors(path, spec)
+        found += wrong or _size_errors(path, job, name)
         if error := child_name_error(job.metadata.name, child_name(job, name, max(spec.replicas - 1, 0))):
             found.append(f"metadata.name: {error}")
     if not any(spec.replicas for spec in job.spec.replica_specs.values()):
@@ -36,6 +40,14 @@ def _replica_errors(path: str, spec: ReplicaSpec) -> list[str]:
     if high is not None and high < spec.replicas:
         found.append(f"{path}.maxReplicas: {high} is less than replicas ({spec.replicas})")
     return found
+
+
+def _size_errors(path: str, job: AITrainingJob, name: str) -> list[str]:
+    if hosts_size(job, name) < MAX_VARIABLE:
+        return []
+    room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
+    replicas = job.spec.replica_specs[name].replicas
+    return [f"{path}.replicas: {replicas} addresses do not fit into {room}; lower replicas or publish fewer ports"]
 
 
 def unsupported(job: AITrainingJob) -> list[str]:

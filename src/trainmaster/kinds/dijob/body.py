@@ -59,7 +59,7 @@ def coordinator_service(job: DIJob, owner: Owner) -> Body:
 def coordinator_port(job: DIJob) -> int:
     """The port that the template names ``di-port``, else the role's default."""
     for container in template.read(job.spec.coordinator.template).spec.containers:
-        for port in container.ports:
+        for port in container.ports or ():
             if container.name == labels.CONTAINER and port.name == labels.PORT:
                 return port.container_port
     return labels.COORDINATOR_PORT

@@ -60,6 +60,7 @@ class DIJobKind(Kind[DIJob]):
             conditions=cleared(entered.conditions, all_created=not creates, now=now),
         )
         return Plan(
+            deletes=_impostors(job, observed) if creates else (),
             creates=creates,
             status=changed_status(job.status, new),
             # The verdict is stored before anything is cleaned up for it.
@@ -77,6 +78,12 @@ class DIJobKind(Kind[DIJob]):
             body = coordinator_pod(job, self.owner(job), self.settings.server_url)
             creates.append(Create(POD, body, "the coordinator has no pod"))
         return tuple(creates)
+
+
+def _impostors(job: DIJob, observed: Observed) -> tuple[Delete, ...]:
+    """Our own pod of the coordinator's name whose labels were edited away: it holds the name."""
+    pods = [pod for pod in observed.strays if pod.key.name == coordinator_name(job)]
+    return deletions(POD, pods, "it has the coordinator's name but not its labels")
 
 
 def _phase(job: DIJob, coordinator: PodView | None) -> tuple[str, str]:
