@@ -246,6 +246,19 @@ async def test_a_job_of_the_same_name_waits_for_the_old_pods_and_touches_none_of
     assert scene.world.incarnations("pods", scene.namespace) == {"job-trainer-0": 2, "job-trainer-1": 2}
 
 
+async def test_a_job_that_is_being_deleted_gets_no_new_pods(scene: Scene) -> None:
+    job = await scene.create(trainers(2))
+    await job.start()
+
+    await scene.admin.delete(job.resource, scene.namespace, job.name, propagation="Foreground")
+    await job.until(lambda: is_deleting(job.stored), "it is to go, after its pods")
+    await scene.let_go("job-trainer-1")
+    await scene.settled()
+
+    assert list(job.children("pods")) == ["job-trainer-0"]
+    assert scene.world.incarnations("pods", scene.namespace)["job-trainer-1"] == 1
+
+
 FOREIGN_POD = {"spec": {"containers": [container()]}}
 FOREIGN_SERVICE = {"spec": {"clusterIP": "None"}}
 SOMEBODY = {"apiVersion": "v1", "kind": "ConfigMap", "name": "mine", "uid": "0123", "controller": True}

@@ -30,7 +30,7 @@ from trainmaster.core.plan import Delete, Event, Plan, normal, warning
 from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
-from trainmaster.runtime.controller import BARRIER_POLL, LAZY_SECONDS, Controller
+from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, LAZY_SECONDS, Controller
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
@@ -157,13 +157,28 @@ async def test_a_plan_is_made_from_what_the_job_owns_and_nothing_else() -> None:
     assert found == [Observed({"worker": {0: mine}}, (), {"mnist-worker-0": service})]
 
 
-async def test_deletes_come_before_creates_and_the_status_last() -> None:
-    plan = Plan(deletes=(a_delete(),), creates=(create_pod("mnist-worker-1"),), status={"phase": "Running"})
-    rig = Rig(always(plan))
+async def test_deletes_come_before_creates() -> None:
+    rig = Rig(always(Plan(deletes=(a_delete(),), creates=(create_pod("mnist-worker-1"),))))
     rig.cluster.put(POD, pod_json())
     await rig.reconcile()
 
-    assert [call.verb for call in rig.cluster.calls] == ["delete", "create", "patch"]
+    assert [call.verb for call in rig.cluster.calls] == ["delete", "create"]
+
+
+async def test_the_status_comes_after_the_deletes() -> None:
+    rig = Rig(always(Plan(deletes=(a_delete(),), status={"phase": "Running"})))
+    rig.cluster.put(POD, pod_json())
+    await rig.reconcile()
+
+    assert [call.verb for call in rig.cluster.calls] == ["delete", "patch"]
+
+
+async def test_the_status_waits_for_the_pass_that_sees_what_was_created() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1), status={"phase": "Running"})))
+    await rig.reconcile()
+
+    assert [call.verb for call in rig.cluster.calls] == ["create"]
+    assert rig.queue._entries[KEY].due == asyncio.get_running_loop().time() + CREATED_POLL
 
 
 async def test_status_first_stores_the_status_and_acts_on_nothing_else() -> None:
@@ -576,7 +591,7 @@ async def test_the_pass_in_hand_is_finished_when_the_queue_is_closed() -> None:
     rig.queue.close()
     await asyncio.wait_for(worker, 10)
 
-    assert [call.verb for call in rig.cluster.calls] == ["create", "patch"]
+    assert [call.verb for call in rig.cluster.calls] == ["create"]
 
 
 # --- what is counted ---

@@ -146,7 +146,7 @@ async def test_a_passing_error_is_raised_after_its_batch_has_ended(error: Trainm
     assert not rig.barrier.is_open(JOB.uid)
 
 
-@pytest.mark.parametrize("error", [param for param in PASSING if param.id != "lost race"])
+@pytest.mark.parametrize("error", PASSING)
 async def test_a_passing_error_of_a_delete_is_raised_and_nothing_is_created(error: Trainmaster) -> None:
     rig = Rig("mnist-worker-0")
     rig.cluster.before = raising("delete", error)
@@ -237,16 +237,21 @@ async def test_deletes_go_all_at_once_and_before_the_creates() -> None:
     assert rig.cluster.calls[-1].at == rig.cluster.calls[0].at + 1
 
 
-@pytest.mark.parametrize(
-    ("pods", "uid"),
-    [pytest.param((), "", id="gone already"), pytest.param(("mnist-worker-0",), "first", id="another incarnation")],
-)
-async def test_what_is_no_more_need_not_be_deleted(pods: tuple[str, ...], uid: str) -> None:
-    rig = Rig(*pods)
-    applied = await rig.act(deletes=(delete_pod(uid=uid),))
+async def test_what_is_gone_need_not_be_deleted() -> None:
+    rig = Rig()
+    applied = await rig.act(deletes=(delete_pod(),), creates=create_pods(1))
 
-    assert applied == Applied()
-    assert (rig.cluster.find(POD, WORKER) is not None) == bool(pods)
+    assert applied == Applied(created=list(create_pods(1)))
+
+
+async def test_another_incarnation_is_left_alone_and_the_pass_is_tried_again() -> None:
+    """No event may follow that would bring about the next pass."""
+    rig = Rig("mnist-worker-0")
+    with pytest.raises(Conflict):
+        await rig.act(deletes=(delete_pod(uid="first"),), creates=create_pods(1))
+
+    assert rig.cluster.find(POD, WORKER) is not None
+    assert rig.cluster.asked("create") == []
 
 
 async def test_a_delete_that_we_may_not_do_is_a_failure_and_nothing_is_created() -> None:

@@ -90,7 +90,9 @@ async def _operate(options: OperatorOptions) -> None:
     config = _config(options)
     gate = _Gate()
     timeout = options.request_timeout
-    async with KubeCluster(config, timeout=timeout, observe=_observe_request, gate=gate.check) as cluster:
+    async with KubeCluster(
+        config, timeout=timeout, observe=metrics.RequestMetrics().observe, gate=gate.check
+    ) as cluster:
         elector = _elector(options, config, cluster) if options.leader_elect else None
         gate.elector = elector
         manager = build_manager(options, cluster, elector)
@@ -150,7 +152,8 @@ def build_manager(options: OperatorOptions, cluster: Cluster, elector: Elector |
     jobs: dict[Resource, Store[JobView]] = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
     barrier = Barrier({POD: pods, SERVICE: services, **jobs})
     executor = Executor(cluster, barrier)
-    recorder = Recorder(cluster, _now)
+    controllers: list[Controller] = []
+    recorder = Recorder(cluster, _now, is_busy=lambda: any(controller.queue.is_busy for controller in controllers))
     selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
     namespace = options.namespace
     reflectors: list[Reflector[Any]] = [
@@ -158,7 +161,7 @@ def build_manager(options: OperatorOptions, cluster: Cluster, elector: Elector |
         Reflector(cluster, services, SERVICE_CODEC, namespace=namespace, selector=selector),
         *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in jobs.values()),
     ]
-    controllers = [
+    controllers += [
         Controller(
             kind,
             jobs=jobs[kind.resource],
@@ -173,11 +176,6 @@ def build_manager(options: OperatorOptions, cluster: Cluster, elector: Elector |
         for kind in kinds
     ]
     return Manager(reflectors, controllers, recorder, elector)
-
-
-def _observe_request(method: str, code: str, seconds: float) -> None:
-    metrics.REQUESTS.labels(method, code).inc()
-    metrics.REQUEST_TIME.labels(method).observe(seconds)
 
 
 def _now() -> datetime:

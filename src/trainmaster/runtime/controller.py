@@ -23,12 +23,14 @@ from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
-from trainmaster.runtime.queue import STARTUP, KeyQueue, QueueClosed
+from trainmaster.runtime.queue import NORMAL, STARTUP, URGENT, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
 
 BARRIER_POLL = 0.25
 """Seconds until a job that waits for its own writes is looked at again, should no event come first."""
+CREATED_POLL = 5.0
+"""Seconds until a job that created something is looked at again, should no event come first."""
 LAZY_SECONDS = 5.0
 """How long a status that differs in counters alone may wait for company."""
 
@@ -132,8 +134,14 @@ class Controller:
         applied = Applied()
         if not plan.status_first:
             applied = await self._executor.act(job, plan)
+        self._record_actions(job, applied)
         if applied.failures:
             plan = self.kind.conclude(job, plan, applied.failures, self._now())
+        elif applied.created:
+            # The events of these creates bring the next pass about, and its status will count them. The delay is
+            # for a watch that never shows them because they were gone before it was resumed.
+            self.queue.add(job.key, after=CREATED_POLL)
+            return applied
         if plan.status is None:
             self._lazy_since.pop(job.key, None)
         elif self._is_time_to_store(job.key, plan):
@@ -141,7 +149,6 @@ class Controller:
             if await self._executor.store_status(self.kind.resource, job, stored, plan):
                 for event in plan.events:
                     self._record(job, event)
-        self._record_actions(job, applied)
         return applied
 
     def _is_time_to_store(self, key: Key, plan: Plan) -> bool:
@@ -186,16 +193,21 @@ class Controller:
             if view is None or owner is None or owner.kind != self.kind.resource.kind:
                 continue
             if owner.api_version == self.kind.resource.api_version:
-                self._enqueue(Key(view.key.namespace, owner.name))
+                priority = URGENT if _has_new_phase(before, after) else NORMAL
+                self._enqueue(Key(view.key.namespace, owner.name), priority)
 
     def _forget(self, job: JobView) -> None:
         self._barrier.forget(job.uid)
         self._lazy_since.pop(job.key, None)
         self.queue.forget(job.key)
 
-    def _enqueue(self, key: Key) -> None:
+    def _enqueue(self, key: Key, priority: int = NORMAL) -> None:
         if self._is_working:
-            self.queue.add(key)
+            self.queue.add(key, priority=priority)
+
+
+def _has_new_phase(before: PodView | ServiceView | None, after: PodView | ServiceView | None) -> bool:
+    return isinstance(before, PodView) and isinstance(after, PodView) and before.phase != after.phase
 
 
 def _is_same(before: PodView | ServiceView, after: PodView | ServiceView) -> bool:

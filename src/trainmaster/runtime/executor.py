@@ -5,6 +5,7 @@ a *refusal* (returned as a Failure: the job's status will say it).
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -135,4 +136,5 @@ class Executor:
     @staticmethod
     def _report(job: JobView, verb: str, action: Create | Delete) -> None:
         metrics.ACTIONS.labels(verb, action.resource.plural).inc()
-        log.debug(verb, job=str(job.key), resource=action.resource.plural, name=action.key.name, because=action.why)
+        if log.is_enabled_for(logging.DEBUG):
+            log.debug(verb, job=str(job.key), resource=action.resource.plural, name=action.key.name, because=action.why)

@@ -59,6 +59,21 @@ class QueueMetrics:
         self._retries.inc()
 
 
+class RequestMetrics:
+    """The observer of a transport. Label children are bound once: looking them up costs more than counting."""
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[str, str], Counter] = {}
+        self._times: dict[str, Histogram] = {}
+
+    def observe(self, method: str, code: str, seconds: float) -> None:
+        if (method, code) not in self._requests:
+            self._requests[method, code] = REQUESTS.labels(method, code)
+            self._times[method] = REQUEST_TIME.labels(method)
+        self._requests[method, code].inc()
+        self._times[method].observe(seconds)
+
+
 class Measured:
     """One pass that is being measured; whoever runs it fills in the result."""
 

@@ -14,6 +14,8 @@ from typing import NamedTuple, Protocol
 from trainmaster.core.ids import Key
 from trainmaster.runtime.backoff import Backoff
 
+URGENT = 1
+"""A pod changed its phase: people wait to see that on the job."""
 NORMAL = 0
 STARTUP = -1
 """Work found at start: ten thousand old jobs must not keep a new one waiting."""
@@ -54,6 +56,11 @@ class KeyQueue:
     def __len__(self) -> int:
         """Keys that could be worked on now."""
         return sum(entry.due <= self._now() for entry in self._entries.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """Keys wait for a worker."""
+        return bool(self._ready) and not self._is_closed
 
     def add(self, key: Key, *, after: float = 0.0, priority: int = NORMAL) -> None:
         now = self._now()

@@ -26,6 +26,9 @@ REMEMBERED = 4096
 MESSAGE_LIMIT = 1024
 INTERVAL = 0.02
 """Seconds between two events: a burst of jobs must not compete with its own pods for the API server."""
+BUSY_POLL = 0.1
+PATIENCE = 20
+"""Polls that an event waits for at most while jobs are being worked on."""
 
 log = structlog.get_logger(__name__)
 
@@ -48,9 +51,15 @@ class _Sent(msgspec.Struct):
 
 
 class Recorder:
-    def __init__(self, cluster: Cluster, now: Callable[[], datetime]) -> None:
+    """``is_busy`` says whether jobs wait to be worked on: events then wait too, for a bounded time."""
+
+    def __init__(
+        self, cluster: Cluster, now: Callable[[], datetime], is_busy: Callable[[], bool] = lambda: False
+    ) -> None:
         self._cluster = cluster
         self._now = now
+        self._is_busy = is_busy
+        self._is_flushing = False
         self._queue: asyncio.Queue[_Note] = asyncio.Queue(QUEUE_LIMIT)
         self._sent: OrderedDict[tuple[str, Event], _Sent] = OrderedDict()
         self._numbers = itertools.count()
@@ -65,17 +74,25 @@ class Recorder:
     async def run(self) -> None:
         while True:
             note = await self._queue.get()
+            await self._calm()
             await self._send(note)
             self._queue.task_done()
             await asyncio.sleep(INTERVAL)
 
     async def flush(self, timeout: float) -> None:
         """Wait until everything recorded so far is sent; ``run`` does the sending."""
+        self._is_flushing = True
         try:
             async with asyncio.timeout(timeout):
                 await self._queue.join()
         except TimeoutError:
             metrics.EVENTS_DROPPED.labels("shut down").inc(self._queue.qsize())
+
+    async def _calm(self) -> None:
+        for _ in range(PATIENCE):
+            if self._is_flushing or not self._is_busy():
+                return
+            await asyncio.sleep(BUSY_POLL)
 
     async def _send(self, note: _Note) -> None:
         try:

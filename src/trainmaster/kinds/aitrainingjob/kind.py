@@ -20,6 +20,7 @@ from trainmaster.kinds.aitrainingjob.status import (
     PENDING,
     RUNNING,
     TERMINATING,
+    WAITING,
     count,
     enter,
     phase_of,
@@ -65,6 +66,8 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         counters = count(job, observed)
         phase, message = phase_of(job, counters, observed)
         old = job.status
+        if not old.phase:
+            phase, message = PENDING, WAITING  # every job is seen waiting first, however fast its pods come up
         entered = enter(old, phase, message, now)
         new = msgspec.structs.replace(
             entered,

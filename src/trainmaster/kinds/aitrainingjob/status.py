@@ -17,6 +17,8 @@ TERMINATING = "Terminating"
 ENDED = frozenset({"Succeed", "Failed", "Timeout", "Preempted", "NodeFail"})
 PHASES = frozenset({PENDING, CREATING, RUNNING, TERMINATING, "Restarting"}) | ENDED
 
+WAITING = "all pods are waiting for scheduling"
+
 HISTORY = 24
 """Entries of the condition history that are kept; the ancestors let it grow for ever."""
 
@@ -69,8 +71,8 @@ def phase_of(job: AITrainingJob, counters: Mapping[str, ReplicaStatus], observed
 def _pending_message(observed: Observed) -> str:
     for pod in observed.all_pods:
         if pod.unschedulable:
-            return f"all pods are waiting for scheduling: {pod.key.name}: {pod.unschedulable}"
-    return "all pods are waiting for scheduling"
+            return f"{WAITING}: {pod.key.name}: {pod.unschedulable}"
+    return WAITING
 
 
 def enter(status: AITrainingJobStatus, phase: str, message: str, now: datetime) -> AITrainingJobStatus:
