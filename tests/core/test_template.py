@@ -8,7 +8,21 @@ from hypothesis import strategies as st
 
 from tests.build import a_container, a_template
 from trainmaster.core.ids import Resource
-from trainmaster.core.template import Owner, errors, headless_service_body, pod_body, read, with_env
+from trainmaster.core.template import (
+    ContainerPart,
+    EnvPart,
+    MetaPart,
+    Owner,
+    PodSpecPart,
+    PortPart,
+    TemplatePart,
+    VolumePart,
+    errors,
+    headless_service_body,
+    pod_body,
+    read,
+    with_env,
+)
 
 OWNER = Owner(Resource("example.org", "v1", "jobs", "Job"), "ml", "mnist", "uid-1")
 REFERENCE = {"apiVersion": "example.org/v1", "kind": "Job", "name": "mnist", "uid": "uid-1", "controller": True}
@@ -29,15 +43,11 @@ def test_the_fields_that_we_touch_are_read_and_the_rest_is_ignored() -> None:
 
     part = read(template)
 
-    (main,) = part.spec.containers
-    assert (main.name, [(p.name, p.container_port) for p in main.ports], [e.name for e in main.env]) == (
-        "main",
-        [("web", 80)],
-        ["A"],
+    main = ContainerPart("main", ports=[PortPart(80, "web")], env=[EnvPart("A")])
+    assert part == TemplatePart(
+        PodSpecPart([main], init_containers=[ContainerPart("prepare")], volumes=[VolumePart("data")]),
+        MetaPart(labels={"a": "b"}),
     )
-    assert [c.name for c in part.spec.init_containers] == ["prepare"]
-    assert [v.name for v in part.spec.volumes] == ["data"]
-    assert part.metadata.labels == {"a": "b"}
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,9 @@ METRICS = {
 
 
 def electing(lease: str) -> list[str]:
-    """Options of an operator that competes for this lease."""
-    return ["--leader-elect", f"--leader-elect-resource-name={lease}"]
+    """Options of an operator that competes for this lease; it may be slow, and nobody crashes here."""
+    times = ["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s"]
+    return ["--leader-elect", f"--leader-elect-resource-name={lease}", *times]
 
 
 def holder_of(lease: Object) -> str:

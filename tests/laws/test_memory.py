@@ -6,7 +6,7 @@ which exception, which incarnation and version a write answers, how the object l
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from testbed.admin import path_of
 from testbed.plane import ControlPlane
 from tests.laws.memory import MemoryApi, Object
 from trainmaster.api import crd
@@ -64,7 +65,7 @@ def report(phase: str, name: str = "a") -> Step:
     return Step("patch", POD, name, {"status": {"phase": phase}}, "status", uid="")
 
 
-def status(body: Any, name: str = "a", *, uid: Whose = "", version: Whose = "") -> Step:
+def status(body: Object, name: str = "a", *, uid: Whose = "", version: Whose = "") -> Step:
     return Step("patch", JOB, name, {"status": body}, "status", uid, version)
 
 
@@ -302,14 +303,16 @@ def pair(plane: ControlPlane) -> Iterator[Pair]:
     pair = Pair(plane, namespace)
     yield pair
     pair.close()
+    # No operator of a later test shall find them.
+    plane.request("DELETE", path_of(f"{JOB.api_version}/{JOB.plural}", namespace))
 
 
 ALL = (POD, SERVICE, JOB)
 CREATED = {"phase": "Created", "replicaStatus": {"Coordinator": {"active": 1}}}
 
 
-def _for_all(name: str, *steps: Any) -> list[Any]:
-    """A row for each resource; a step is a function of the resource."""
+def _for_all(name: str, *steps: Callable[[Resource], Step]) -> list[Any]:
+    """A row for each resource."""
     return [pytest.param([step(resource) for step in steps], id=f"{name}-{resource.plural}") for resource in ALL]
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import looptime
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
@@ -267,7 +267,7 @@ async def test_renewals_move_the_renew_time_alone() -> None:
     assert stored(cluster) == held_by("me", renewTime="2026-11-15T12:05:00.000000Z")["spec"]
 
 
-LOST: list[Any] = [
+TROUBLES: list[Any] = [
     pytest.param(raising("get", *[ServerError("boom")] * 1000), id="errors"),
     pytest.param(raising("replace", *[Conflict("conflict")] * 1000), id="conflicts"),
     pytest.param(waiting("get", 10_000), id="reads hang"),
@@ -275,7 +275,7 @@ LOST: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("trouble", LOST)
+@pytest.mark.parametrize("trouble", TROUBLES)
 async def test_a_leader_that_cannot_renew_stops_before_the_lease_ends(trouble: Any) -> None:
     cluster = a_cluster()
     elector = an_elector(cluster)
@@ -324,6 +324,23 @@ async def test_an_answer_that_comes_too_late_makes_no_leader() -> None:
 
     assert await time_to_lead(elector, within=11.5) is None
     assert not elector.is_leading
+
+
+async def test_a_process_that_stood_still_while_it_became_leader_does_not_lead() -> None:
+    cluster = a_cluster()
+
+    async def stand_still(call: Call) -> None:
+        if call.verb == "create":
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(11)
+
+    cluster.after = stand_still
+    elector = an_elector(cluster)
+    acquiring = asyncio.create_task(elector.acquire())
+    await asyncio.sleep(11.5)
+
+    assert not acquiring.done()
+    acquiring.cancel()
 
 
 async def test_a_lease_that_was_deleted_is_made_again() -> None:
@@ -420,7 +437,7 @@ async def test_while_it_gives_the_lease_back_it_does_not_lead() -> None:
     assert stored(cluster)["holderIdentity"] == ""
 
 
-@pytest.mark.parametrize("trouble", LOST)
+@pytest.mark.parametrize("trouble", TROUBLES)
 async def test_giving_back_is_best_effort_and_takes_a_bounded_time(trouble: Any) -> None:
     cluster = a_cluster()
     elector = an_elector(cluster)
@@ -452,11 +469,9 @@ async def test_the_lease_of_another_is_not_given_back() -> None:
 
 # --- never two at once ---
 
-# Binary fractions: with others, the virtual clock would stand still a rounding error before the deadline.
-SECONDS = st.sampled_from([0.0, 0.0, 0.5, 1.75, 5.0, 8.0, 9.75, 12.0, 30.0])
-
-
-TROUBLE = 120.0
+TIGHT = ElectionTimes(lease=4.0, renew_deadline=3.0, retry=0.5)
+TROUBLE = 40.0
+"""Seconds until nothing goes wrong any more."""
 
 
 class Fault(NamedTuple):
@@ -472,9 +487,14 @@ class Fault(NamedTuple):
     """The whole process stands still meanwhile: it does not even notice that its time is over."""
 
 
-FAULTS = st.lists(st.builds(Fault, SECONDS, SECONDS, st.booleans(), st.booleans(), st.booleans()), max_size=25)
-LIVES = st.lists(st.tuples(st.sampled_from([3.0, 11.0, 40.0, 1000.0]), st.booleans(), SECONDS), max_size=4)
+# Binary fractions: with others, the virtual clock would stand still a rounding error before the deadline.
+WELL, FAILING, LOST = Fault(), Fault(fails=True), Fault(is_lost=True)
+LATE, SLOW, HANGING = Fault(before=2.0), Fault(after=2.0), Fault(before=32.0)
+FROZEN, THAWED = Fault(before=5.0, is_frozen=True), Fault(after=5.0, is_frozen=True)
+FAULTS = st.lists(st.sampled_from([WELL, WELL, FAILING, LOST, LATE, SLOW, HANGING, FROZEN, THAWED]), max_size=25)
+LIVES = st.lists(st.tuples(st.sampled_from([1.0, 4.0, 1000.0]), st.booleans(), st.sampled_from([0.0, 3.0])), max_size=4)
 """Each process: how long it leads at most, whether it gives the lease back then, when the next one starts."""
+LEASES = st.sampled_from([None, held_by(""), held_by("ghost", leaseDurationSeconds=4)])
 
 
 class Exclusive(Elector):
@@ -510,7 +530,7 @@ class Process:
         for number in itertools.count():
             identity = f"{self.name}-{number}"
             elector = Exclusive(
-                self.line, KEY, identity, TIMES, now=lambda: wall_clock() + next(self.wall), monotonic=clock
+                self.line, KEY, identity, TIGHT, now=lambda: wall_clock() + next(self.wall), monotonic=clock
             )
             elector.others = electors
             electors.append(elector)
@@ -549,20 +569,24 @@ class Process:
             raise cancelled
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.tuples(FAULTS, FAULTS), st.tuples(LIVES, LIVES))
+@settings(max_examples=60, deadline=None)
+@example(None, ([WELL, SLOW, *[HANGING] * 9], []), ([], []))  # the answer is late, then nothing gets through
+@example(held_by(""), ([WELL, LATE], [Fault(before=1.0)]), ([], []))  # both take the lease that was given back
+@example(None, ([WELL, WELL, *[FAILING] * 40], []), ([], []))  # nothing gets through
+@example(None, ([], []), ([(4.0, True, 0.0)] * 4, [(4.0, False, 0.0)] * 4))  # they come and go
+@given(LEASES, st.tuples(FAULTS, FAULTS), st.tuples(LIVES, LIVES))
 def test_two_never_lead_at_the_same_time_and_one_leads_when_the_trouble_is_over(
-    faults: tuple[list[Fault], list[Fault]], lives: tuple[list[Any], list[Any]]
+    lease: Json | None, faults: tuple[list[Fault], list[Fault]], lives: tuple[list[Any], list[Any]]
 ) -> None:
     async def play() -> None:
-        cluster, electors = FakeCluster(), list[Exclusive]()
+        cluster, electors = a_cluster(lease), list[Exclusive]()
         processes = [Process(cluster, f"p{n}", faults[n], lives[n]) for n in (0, 1)]
         tasks = [asyncio.create_task(process.run(electors)) for process in processes]
         await asyncio.sleep(TROUBLE)
         # Everything is well from here on: a lease that nobody renews ends, and the next one has it.
         for process in processes:
             process.faults, process.lives = iter(()), iter(())
-        await asyncio.sleep(4 * TIMES.lease)
+        await asyncio.sleep(4 * TIGHT.lease)
         for task in tasks:
             task.cancel()
         for result in await asyncio.gather(*tasks, return_exceptions=True):

@@ -281,8 +281,10 @@ async def test_flush_waits_until_everything_is_sent() -> None:
     rig = Rig()
     rig.record(*(normal("Started", f"step {n}") for n in range(10)))
     async with rig.sending():
+        start = asyncio.get_running_loop().time()
         await rig.recorder.flush(60)
         assert len(rig.cluster.calls) == 10
+        assert asyncio.get_running_loop().time() - start < 1
 
 
 async def test_flush_with_nothing_to_send_is_immediate() -> None:

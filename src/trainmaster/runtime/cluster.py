@@ -46,7 +46,8 @@ class Cluster(Protocol):
     async def replace(self, resource: Resource, key: Key, body: bytes) -> Written: ...
 
     async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
-        """A JSON merge patch. ``metadata.uid`` and ``metadata.resourceVersion`` in it are preconditions."""
+        """A JSON merge patch. ``metadata.resourceVersion`` in it is a precondition. ``metadata.uid`` is none: in a
+        patch of the status the API server ignores it, and a version belongs to one incarnation anyway."""
         ...
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
