@@ -158,10 +158,13 @@ class Exchange:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(self._request)
-        async for line in lines:
-            await self._proxy.thawed()
-            await response.write(line)
-        await response.write_eof()
+        try:
+            async for line in lines:
+                await self._proxy.thawed()
+                await response.write(line)
+            await response.write_eof()
+        except ConnectionError:  # the caller went away, and we heard of it by writing
+            self._end(GAVE_UP)
         self._end("200")
         return response
 

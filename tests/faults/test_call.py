@@ -17,7 +17,7 @@ from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Subject
 from tests.faults.scenario import Outcome, Scenario, Step, Trouble, run_all, steps_of
 from tests.faults.world import World
 
-REQUEST_TIMEOUT = 3.0
+REQUEST_TIMEOUT = 2.0
 EVENTS_PATIENCE = 60.0
 
 FAULTS = {

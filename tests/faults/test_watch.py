@@ -24,7 +24,7 @@ from testbed.proxy import (
     watch_silence,
 )
 from tests.faults.conftest import NewLife
-from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Life
+from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Life, Subject
 from tests.faults.scenario import Outcome, Scenario, Step, Trouble, run_all
 from tests.faults.world import World
 from trainmaster.cli.wiring import OperatorOptions, build_manager
@@ -78,32 +78,52 @@ def _lost(resource: str) -> list[Scenario]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("resource", "seconds"),
-    [pytest.param("pods", POD_LAG, id="pods"), pytest.param("services", SERVICE_LAG, id="services")],
-)
-async def test_an_operator_that_sees_its_children_late_creates_none_twice(
-    plane: ControlPlane, proxy: FaultProxy, admin: Admin, world: World, resource: str, seconds: float
+LATE = {subject: Scenario(subject, "seen-late") for subject in SUBJECTS}
+LOST = [scenario for resource in ("services", "pods") for scenario in _lost(resource)]
+
+
+@pytest.fixture(scope="module")
+def late(plane: ControlPlane) -> dict[str, Outcome]:
+    """What became of jobs whose children the operator saw late: by the ids of LATE and LOST."""
+
+    async def play(proxy: FaultProxy) -> dict[str, Outcome]:
+        args = ["--request-timeout=3s"]
+        async with OperatorProcess(plane, server=proxy.url, args=args), Admin.of(plane) as admin, World(plane) as world:
+            playing = asyncio.ensure_future(run_all([*LATE.values(), *LOST], admin, world, proxy))
+            await asyncio.sleep(1.5 * POD_LAG)  # time for one phase; the others would show the same
+            for rule in lagging:
+                proxy.remove(rule)
+            proxy.cut_watches()
+            return await playing
+
+    with FaultProxy(plane) as proxy:
+        lags = {"pods": POD_LAG, "services": SERVICE_LAG}
+        lagging = [proxy.inject(watch_lag(lag), resource=each, watch=True, count=None) for each, lag in lags.items()]
+        return asyncio.run(play(proxy))
+
+
+@pytest.mark.parametrize("subject", [pytest.param(subject, id=subject.word) for subject in SUBJECTS])
+def test_an_operator_that_sees_its_children_late_does_not_even_try_to_create_them_again(
+    late: dict[str, Outcome], subject: Subject
 ) -> None:
-    lagging = proxy.inject(watch_lag(seconds), resource=resource, watch=True, count=None)
-    plain = [Scenario(subject, f"{resource}-seen-late") for subject in SUBJECTS]
-    lost = _lost(resource)
+    outcome = late[LATE[subject].id]
 
-    async with OperatorProcess(plane, server=proxy.url, args=["--request-timeout=3s"]):
-        running = asyncio.ensure_future(run_all([*plain, *lost], admin, world, proxy))
-        await asyncio.sleep(1.5 * seconds)  # time for one phase; the others would show the same
-        proxy.remove(lagging)
-        proxy.cut_watches(resource)
-        outcomes = await running
+    assert not outcome.error, outcome
+    # Their names would make a second try harmless; in a kind with random names nothing would.
+    for resource in ("pods", "services"):
+        tried = [call.name for call in outcome.calls if call.method == "POST" and call.resource == resource]
+        assert sorted(tried) == sorted(subject.pods)
 
-    for scenario in (*plain, *lost):
-        outcome = outcomes[scenario.id]
-        assert not outcome.error, outcome
-        assert not outcome.missed, outcome
-        assert outcome.incarnations == outcome.once_each
-    for scenario in plain:
-        # Not even an attempt: names would make it harmless, but nothing else does in a kind with random names.
-        assert _attempts(outcomes[scenario.id], resource) == sorted(scenario.subject.pods)
+
+@pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.id) for scenario in LOST])
+def test_an_operator_finds_the_child_of_which_it_neither_heard_nor_sees_despite(
+    late: dict[str, Outcome], scenario: Scenario
+) -> None:
+    outcome = late[scenario.id]
+
+    assert not outcome.error, outcome
+    assert not outcome.missed, outcome
+    assert outcome.incarnations == outcome.once_each, outcome
 
 
 async def test_an_operator_that_sees_its_jobs_late_stores_no_status_on_an_old_version(
@@ -212,7 +232,3 @@ async def _live_all(lives: Sequence[Life]) -> None:
     async with asyncio.TaskGroup() as group:
         for life in lives:
             group.create_task(life.live())
-
-
-def _attempts(outcome: Outcome, resource: str) -> list[str]:
-    return sorted(call.name for call in outcome.calls if call.method == "POST" and call.resource == resource)

@@ -53,6 +53,7 @@ async def test_the_life_of_the_coordinator_is_the_life_of_the_job(
 
 async def test_the_events_are_those_that_users_of_dijob_know(scene: Scene) -> None:
     job = await scene.create(dijob(cleanPodPolicy="All"))
+    await job.reach("Created")
     await job.live()
 
     def is_complete(events: list[Object]) -> bool:

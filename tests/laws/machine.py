@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.laws.maker import Maker
 from tests.laws.memory import MemoryApi, Object
@@ -36,6 +36,14 @@ class JobMachine(RuleBasedStateMachine):
         self.ended: dict[str, str] = {}
         self.generations: dict[str, int] = {}
         self.verdicts: dict[str, str] = {}
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        """Every history has a job with pods: the empty ones prove nothing."""
+        self.apply(KEYS[0], data)
+        for _ in range(2):
+            self.operator.catch_up()
+            self._pass(KEYS[0], None)
 
     # --- users ---
 
@@ -100,6 +108,12 @@ class JobMachine(RuleBasedStateMachine):
     def run_pass(self, key: Key) -> None:
         self._pass(key, None)
 
+    @rule(key=st.sampled_from(KEYS))
+    def run_two_passes_before_the_watch_tells(self, key: Key) -> None:
+        self.operator.catch_up()
+        self._pass(key, None)
+        self._pass(key, None)
+
     @rule(key=st.sampled_from(KEYS), at=st.integers(0, 6), what=st.sampled_from([*FAULTS, "crash"]))
     def run_pass_in_trouble(self, key: Key, at: int, what: str) -> None:
         self._pass(key, Trouble(at, what))
@@ -114,9 +128,12 @@ class JobMachine(RuleBasedStateMachine):
                     self._pass(key, None)
             self.report_all_pods(step)
 
-    @rule()
-    def restart(self) -> None:
+    @rule(number=st.integers(0, 2))
+    def restart(self, number: int) -> None:
+        """A new process that begins to work while only one of its lists is complete."""
         self.operator = Operator(self.api, self.maker, self.loop)
+        self.operator.sync(self.resources[number])
+        self._pass(KEYS[0], None)
 
     # --- the laws ---
 

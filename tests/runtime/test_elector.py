@@ -572,6 +572,7 @@ class Process:
 @settings(max_examples=60, deadline=None)
 @example(None, ([WELL, SLOW, *[HANGING] * 9], []), ([], []))  # the answer is late, then nothing gets through
 @example(held_by(""), ([WELL, LATE], [Fault(before=1.0)]), ([], []))  # both take the lease that was given back
+@example(None, ([WELL, LATE], [WELL, Fault(before=1.0)]), ([], []))  # both make the lease
 @example(None, ([WELL, WELL, *[FAILING] * 40], []), ([], []))  # nothing gets through
 @example(None, ([], []), ([(4.0, True, 0.0)] * 4, [(4.0, False, 0.0)] * 4))  # they come and go
 @given(LEASES, st.tuples(FAULTS, FAULTS), st.tuples(LIVES, LIVES))
