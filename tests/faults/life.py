@@ -155,6 +155,13 @@ class Life:
         return found
 
     @property
+    def first_times(self) -> set[str]:
+        """When the job entered its first phase, according to each status that it has had: always the same."""
+        statuses = self._world.statuses(self.subject.resource, self.namespace, NAME)
+        conditions = [entry for status in statuses for entry in status.get("conditions", ())]
+        return {entry["lastTransitionTime"] for entry in conditions if entry["type"] == self.subject.made}
+
+    @property
     def leftovers(self) -> list[str]:
         """Pods and services that are there."""
         return [f"{kind} {name}" for kind in ("pods", "services") for name in self._world.list(kind, self.namespace)]

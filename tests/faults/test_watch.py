@@ -12,6 +12,7 @@ from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from testbed.proxy import (
     GAVE_UP,
+    Call,
     Fault,
     FaultProxy,
     answer,
@@ -131,19 +132,24 @@ async def test_an_operator_that_sees_its_jobs_late_stores_no_status_on_an_old_ve
 ) -> None:
     lagging = [proxy.inject(watch_lag(JOB_LAG), resource=each, watch=True, count=None) for each in JOBS]
     lives = [new_life(subject) for subject in SUBJECTS]
+    unheard = [new_life(subject) for subject in SUBJECTS]
+    for life in unheard:
+        proxy.inject(cut_after, method="PATCH", namespace=life.namespace, subresource="status")
 
     async with OperatorProcess(plane, server=proxy.url):
-        living = asyncio.ensure_future(_live_all(lives))
+        living = asyncio.ensure_future(_live_all([*lives, *unheard]))
         await asyncio.sleep(3.5 * JOB_LAG)
         for rule in lagging:
             proxy.remove(rule)
         proxy.cut_watches()
         await living
 
-    for life in lives:
+    for life in (*lives, *unheard):
         life.assert_ended_right()
-    stored = [call for life in lives for call in proxy.writes(life.namespace) if call.subresource == "status"]
-    assert {call.code for call in stored} == {200}
+        assert len(life.first_times) == 1
+    # An operator that heard of its write waits until it sees it; one that did not is refused.
+    assert {call.code for life in lives for call in _statuses(proxy, life)} == {200}
+    assert {call.code for life in unheard for call in _statuses(proxy, life)} == {200, 409}
 
 
 @pytest.mark.parametrize("fault", [pytest.param(watch_gone, id="in-a-line"), pytest.param(answer(410), id="by-http")])
@@ -232,3 +238,7 @@ async def _live_all(lives: Sequence[Life]) -> None:
     async with asyncio.TaskGroup() as group:
         for life in lives:
             group.create_task(life.live())
+
+
+def _statuses(proxy: FaultProxy, life: Life) -> list[Call]:
+    return [call for call in proxy.writes(life.namespace) if call.subresource == "status"]

@@ -35,6 +35,7 @@ class World:
         self._tls = ssl.create_default_context(cafile=plane.ca_file)
         self._objects: dict[str, dict[tuple[str, str], Object]] = {resource: {} for resource in WATCHED}
         self._uids: dict[tuple[str, str], dict[str, set[str]]] = {}
+        self._statuses: dict[tuple[str, str, str], list[Object]] = {}
         self._waiters: dict[str, set[asyncio.Event]] = {}
         self._synced = {resource: asyncio.Event() for resource in WATCHED}
 
@@ -65,6 +66,10 @@ class World:
     def incarnations(self, resource: str, namespace: str) -> dict[str, int]:
         """How many objects there have been, by name."""
         return {name: len(uids) for name, uids in sorted(self._uids.get((resource, namespace), {}).items())}
+
+    def statuses(self, resource: str, namespace: str, name: str) -> list[Object]:
+        """Every status that an object has had, in order."""
+        return self._statuses.get((resource, namespace, name), [])
 
     async def until(self, namespace: str, is_met: Callable[[], T], what: str, *, timeout: float = PATIENCE) -> T:
         """Wait until something is true of a namespace, and answer it; fails with how it is when time is up."""
@@ -131,6 +136,7 @@ class World:
         meta = found["metadata"]
         namespace, name = meta["namespace"], meta["name"]
         self._uids.setdefault((resource, namespace), {}).setdefault(name, set()).add(meta["uid"])
+        self._statuses.setdefault((resource, namespace, name), []).append(found.get("status", {}))
         if kind == "DELETED":
             self._objects[resource].pop((namespace, name), None)
         else:

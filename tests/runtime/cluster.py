@@ -155,7 +155,7 @@ class FakeCluster:
         given = msgspec.json.decode(patch)
         async with self._call("patch", resource, key, given, subresource=subresource):
             old = self._existing(resource, key)
-            self._check(old, given.get("metadata", {}))
+            self._check(old, {"resourceVersion": given.get("metadata", {}).get("resourceVersion")})
             stored = self._store(resource, key, _merged(old, given), "MODIFIED")
         return _written(stored)
 
@@ -190,7 +190,7 @@ class FakeCluster:
 
     def _check(self, found: Json, preconditions: Json) -> None:
         for field in ("uid", "resourceVersion"):
-            if preconditions.get(field, found["metadata"][field]) != found["metadata"][field]:
+            if (preconditions.get(field) or found["metadata"][field]) != found["metadata"][field]:
                 raise Conflict(f"Precondition failed: {field}", code=409, reason="Conflict")
 
     def _store(self, resource: Resource, key: Key, body: Json, change: str) -> Json:

@@ -569,7 +569,7 @@ class Process:
             raise cancelled
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @example(None, ([WELL, SLOW, *[HANGING] * 9], []), ([], []))  # the answer is late, then nothing gets through
 @example(held_by(""), ([WELL, LATE], [Fault(before=1.0)]), ([], []))  # both take the lease that was given back
 @example(None, ([WELL, LATE], [WELL, Fault(before=1.0)]), ([], []))  # both make the lease

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from trainmaster.core.ids import Key
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.queue import NORMAL, STARTUP, KeyQueue, QueueClosed
+from trainmaster.runtime.queue import NORMAL, STARTUP, URGENT, KeyQueue, QueueClosed
 
 pytestmark = pytest.mark.looptime
 
-A, B, C = (Key("ml", name) for name in "abc")
+A, B, C, D = (Key("ml", name) for name in "abcd")
 BASE, CAP = 1.0, 60.0
 
 
@@ -103,6 +103,22 @@ async def test_length_counts_what_could_be_worked_on_now() -> None:
     assert len(queue) == 1
 
 
+async def test_it_is_busy_while_a_key_waits_for_a_worker() -> None:
+    queue, shown = a_queue(), []
+    queue.add(A, after=5)
+    shown.append(queue.is_busy)
+    await asyncio.sleep(6)
+    shown.append(queue.is_busy)
+    await queue.get()
+    shown.append(queue.is_busy)
+    queue.add(B)
+    shown.append(queue.is_busy)
+    queue.close()
+    shown.append(queue.is_busy)
+
+    assert shown == [False, True, False, True, False]
+
+
 # --- delays ---
 
 
@@ -174,13 +190,14 @@ async def test_an_outdated_place_is_no_place() -> None:
 # --- priorities ---
 
 
-async def test_startup_work_comes_after_new_work() -> None:
+async def test_urgent_work_comes_before_new_work_and_startup_work_after() -> None:
     queue = a_queue()
     queue.add(A, priority=STARTUP)
-    queue.add(B, priority=STARTUP)
+    queue.add(B, priority=NORMAL)
     queue.add(C, priority=NORMAL)
+    queue.add(D, priority=URGENT)
 
-    assert await drained(queue) == [C, A, B]
+    assert await drained(queue) == [D, B, C, A]
 
 
 @pytest.mark.parametrize(
@@ -400,7 +417,7 @@ async def test_a_waiter_that_gave_up_long_ago_does_not_swallow_a_key() -> None:
 
 KEYS = st.sampled_from([A, B, C])
 OPERATIONS = st.one_of(
-    st.tuples(st.just("add"), KEYS, st.sampled_from([0.0, 0.0, 0.5, 3.0]), st.sampled_from([NORMAL, STARTUP])),
+    st.tuples(st.just("add"), KEYS, st.sampled_from([0.0, 0.0, 0.5, 3.0]), st.sampled_from([STARTUP, NORMAL, URGENT])),
     st.tuples(st.sampled_from(["done", "retry", "forget"]), KEYS),
     st.tuples(st.sampled_from(["get", "cancel", "yield"])),
     st.tuples(st.just("sleep"), st.sampled_from([0.1, 1.0, 5.0])),

@@ -15,7 +15,7 @@ from trainmaster.core.ids import EVENT, Key
 from trainmaster.core.plan import Event, normal, warning
 from trainmaster.core.view import JobView
 from trainmaster.runtime import recorder as module
-from trainmaster.runtime.recorder import INTERVAL, QUEUE_LIMIT, Recorder
+from trainmaster.runtime.recorder import INTERVAL, PATIENCE, QUEUE_LIMIT, Recorder
 
 pytestmark = pytest.mark.looptime
 
@@ -26,8 +26,9 @@ STARTED = normal("Started", "all pods run")
 class Rig:
     def __init__(self) -> None:
         self.cluster = FakeCluster()
-        self.recorder = Recorder(self.cluster, self.now)
+        self.recorder = Recorder(self.cluster, self.now, is_busy=lambda: self.is_busy)
         self.wall = NOW
+        self.is_busy = False
 
     def now(self) -> datetime:
         return self.wall
@@ -216,6 +217,37 @@ async def test_nothing_is_sent_faster_than_the_interval() -> None:
     times = [call.at for call in rig.cluster.calls]
     assert len(times) == 40
     assert all(later - sooner >= INTERVAL - 1e-6 for sooner, later in itertools.pairwise(times))
+
+
+async def test_events_wait_while_jobs_do() -> None:
+    rig = Rig()
+    rig.is_busy = True
+    rig.record(*(normal("Started", f"step {n}") for n in range(10)))
+    async with rig.sending(1):
+        assert rig.cluster.calls == []
+        rig.is_busy = False
+        await asyncio.sleep(0.5)
+        assert len(rig.cluster.calls) == 10
+
+
+async def test_no_event_waits_long_however_long_the_jobs_do() -> None:
+    rig = Rig()
+    rig.is_busy = True
+    rig.record(*(normal("Started", f"step {n}") for n in range(100)))
+    async with rig.sending(PATIENCE + 5):
+        assert len(rig.cluster.calls) == 100
+        assert rig.cluster.calls[0].at >= PATIENCE
+
+
+async def test_events_do_not_wait_for_jobs_at_the_end() -> None:
+    rig = Rig()
+    rig.is_busy = True
+    rig.record(*(normal("Started", f"step {n}") for n in range(10)))
+    async with rig.sending():
+        start = asyncio.get_running_loop().time()
+        await rig.recorder.flush(60)
+        assert len(rig.cluster.calls) == 10
+        assert asyncio.get_running_loop().time() - start < 1
 
 
 async def test_a_full_queue_drops_and_counts_and_recording_never_waits() -> None:

@@ -27,8 +27,8 @@ MESSAGE_LIMIT = 1024
 INTERVAL = 0.02
 """Seconds between two events: a burst of jobs must not compete with its own pods for the API server."""
 BUSY_POLL = 0.1
-PATIENCE = 20
-"""Polls that an event waits for at most while jobs are being worked on."""
+PATIENCE = 10.0
+"""Seconds from its recording that an event lets waiting jobs go first."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +40,8 @@ class _Note(NamedTuple):
     component: str
     event: Event
     at: datetime
+    since: float
+    """The loop's time of its recording."""
 
     def identity(self) -> tuple[str, Event]:
         return self.uid, self.event
@@ -67,14 +69,14 @@ class Recorder:
     def record(self, resource: Resource, job: JobView, component: str, event: Event) -> None:
         event = Event(event.type, event.reason, _cut(event.message))
         try:
-            self._queue.put_nowait(_Note(resource, job.key, job.uid, component, event, self._now()))
+            self._queue.put_nowait(_Note(resource, job.key, job.uid, component, event, self._now(), _loop_time()))
         except asyncio.QueueFull:
             metrics.EVENTS_DROPPED.labels("queue full").inc()
 
     async def run(self) -> None:
         while True:
             note = await self._queue.get()
-            await self._calm()
+            await self._calm(note)
             await self._send(note)
             self._queue.task_done()
             await asyncio.sleep(INTERVAL)
@@ -88,10 +90,9 @@ class Recorder:
         except TimeoutError:
             metrics.EVENTS_DROPPED.labels("shut down").inc(self._queue.qsize())
 
-    async def _calm(self) -> None:
-        for _ in range(PATIENCE):
-            if self._is_flushing or not self._is_busy():
-                return
+    async def _calm(self, note: _Note) -> None:
+        until = note.since + PATIENCE
+        while not self._is_flushing and self._is_busy() and _loop_time() < until:  # noqa: ASYNC110 queues tell nobody
             await asyncio.sleep(BUSY_POLL)
 
     async def _send(self, note: _Note) -> None:
@@ -124,6 +125,10 @@ class Recorder:
             del self._sent[note.identity()]
             return False
         return True
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _body(name: str, note: _Note) -> dict[str, object]:
