@@ -137,7 +137,7 @@ class Life:
         await self._world.until(self.namespace, is_met, what, timeout=timeout)
 
     def has_all_pods(self) -> bool:
-        return self._world.list("pods", self.namespace).keys() >= set(self.subject.pods)
+        return self._world.all("pods", self.namespace).keys() >= set(self.subject.pods)
 
     def has_ended(self) -> bool:
         return self.status.get("phase") == self.subject.ended and not self.leftovers
@@ -164,7 +164,7 @@ class Life:
     @property
     def leftovers(self) -> list[str]:
         """Pods and services that are there."""
-        return [f"{kind} {name}" for kind in ("pods", "services") for name in self._world.list(kind, self.namespace)]
+        return [f"{kind} {name}" for kind in ("pods", "services") for name in self._world.all(kind, self.namespace)]
 
     @property
     def incarnations(self) -> dict[str, dict[str, int]]:
@@ -187,7 +187,7 @@ class Life:
         finished: set[str] = set()
 
         def leaving() -> list[Object]:
-            pods = self._world.list("pods", self.namespace).values()
+            pods = self._world.all("pods", self.namespace).values()
             return [pod for pod in pods if is_deleting(pod) and pod["metadata"]["uid"] not in finished]
 
         while not self.has_ended():

@@ -59,7 +59,7 @@ class World:
         """The object, or an empty one."""
         return self._objects[resource].get((namespace, name), {})
 
-    def list(self, resource: str, namespace: str) -> dict[str, Object]:
+    def all(self, resource: str, namespace: str) -> dict[str, Object]:
         """The objects of a namespace by name."""
         return {name: found for (where, name), found in self._objects[resource].items() if where == namespace}
 
@@ -92,7 +92,7 @@ class World:
         """A namespace in a few lines, for the message of a failure."""
         lines = [f"namespace {namespace} holds"]
         for resource in WATCHED:
-            for name, found in self.list(resource, namespace).items():
+            for name, found in self.all(resource, namespace).items():
                 status = json.dumps(found.get("status", {}))
                 deleting = " (being deleted)" if is_deleting(found) else ""
                 lines.append(f"  {resource} {name}{deleting} {status[:600]}")

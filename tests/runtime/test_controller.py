@@ -181,6 +181,16 @@ async def test_the_status_waits_for_the_pass_that_sees_what_was_created() -> Non
     assert rig.queue._entries[KEY].due == asyncio.get_running_loop().time() + CREATED_POLL
 
 
+async def test_a_status_is_put_off_once_and_not_for_ever() -> None:
+    numbers = iter(range(9))
+    rig = Rig(lambda job, observed: Plan(creates=(create_pod(f"w-{next(numbers)}"),), status={"phase": "Running"}))
+    await rig.reconcile()
+    rig.pods.advance(10_000)
+    await rig.reconcile()
+
+    assert [call.verb for call in rig.cluster.calls] == ["create", "create", "patch"]
+
+
 async def test_status_first_stores_the_status_and_acts_on_nothing_else() -> None:
     plan = Plan(
         deletes=(a_delete(),),

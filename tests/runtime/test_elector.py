@@ -450,11 +450,35 @@ async def test_giving_back_is_best_effort_and_takes_a_bounded_time(trouble: Any)
     assert not elector.is_leading
 
 
+async def test_who_sees_another_hold_the_lease_does_not_lead_any_more() -> None:
+    cluster = a_cluster()
+    elector = an_elector(cluster)
+    await elector.acquire()
+    cluster.put(LEASE, held_by("other"))
+
+    with pytest.raises(NotLeading):
+        await elector.hold()
+    assert clock() < TIMES.renew_deadline
+
+
+async def test_what_others_wrote_on_the_lease_stays() -> None:
+    lease = held_by("")
+    lease["metadata"]["labels"] = {"helm.sh/chart": "x"}
+    lease["spec"]["strategy"] = "OldestEmulationVersion"
+    cluster = a_cluster(lease)
+    await an_elector(cluster).acquire()
+
+    stored = cluster.find(LEASE, KEY)
+    assert stored is not None
+    assert stored["metadata"]["labels"] == {"helm.sh/chart": "x"}
+    assert (stored["spec"]["strategy"], stored["spec"]["holderIdentity"]) == ("OldestEmulationVersion", "me")
+
+
 async def test_who_does_not_lead_gives_nothing_back() -> None:
     cluster = a_cluster(held_by("other"))
     await an_elector(cluster).release()
 
-    assert cluster.calls == []
+    assert [call.verb for call in cluster.calls] == ["get"]
 
 
 async def test_the_lease_of_another_is_not_given_back() -> None:

@@ -21,6 +21,7 @@ from trainmaster.core.errors import (
 )
 from trainmaster.core.ids import POD, Key
 from trainmaster.core.plan import Delete, Plan
+from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.base import Failure
 from trainmaster.runtime.barrier import Barrier
@@ -161,13 +162,25 @@ async def test_a_passing_error_of_a_delete_is_raised_and_nothing_is_created(erro
 
 async def test_a_name_that_is_taken_by_our_own_pod_is_no_failure_and_the_store_is_waited_for() -> None:
     rig = Rig()
-    stored = rig.cluster.put(POD, pod_json())
+    ours = pod_json()
+    ours["metadata"]["labels"] |= MANAGED_BY
+    stored = rig.cluster.put(POD, ours)
     applied = await rig.act(creates=(create_pod(),))
 
     assert applied == Applied()
     assert not rig.barrier.is_open(JOB.uid)
     rig.pods.advance(int(stored["metadata"]["resourceVersion"]))
     assert rig.barrier.is_open(JOB.uid)
+
+
+async def test_our_own_pod_that_the_watch_cannot_show_is_said_with_the_command_that_helps() -> None:
+    rig = Rig()
+    rig.cluster.put(POD, pod_json())
+    applied = await rig.act(creates=(create_pod(),))
+
+    (failure,) = applied.failures
+    command = "kubectl label pods mnist-worker-0 app.kubernetes.io/managed-by=trainmaster"
+    assert failure.error == f"it exists without the label that we watch by; {command}"
 
 
 ORPHAN = pod_json() | {"metadata": {"name": "mnist-worker-0", "namespace": "ml", "uid": "x"}}
@@ -325,11 +338,12 @@ async def test_the_status_of_a_job_that_is_not_the_planned_one_is_not_stored(job
     assert rig.barrier.is_open(job.uid)
 
 
-async def test_a_job_that_was_deleted_meanwhile_has_no_status_to_store() -> None:
+async def test_a_status_that_has_no_place_is_tried_again_and_the_crd_is_suspected() -> None:
     rig = Rig()
     rig.cluster.take(TOY, KEY)
 
-    assert not await rig.executor.store_status(TOY, JOB, {}, Plan(status={"phase": "Running"}))
+    with pytest.raises(Conflict, match="if the job exists, its CRD has no status"):
+        await rig.executor.store_status(TOY, JOB, {}, Plan(status={"phase": "Running"}))
 
 
 # --- what is counted ---

@@ -90,6 +90,8 @@ async def _operate(options: OperatorOptions) -> None:
     config = _config(options)
     gate = _Gate()
     timeout = options.request_timeout
+    if timeout <= 0:
+        raise BadConfig("--request-timeout must be more than 0: every call needs an end")
     async with KubeCluster(
         config, timeout=timeout, observe=metrics.RequestMetrics().observe, gate=gate.check
     ) as cluster:
@@ -137,7 +139,7 @@ def _elector(options: OperatorOptions, config: Config, cluster: Cluster) -> Elec
         f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
         times,
         now=_now,
-        monotonic=time.monotonic,
+        monotonic=_elapsed,
     )
 
 
@@ -176,6 +178,11 @@ def build_manager(options: OperatorOptions, cluster: Cluster, elector: Elector |
         for kind in kinds
     ]
     return Manager(reflectors, controllers, recorder, elector)
+
+
+def _elapsed() -> float:
+    """Seconds that also pass while the machine sleeps: a lease does not wait for a lid to open."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _now() -> datetime:

@@ -62,6 +62,7 @@ class Controller:
         self._now = now
         self._is_working = False
         self._lazy_since: dict[Key, float] = {}
+        self._put_off: set[Key] = set()
         self._metrics = metrics.ControllerMetrics(self.name, workers, self.queue)
         jobs.listen(self._job_changed)
         pods.listen(self._child_changed)
@@ -137,11 +138,13 @@ class Controller:
         self._record_actions(job, applied)
         if applied.failures:
             plan = self.kind.conclude(job, plan, applied.failures, self._now())
-        elif applied.created:
+        elif applied.created and job.key not in self._put_off:
+            self._put_off.add(job.key)  # not twice in a row: a child that vanishes at once must not hide the status
             # The events of these creates bring the next pass about, and its status will count them. The delay is
             # for a watch that never shows them because they were gone before it was resumed.
             self.queue.add(job.key, after=CREATED_POLL)
             return applied
+        self._put_off.discard(job.key)
         if plan.status is None:
             self._lazy_since.pop(job.key, None)
         elif self._is_time_to_store(job.key, plan):
@@ -192,13 +195,14 @@ class Controller:
             owner = view.owner if view else None
             if view is None or owner is None or owner.kind != self.kind.resource.kind:
                 continue
-            if owner.api_version == self.kind.resource.api_version:
+            if owner.api_version.rpartition("/")[0] == self.kind.resource.group:
                 priority = URGENT if _has_new_phase(before, after) else NORMAL
                 self._enqueue(Key(view.key.namespace, owner.name), priority)
 
     def _forget(self, job: JobView) -> None:
         self._barrier.forget(job.uid)
         self._lazy_since.pop(job.key, None)
+        self._put_off.discard(job.key)
         self.queue.forget(job.key)
 
     def _enqueue(self, key: Key, priority: int = NORMAL) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -29,14 +30,7 @@ class ElectionTimes(msgspec.Struct, frozen=True):
     retry: float = 2.0
 
 
-class _LeaseMeta(msgspec.Struct, rename="camel", omit_defaults=True):
-    name: str
-    namespace: str
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _LeaseSpec(msgspec.Struct, rename="camel", omit_defaults=True):
+class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -44,11 +38,11 @@ class _LeaseSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     lease_transitions: int | None = None
 
 
-class _Lease(msgspec.Struct, rename="camel"):
-    metadata: _LeaseMeta
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
-    api_version: str = LEASE.api_version
-    kind: str = LEASE.kind
+class _Lease(NamedTuple):
+    """The whole object, and the part of it that is ours to judge."""
+
+    body: dict[str, Any]
+    spec: _LeaseSpec
 
 
 class Elector:
@@ -99,18 +93,16 @@ class Elector:
                 raise NotLeading(f"lease {self._key} could not be renewed within {self._times.renew_deadline:g} s")
 
     async def release(self) -> None:
-        """Give the lease back, so that the next one need not wait for its end. Best effort."""
-        if not self.is_leading:
-            return
+        """Give the lease back, so that the next one need not wait for its end. Best effort; asks the API server
+        who holds it, because a write whose answer nobody waited for may have made it ours."""
         self._until = float("-inf")
         self._gauge.set(0)
         try:
             async with asyncio.timeout(self._times.retry):
                 lease = await self._read()
                 if lease is not None and lease.spec.holder_identity == self._identity:
-                    lease.spec.holder_identity = ""
-                    lease.spec.lease_duration_seconds = 1
-                    await self._cluster.replace(LEASE, self._key, msgspec.json.encode(lease))
+                    free = msgspec.structs.replace(lease.spec, holder_identity="", lease_duration_seconds=1)
+                    await self._replace(lease, free)
         except (Trainmaster, TimeoutError) as error:
             log.warning("lease not given back; it ends by itself", because=str(error) or "no answer in time")
 
@@ -136,33 +128,49 @@ class Elector:
             return await self._create()
         ours = lease.spec.holder_identity == self._identity
         if not ours and not self._has_ended(lease.spec):
+            self._until = float("-inf")  # whoever sees another one hold it does not lead, whatever time is left
             return False
         stamp = _micro(self._now())
+        spec = msgspec.structs.replace(
+            lease.spec,
+            holder_identity=self._identity,
+            lease_duration_seconds=math.ceil(self._times.lease),
+            renew_time=stamp,
+        )
         if not ours:
-            lease.spec.lease_transitions = (lease.spec.lease_transitions or 0) + 1
-            lease.spec.acquire_time = stamp
-        lease.spec.holder_identity = self._identity
-        lease.spec.lease_duration_seconds = math.ceil(self._times.lease)
-        lease.spec.renew_time = stamp
+            transitions = (lease.spec.lease_transitions or 0) + 1
+            spec = msgspec.structs.replace(spec, lease_transitions=transitions, acquire_time=stamp)
         try:
-            await self._cluster.replace(LEASE, self._key, msgspec.json.encode(lease))
+            await self._replace(lease, spec)
         except Conflict:
             return False  # somebody was faster
         return True
 
+    async def _replace(self, lease: _Lease, spec: _LeaseSpec) -> None:
+        """What others wrote on the lease, labels or newer fields, stays."""
+        body = {**lease.body, "spec": {**lease.body["spec"], **msgspec.to_builtins(spec)}}
+        await self._cluster.replace(LEASE, self._key, msgspec.json.encode(body))
+
     async def _create(self) -> bool:
         stamp = _micro(self._now())
         spec = _LeaseSpec(self._identity, math.ceil(self._times.lease), stamp, stamp, 0)
-        body = msgspec.json.encode(_Lease(_LeaseMeta(self._key.name, self._key.namespace), spec))
+        body = {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": self._key._asdict(),
+            "spec": msgspec.to_builtins(spec),
+        }
         try:
-            await self._cluster.create(LEASE, self._key.namespace, body)
+            await self._cluster.create(LEASE, self._key.namespace, msgspec.json.encode(body))
         except AlreadyExists:
             return False
         return True
 
     async def _read(self) -> _Lease | None:
         try:
-            return msgspec.json.decode(await self._cluster.get(LEASE, self._key), type=_Lease)
+            body = msgspec.json.decode(await self._cluster.get(LEASE, self._key), type=dict[str, Any])
+            spec = body.setdefault("spec", {})
+            return _Lease(body, msgspec.convert(spec, _LeaseSpec))
         except NotFound:
             return None
         except msgspec.DecodeError as error:
@@ -174,7 +182,7 @@ class Elector:
             return True
         now = self._monotonic()
         if self._seen is None or self._seen[0] != spec:
-            self._seen = (msgspec.structs.replace(spec), now)
+            self._seen = (spec, now)
         return now >= self._seen[1] + (spec.lease_duration_seconds or self._times.lease)
 
 

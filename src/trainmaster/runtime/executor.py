@@ -15,6 +15,7 @@ import structlog
 from trainmaster.core.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.plan import Create, Delete, Plan, merge_patch
+from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Failure
 from trainmaster.runtime import metrics
@@ -44,6 +45,7 @@ class _OwnerPart(msgspec.Struct):
 class _MetaPart(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = "0"
+    labels: dict[str, str] = {}
     owner_references: list[_OwnerPart] = []
 
 
@@ -76,8 +78,10 @@ class Executor:
         body = msgspec.json.encode({"metadata": preconditions, "status": patch})
         try:
             written = await self._cluster.patch(resource, job.key, body, subresource="status")
-        except NotFound:
-            return False  # the job was deleted meanwhile, and its status with it
+        except NotFound as error:
+            # Deleted meanwhile: the watch will say so before the next try. Or its CRD is the ancestors'.
+            hint = "if the job exists, its CRD has no status: trainmaster crds | kubectl apply -f -"
+            raise Conflict(f"{error.message}; {hint}") from error
         self._barrier.wrote(job.uid, resource, written.resource_version)
         metrics.STATUS_WRITES.labels(resource.kind).inc()
         return True
@@ -113,10 +117,18 @@ class Executor:
             raise Conflict(f"{resource} {key} went away while it was being created") from None
         owner = next((o for o in found.owner_references if o.controller), None)
         if owner is not None and owner.uid == job.uid:
-            self._barrier.wrote(job.uid, resource, int(found.resource_version))
-            return ""
+            return self._adopt(job, resource, key, found)
         whose = f"belongs to {owner.kind} {owner.name} ({owner.uid})" if owner else "belongs to nobody"
         return f"the name is taken by an object that {whose}; delete it or rename the job"
+
+    def _adopt(self, job: JobView, resource: Resource, key: Key, found: _MetaPart) -> str:
+        missing = [f"{k}={v}" for k, v in MANAGED_BY.items() if found.labels.get(k) != v]
+        if not missing:
+            self._barrier.wrote(job.uid, resource, int(found.resource_version))
+            return ""
+        # Another operator made it, or somebody took the label away: our watch never shows it.
+        labels = " ".join(missing)
+        return f"it exists without the label that we watch by; kubectl label {resource.plural} {key.name} {labels}"
 
     async def _delete(self, job: JobView, action: Delete, applied: Applied) -> None:
         resource, key = action.resource, action.key
@@ -129,7 +141,8 @@ class Executor:
             applied.deleted.append(action)
             self._report(job, "delete", action)
         except NotFound:
-            pass  # gone already; a Conflict is for the next pass: no event may follow that brings it about
+            # Gone already. A Conflict is for the next pass: no event may follow that brings it about.
+            self._barrier.deleted(job.uid, resource, key, action.uid)
         except Forbidden as refusal:
             applied.failures.append(Failure(action, refusal.message))
 

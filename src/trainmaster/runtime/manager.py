@@ -53,12 +53,14 @@ class Manager:
         if not await _unless(stop, self._synced()):
             return
         log.info("ready", kinds=[controller.name for controller in self._controllers])
-        if self._elector is not None and not await _unless(stop, self._elector.acquire()):
+        if self._elector is None:
+            await self._lead(stop)
             return
         try:
-            await self._lead(stop)
+            if await _unless(stop, self._elector.acquire()):
+                await self._lead(stop)
         finally:
-            if self._elector is not None:
+            if self._elector.is_leading or stop.is_set():  # who lost the lease has nothing to give back
                 await self._elector.release()
 
     async def _synced(self) -> None:
@@ -100,3 +102,4 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
     finally:
         task.cancel()
         stopped.cancel()
+        await asyncio.wait((task, stopped))  # what it had begun has ended before anything is undone

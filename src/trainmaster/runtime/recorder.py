@@ -110,7 +110,7 @@ class Recorder:
 
     async def _first(self, note: _Note) -> None:
         # Like client-go: readable by the job's name, unique by the time; many may share a microsecond.
-        name = f"{note.job.name}.{int(note.at.timestamp() * 1e6):x}{next(self._numbers) & 0xFFF:03x}"
+        name = f"{note.job.name[:200]}.{int(note.at.timestamp() * 1e6):x}{next(self._numbers) & 0xFFF:03x}"
         await self._cluster.create(EVENT, note.job.namespace, msgspec.json.encode(_body(name, note)))
         self._sent[note.identity()] = _Sent(name, 1)
         if len(self._sent) > REMEMBERED:

@@ -45,7 +45,7 @@ async def _serving(address: str, routes: list[web.RouteDef]) -> AsyncIterator[No
     host, port = _split(address)
     app = web.Application()
     app.add_routes(routes)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
     await runner.setup()
     try:
         try:
