@@ -13,7 +13,7 @@ import pytest
 
 from testbed import build
 from testbed.admin import Admin
-from testbed.plane import ControlPlane
+from testbed.plane import ControlPlane, User
 
 _numbers = itertools.count(1)
 
@@ -45,8 +45,11 @@ def binaries() -> Path:
 
 @pytest.fixture(scope="session")
 def plane(binaries: Path) -> Iterator[ControlPlane]:
-    """The control plane of this run: etcd and kube-apiserver; no controllers, no scheduler, no nodes."""
-    with ControlPlane(binaries=binaries) as plane:
+    """The control plane of this run: etcd and kube-apiserver; no controllers, no scheduler, no nodes.
+
+    Besides the admin and the operator, whom the suites give its ClusterRole, it knows a stranger without any right.
+    """
+    with ControlPlane(binaries=binaries, users={"stranger": User("stranger")}) as plane:
         yield plane
 
 

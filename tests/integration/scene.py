@@ -33,12 +33,6 @@ class Chronicle(World):
         super().__init__(plane)
         self._told: dict[tuple[str, str, str], list[Object]] = {}
 
-    async def __aexit__(self, *error: object) -> None:
-        # First of all, because it aborts what is open: a watch that is cancelled says goodbye in TLS, and whoever
-        # waits for the server to answer that is gone before.
-        await self._session.close()
-        await super().__aexit__(*error)
-
     def told(self, resource: str, namespace: str, name: str) -> list[Object]:
         """Every version of an object, in order."""
         return self._told.get((resource, namespace, name), [])
@@ -81,8 +75,7 @@ class Scene:
 
     async def end(self, pod: str, code: int) -> None:
         """The containers of a pod have ended with this exit code."""
-        pods = self.world.list("pods", self.namespace)
-        containers = [code] * len(pods[pod]["spec"]["containers"])
+        containers = [code] * len(self.pods()[pod]["spec"]["containers"])
         phase = "Failed" if code else "Succeeded"
         await self.admin.set_pod(self.namespace, pod, phase=phase, containers=containers)
 
@@ -106,7 +99,7 @@ class Scene:
         done: set[str] = set()
 
         def leaving() -> list[Object]:
-            pods = self.world.list("pods", self.namespace).values()
+            pods = self.pods().values()
             return [pod for pod in pods if is_deleting(pod) and pod["metadata"]["uid"] not in done]
 
         while True:
@@ -120,7 +113,14 @@ class Scene:
         return await self.world.until(self.namespace, is_met, what, timeout=timeout)
 
     def pods(self) -> dict[str, Object]:
-        return self.world.list("pods", self.namespace)
+        return self.world.all("pods", self.namespace)
+
+    def services(self) -> dict[str, Object]:
+        return self.world.all("services", self.namespace)
+
+    def incarnations(self, resource: str) -> dict[str, int]:
+        """How many objects there have been, by name."""
+        return self.world.incarnations(resource, self.namespace)
 
 
 class Job:
@@ -159,7 +159,7 @@ class Job:
 
     def children(self, resource: str) -> dict[str, Object]:
         """Its pods or services, by name."""
-        found = self.scene.world.list(resource, self.scene.namespace)
+        found = self.scene.world.all(resource, self.scene.namespace)
         return {name: child for name, child in found.items() if owner_of(child) == self.uid}
 
     # --- its history ---

@@ -135,7 +135,7 @@ async def test_a_deleted_pod_is_created_again_and_the_others_stay(scene: Scene) 
     await job.start()
 
     assert uids_of(job)["job-trainer-0"] == before["job-trainer-0"]
-    assert scene.world.incarnations("pods", scene.namespace) == {"job-trainer-0": 1, "job-trainer-1": 2}
+    assert scene.incarnations("pods") == {"job-trainer-0": 1, "job-trainer-1": 2}
     assert job.status["replicaStatuses"] == {"trainer": {"active": 2}}
 
 
@@ -243,7 +243,7 @@ async def test_a_job_of_the_same_name_waits_for_the_old_pods_and_touches_none_of
     await scene.let_go(*old_pods)
     await new.start()
     await new.says("PodCreateFailed", "False")
-    assert scene.world.incarnations("pods", scene.namespace) == {"job-trainer-0": 2, "job-trainer-1": 2}
+    assert scene.incarnations("pods") == {"job-trainer-0": 2, "job-trainer-1": 2}
 
 
 async def test_a_job_that_is_being_deleted_gets_no_new_pods(scene: Scene) -> None:
@@ -256,7 +256,7 @@ async def test_a_job_that_is_being_deleted_gets_no_new_pods(scene: Scene) -> Non
     await scene.settled()
 
     assert list(job.children("pods")) == ["job-trainer-0"]
-    assert scene.world.incarnations("pods", scene.namespace)["job-trainer-1"] == 1
+    assert scene.incarnations("pods")["job-trainer-1"] == 1
 
 
 FOREIGN_POD = {"spec": {"containers": [container()]}}
@@ -306,7 +306,7 @@ async def test_a_quota_is_said_and_used_up_as_soon_as_it_grows(scene: Scene) -> 
     await scene.admin.set_status("resourcequotas", scene.namespace, "small", allowance(3, used=1))
     await job.start()
     await job.says("PodCreateFailed", "False")
-    assert scene.world.incarnations("pods", scene.namespace) == dict.fromkeys(job.slots, 1)
+    assert scene.incarnations("pods") == dict.fromkeys(job.slots, 1)
 
 
 async def test_a_pod_that_says_it_fills_another_place_is_replaced(scene: Scene) -> None:

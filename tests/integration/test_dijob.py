@@ -183,7 +183,7 @@ async def test_a_deleted_coordinator_is_created_again(scene: Scene) -> None:
     await job.start()
 
     await scene.let_go(COORDINATOR)
-    await job.until(lambda: scene.world.incarnations("pods", scene.namespace)[COORDINATOR] == 2, "it is there again")
+    await job.until(lambda: scene.incarnations("pods")[COORDINATOR] == 2, "it is there again")
     await job.start()
     await scene.end(COORDINATOR, 0)
 

@@ -5,7 +5,7 @@ always ends when nothing can happen any more is ours (`core/policies/completion.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -108,29 +108,30 @@ class Outcome(NamedTuple):
 Outcomes = dict[str, Outcome]
 
 
-async def play(scene: Scene, name: str, spec: Manifest, exits: dict[str, int]) -> Outcome:
+async def play(scene: Scene, spec: Manifest, exits: dict[str, int]) -> Outcome:
     """Until the verdict is there, or it is sure that there is none: the counters of a pass are stored with it."""
     try:
-        job = await scene.create(aitrainingjob(name, **spec))
+        job = await scene.create(aitrainingjob("job", **spec))
         await job.start()
         for pod, code in exits.items():
-            await scene.end(f"{name}-{pod}", code)
+            await scene.end(f"job-{pod}", code)
         await job.until(lambda: job.phase in ENDED or is_judged(job, len(exits)), f"{exits} were looked at")
     except Exception as error:
         return Outcome(f"{type(error).__name__}: {error}", {}, {})
     return Outcome("", job.status, {})
 
 
-async def clean(scene: Scene, name: str, policy: str) -> Outcome:
+async def clean(scene: Scene, policy: str) -> Outcome:
     """Until the job has ended and its children are as they stay."""
-    outcome = await play(scene, name, workers("Any", job={"cleanPodPolicy": policy}), {"worker-0": 0})
+    outcome = await play(scene, workers("Any", job={"cleanPodPolicy": policy}), {"worker-0": 0})
     await scene.settled()
-    children = {
-        resource: sorted(child.removeprefix(f"{name}-") for child in scene.world.list(resource, scene.namespace))
-        for resource in ("pods", "services")
-    }
-    own = {resource: [child for child in found if "probe" not in child] for resource, found in children.items()}
-    return outcome._replace(left=own)
+    left = {"pods": own(scene.pods()), "services": own(scene.services())}
+    return outcome._replace(left=left)
+
+
+def own(children: Iterable[str]) -> list[str]:
+    """The children of the job, without its name; those of a probe are not its."""
+    return sorted(child.removeprefix("job-") for child in children if child.startswith("job-"))
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +147,8 @@ def outcomes(plane: ControlPlane, operator: OperatorProcess) -> Outcomes:
                 async with scene.kubelet():
                     return await act(scene)
 
-            acts = {row.id: partial(play, name="job", spec=row.spec, exits=row.exits) for row in ENDS}
-            acts |= {row.policy: partial(clean, name="job", policy=row.policy) for row in LEFT}
+            acts = {row.id: partial(play, spec=row.spec, exits=row.exits) for row in ENDS}
+            acts |= {row.policy: partial(clean, policy=row.policy) for row in LEFT}
             found = await asyncio.gather(*(one(f"end-{id_.lower()}", act) for id_, act in acts.items()))
             return dict(zip(acts, found, strict=True))
 

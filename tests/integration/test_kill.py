@@ -111,10 +111,8 @@ async def tell(plane: ControlPlane, seed: int) -> Story:
 
 
 async def burst(scene: Scene, victim: Victim, story: Story) -> None:
-    world = scene.world
-
     def made(resource: str) -> int:
-        return sum(world.incarnations(resource, NAMESPACE).values())
+        return sum(scene.incarnations(resource).values())
 
     def in_phase(*phases: str) -> int:
         return sum(job.phase in phases for job in jobs)
@@ -145,12 +143,12 @@ async def burst(scene: Scene, victim: Victim, story: Story) -> None:
     await victim.looked_at_everything()
     story.changed_by_a_restart = [job.name for job in jobs if job.stored != before[job.name]]
     story.phases = {job.name: job.phases for job in jobs}
-    story.made = {resource: world.incarnations(resource, NAMESPACE) for resource in ("pods", "services")}
+    story.made = {resource: scene.incarnations(resource) for resource in ("pods", "services")}
     story.left = leftovers(scene)
 
 
 def leftovers(scene: Scene) -> list[str]:
-    return sorted([*scene.pods(), *scene.world.list("services", NAMESPACE)])
+    return sorted([*scene.pods(), *scene.services()])
 
 
 @pytest.fixture(scope="module")

@@ -126,9 +126,9 @@ async def test_who_asks_matters(plane: ControlPlane, connect: Connect, namespace
         )
 
     nobody = await connect(as_user("nonsense"))
-    operator = await connect(as_user(plane.token("operator")))
+    stranger = await connect(as_user(plane.token("stranger")))
 
     with pytest.raises(Unauthorized, match=r"\(401 Unauthorized\)"):
         await nobody.list(POD, namespace=namespace)
     with pytest.raises(Forbidden, match=r"\(403 Forbidden\)"):
-        await operator.list(POD, namespace="kube-system")
+        await stranger.list(POD, namespace="kube-system")
