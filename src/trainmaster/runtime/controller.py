@@ -63,6 +63,9 @@ class Controller:
         self._is_working = False
         self._lazy_since: dict[Key, float] = {}
         self._put_off: set[Key] = set()
+        self._creating = 0
+        """Passes that are creating something now."""
+        self._gave_way: set[Key] = set()
         self._metrics = metrics.ControllerMetrics(self.name, workers, self.queue)
         jobs.listen(self._job_changed)
         pods.listen(self._child_changed)
@@ -134,7 +137,7 @@ class Controller:
     async def _apply(self, job: JobView, plan: Plan) -> Applied:
         applied = Applied()
         if not plan.status_first:
-            applied = await self._executor.act(job, plan)
+            applied = await self._act(job, plan)
         self._record_actions(job, applied)
         if applied.failures:
             plan = self.kind.conclude(job, plan, applied.failures, self._now())
@@ -147,19 +150,37 @@ class Controller:
         self._put_off.discard(job.key)
         if plan.status is None:
             self._lazy_since.pop(job.key, None)
-        elif self._is_time_to_store(job.key, plan):
-            stored = self.kind.status_of(job)[1]
-            if await self._executor.store_status(self.kind.resource, job, stored, plan):
-                for event in plan.events:
-                    self._record(job, event)
+            return applied
+        stored = self.kind.status_of(job)[1]
+        if not self._is_time_to_store(job.key, plan.is_lazy, is_first=not stored and not applied.failures):
+            return applied
+        if await self._executor.store_status(self.kind.resource, job, stored, plan):
+            for event in plan.events:
+                self._record(job, event)
         return applied
 
-    def _is_time_to_store(self, key: Key, plan: Plan) -> bool:
-        """Counters alone wait a little: the phase change that follows takes them along."""
+    async def _act(self, job: JobView, plan: Plan) -> Applied:
+        """Deletes and creates; whose first status gave way to them is looked at when the last of them is done."""
+        self._creating += bool(plan.creates)
+        try:
+            return await self._executor.act(job, plan)
+        finally:
+            self._creating -= bool(plan.creates)
+            if not self._creating:
+                for key in self._gave_way:
+                    self.queue.add(key)
+                self._gave_way.clear()
+
+    def _is_time_to_store(self, key: Key, is_lazy: bool, *, is_first: bool) -> bool:
+        """Counters alone wait a little: the phase change that follows takes them along. The first status, which
+        only says that a job waits, gives way to jobs that are getting their pods."""
         now = asyncio.get_running_loop().time()
         due = self._lazy_since.setdefault(key, now) + LAZY_SECONDS
-        if plan.is_lazy and now < due:
+        gives_way = is_first and self._creating > 0
+        if (is_lazy or gives_way) and now < due:
             self.queue.add(key, after=due - now)
+            if gives_way:
+                self._gave_way.add(key)
             return False
         del self._lazy_since[key]
         return True

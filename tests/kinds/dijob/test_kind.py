@@ -162,19 +162,25 @@ def test_the_end_of_any_other_pod_changes_no_phase(role: str) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("stored", [None, "Created"])
 def test_the_coordinator_decides_the_phase(
-    stored: str | None, pod: Child, phase: str, reason: str, message: str, events: list[str]
+    pod: Child, phase: str, reason: str, message: str, events: list[str]
 ) -> None:
-    job = JOB if stored is None else a_job_in(stored)
-
-    plan = plan_of(job, [pod, SERVICE_VIEW])
+    plan = plan_of(a_job_in("Created"), [pod, SERVICE_VIEW])
 
     assert plan.status is not None
     assert plan.status["phase"] == phase
     found = condition_of(plan, phase)
     assert (found["status"], found["reason"], found["message"]) == ("True", reason, message)
     assert plan.events == tuple(Event(type_, reason, message) for type_ in events)
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
+def test_every_job_is_seen_created_first_however_fast_its_coordinator_is(phase: str) -> None:
+    plan = plan_of(JOB, [a_pod(JOB, "coordinator", phase=phase), SERVICE_VIEW])
+
+    assert plan.status is not None
+    assert plan.status["phase"] == "Created"
+    assert plan.events == (Event("Normal", "DIJobCreated", "DIJob cartpole created"),)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Unknown", "Hibernating"])

@@ -88,6 +88,9 @@ def _impostors(job: DIJob, observed: Observed) -> tuple[Delete, ...]:
 
 def _phase(job: DIJob, coordinator: PodView | None) -> tuple[str, str]:
     name = job.metadata.name
+    created = f"DIJob {name} created"
+    if not job.status.phase:
+        return CREATED, created  # every job is seen created first, however fast its coordinator comes up
     match pod_state(coordinator):
         case "Running":
             return RUNNING, f"coordinator and aggregator of DIJob {name} are running"
@@ -96,7 +99,7 @@ def _phase(job: DIJob, coordinator: PodView | None) -> tuple[str, str]:
             return FAILED, f"DIJob {name} failed because coordinator failed" + (f": {why}" if why else "")
         case "Succeeded":
             return SUCCEEDED, f"DIJob {name} succeeded because coordinator succeeded"
-    return job.status.phase or CREATED, f"DIJob {name} created"
+    return job.status.phase, created
 
 
 def _failure(coordinator: PodView | None) -> str:
