@@ -191,13 +191,13 @@ class Controller:
         actions += [("create", action) for action in applied.created]
         for verb, action in actions:
             done.setdefault((verb, action.resource), []).append(action.key.name)
-        events = [self.kind.action_event(verb, resource, names) for (verb, resource), names in done.items()]
+        for (verb, resource), names in done.items():  # the executor has logged each of them, with its reason
+            event = self.kind.action_event(verb, resource, names)
+            self._recorder.record(self.kind.resource, job, self.kind.component, event)
         for failure in applied.failures[:3]:
             verb = "create" if isinstance(failure.action, Create) else "delete"
             name = failure.action.key.name
-            events.append(self.kind.action_event(verb, failure.action.resource, [name], failure.error))
-        for event in events:
-            self._record(job, event)
+            self._record(job, self.kind.action_event(verb, failure.action.resource, [name], failure.error))
 
     def _record(self, job: JobView, event: Event) -> None:
         log.info("job event", job=str(job.key), kind=self.name, reason=event.reason, says=event.message)
