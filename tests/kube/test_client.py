@@ -23,6 +23,7 @@ from trainmaster.core.errors import (
 )
 from trainmaster.core.ids import EVENT, LEASE, POD, Key, Resource
 from trainmaster.kube.client import KubeCluster
+from trainmaster.kube.transport import CONNECTIONS
 from trainmaster.runtime.cluster import Cluster, Written
 
 KEY = Key("ml", "a")
@@ -535,7 +536,7 @@ async def test_write_that_waited_for_a_connection_asks_the_gate_when_it_has_one(
     full = asyncio.Event()
 
     async def hold(request: web.BaseRequest) -> web.StreamResponse:
-        if len(server.seen) == 50:
+        if len(server.seen) == CONNECTIONS:
             full.set()
         await release.wait()
         return await Answer()(request)
@@ -547,7 +548,7 @@ async def test_write_that_waited_for_a_connection_asks_the_gate_when_it_has_one(
     server = await serve(hold)
     cluster = await connect(a_config(server.url), gate=gate)
     async with asyncio.TaskGroup() as group:
-        for _ in range(50):
+        for _ in range(CONNECTIONS):
             group.create_task(cluster.get(POD, KEY))
         await full.wait()
         write = group.create_task(_outcome(cluster.create(POD, "ml", POD_JSON)))

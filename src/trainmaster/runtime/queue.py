@@ -55,7 +55,7 @@ class KeyQueue:
 
     def __len__(self) -> int:
         """Keys that could be worked on now."""
-        return sum(entry.due <= self._now() for entry in self._entries.values())
+        return sum(self._entries.get(key) is entry for _, _, key, entry in self._ready)
 
     @property
     def is_busy(self) -> bool:
