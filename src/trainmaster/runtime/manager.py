@@ -19,6 +19,9 @@ from trainmaster.runtime.reflector import Reflector
 DRAIN_SECONDS = 20.0
 FLUSH_SECONDS = 3.0
 
+GC_THRESHOLDS = (20_000, 20, 50)
+"""Views and requests come by the thousand and hold no cycles: look for cycles rarely."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -69,6 +72,7 @@ class Manager:
         # Thousands of views will live long: keep the collector from walking them again and again.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
 
     async def _lead(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
