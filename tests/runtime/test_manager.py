@@ -41,6 +41,9 @@ class Collector:
     def freeze(self) -> None:
         self.calls.append("freeze")
 
+    def set_threshold(self, *_: int) -> None:
+        self.calls.append("set_threshold")
+
 
 @pytest.fixture(autouse=True)
 def collector(monkeypatch: pytest.MonkeyPatch) -> Collector:
@@ -142,7 +145,7 @@ async def test_it_is_ready_when_every_store_is_complete_and_nothing_is_planned_b
         assert (rig.kind.passes, rig.holder, collector.calls) == ([], None, [])
         await asyncio.sleep(0.2)
         assert rig.is_ready()
-        assert collector.calls == ["collect", "freeze"]
+        assert collector.calls == ["collect", "freeze", "set_threshold"]
         assert rig.kind.passes != []
 
 
