@@ -513,19 +513,29 @@ async def test_a_pod_event_enqueues_the_jobs_it_matters_to(quiet: Rig, pod: PodV
     assert waiting_keys(quiet) == keys
 
 
+NEW = Key("ml", "new")
+
+
 @pytest.mark.parametrize(
     ("pod", "order"),
     [
-        pytest.param(a_pod(version=2000, phase="Failed"), [KEY, OTHER], id="a new phase goes ahead"),
-        pytest.param(a_pod(version=2000, reason="Evicted"), [OTHER, KEY], id="another field does not"),
-        pytest.param(a_pod("mnist-worker-1", version=2000), [OTHER, KEY], id="a new pod does not"),
+        pytest.param(a_pod(version=2000, phase="Failed"), [KEY, NEW], id="a new phase goes ahead"),
+        pytest.param(a_pod(version=2000, reason="Evicted"), [NEW, KEY], id="another field does not"),
+        pytest.param(a_pod("mnist-worker-1", version=2000), [NEW, KEY], id="a new pod does not"),
     ],
 )
 async def test_a_phase_that_changed_goes_ahead_of_the_backlog(quiet: Rig, pod: PodView, order: list[Key]) -> None:
-    quiet.jobs.put(a_toy("other", version=2000))
+    quiet.jobs.put(a_toy("new", version=2000))
     quiet.pods.put(pod)
 
     assert [await quiet.queue.get(), await quiet.queue.get()] == order
+
+
+async def test_a_job_that_changed_goes_ahead_of_new_ones(quiet: Rig) -> None:
+    quiet.jobs.put(a_toy("new", version=2000))
+    quiet.jobs.put(a_toy(version=2001))
+
+    assert [await quiet.queue.get(), await quiet.queue.get()] == [KEY, NEW]
 
 
 async def test_a_pod_that_is_gone_enqueues_its_job(quiet: Rig) -> None:

@@ -120,7 +120,7 @@ class Controller:
         observed = Observed.of(self._pods.owned(job.uid), self._services.owned(job.uid), self.kind.slots)
         plan = self.kind.plan(job, observed, self._now())
         try:
-            applied = await self._apply(job, plan)
+            applied = await self._apply(job, plan, observed)
         finally:
             current = self._jobs.get(key)
             if current is None or current.uid != job.uid:
@@ -134,7 +134,7 @@ class Controller:
             return "requeue_after"
         return "success"
 
-    async def _apply(self, job: JobView, plan: Plan) -> Applied:
+    async def _apply(self, job: JobView, plan: Plan, observed: Observed) -> Applied:
         applied = Applied()
         if not plan.status_first:
             applied = await self._act(job, plan)
@@ -152,7 +152,8 @@ class Controller:
             self._lazy_since.pop(job.key, None)
             return applied
         stored = self.kind.status_of(job)[1]
-        if not self._is_time_to_store(job.key, plan.is_lazy, is_first=not stored and not applied.failures):
+        is_waiting = not stored and not applied.failures and all(p.phase == "Pending" for p in observed.all_pods)
+        if not self._is_time_to_store(job.key, plan.is_lazy, is_waiting=is_waiting):
             return applied
         if await self._executor.store_status(self.kind.resource, job, stored, plan):
             for event in plan.events:
@@ -171,12 +172,12 @@ class Controller:
                     self.queue.add(key)
                 self._gave_way.clear()
 
-    def _is_time_to_store(self, key: Key, is_lazy: bool, *, is_first: bool) -> bool:
+    def _is_time_to_store(self, key: Key, is_lazy: bool, *, is_waiting: bool) -> bool:
         """Counters alone wait a little: the phase change that follows takes them along. The first status, which
         only says that a job waits, gives way to jobs that are getting their pods."""
         now = asyncio.get_running_loop().time()
         due = self._lazy_since.setdefault(key, now) + LAZY_SECONDS
-        gives_way = is_first and self._creating > 0
+        gives_way = is_waiting and self._creating > 0
         if (is_lazy or gives_way) and now < due:
             self.queue.add(key, after=due - now)
             if gives_way:
@@ -207,7 +208,8 @@ class Controller:
         if before is not None and (after is None or after.uid != before.uid):
             self._forget(before)
         if after is not None:
-            self._enqueue(after.key)
+            # An update is mostly our own status, and the next phase may wait behind it.
+            self._enqueue(after.key, NORMAL if before is None else URGENT)
 
     def _child_changed(self, before: PodView | ServiceView | None, after: PodView | ServiceView | None) -> None:
         if before is not None and after is not None and _is_same(before, after):
