@@ -41,14 +41,28 @@ class MemoryApi:
         return msgspec.json.encode(self._find(resource, key))
 
     async def list(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", limit: int = 0, cursor: str = ""
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        limit: int = 0,
+        cursor: str = "",
     ) -> bytes:
         found = self.objects.get(resource, {})
         items = [found[key] for key in sorted(found) if namespace in ("", key.namespace)]
         return msgspec.json.encode({"metadata": {"resourceVersion": str(self.revision)}, "items": items})
 
     def watch(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", resource_version: str, timeout: float
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        resource_version: str,
+        timeout: float,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         raise AssertionError("watches are delivered by hand")
 

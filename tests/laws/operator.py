@@ -74,12 +74,26 @@ class Port:
         return await self._api.get(resource, key)
 
     async def list(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", limit: int = 0, cursor: str = ""
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        limit: int = 0,
+        cursor: str = "",
     ) -> bytes:
         return await self._api.list(resource)
 
     def watch(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", resource_version: str, timeout: float
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        resource_version: str,
+        timeout: float,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         raise AssertionError("watches are delivered by hand")
 

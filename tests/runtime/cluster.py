@@ -108,7 +108,14 @@ class FakeCluster:
             return msgspec.json.encode(self._existing(resource, key))
 
     async def list(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", limit: int = 0, cursor: str = ""
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        limit: int = 0,
+        cursor: str = "",
     ) -> bytes:
         async with self._call("list", resource, Key(namespace, ""), selector=selector, limit=limit, cursor=cursor):
             if self.pages:
@@ -121,7 +128,14 @@ class FakeCluster:
 
     @asynccontextmanager
     async def watch(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", resource_version: str, timeout: float
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        resource_version: str,
+        timeout: float,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         since = resource_version
         async with self._call("watch", resource, Key(namespace, ""), selector=selector, since=since, timeout=timeout):

@@ -92,9 +92,16 @@ class KubeCluster:
         return await self._persist(Call("get", "GET", url, resource, key.namespace, key.name), self._ask)
 
     async def list(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", limit: int = 0, cursor: str = ""
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        limit: int = 0,
+        cursor: str = "",
     ) -> bytes:
-        query = {"labelSelector": selector, "limit": str(limit or ""), "continue": cursor}
+        query = {"labelSelector": selector, "fieldSelector": fields, "limit": str(limit or ""), "continue": cursor}
         url = self._addresses.collection(resource, namespace, _given(query))
         return await self._persist(Call("list", "GET", url, resource, namespace), self._ask)
 
@@ -105,6 +112,7 @@ class KubeCluster:
         *,
         namespace: str = "",
         selector: str = "",
+        fields: str = "",
         resource_version: str,
         timeout: float,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -114,6 +122,7 @@ class KubeCluster:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, round(timeout))),
             "labelSelector": selector,
+            "fieldSelector": fields,
         }
         url = self._addresses.collection(resource, namespace, _given(query))
         call = Call("watch", "GET", url, resource, namespace)

@@ -23,9 +23,17 @@ class Cluster(Protocol):
     async def get(self, resource: Resource, key: Key) -> bytes: ...
 
     async def list(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", limit: int = 0, cursor: str = ""
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        limit: int = 0,
+        cursor: str = "",
     ) -> bytes:
-        """One page, as the server wrote it; ``cursor`` is the ``metadata.continue`` of the page before."""
+        """One page, as the server wrote it; ``cursor`` is the ``metadata.continue`` of the page before.
+        ``selector`` is about labels, ``fields`` about fields."""
         ...
 
     def watch(
@@ -34,6 +42,7 @@ class Cluster(Protocol):
         *,
         namespace: str = "",
         selector: str = "",
+        fields: str = "",
         resource_version: str,
         timeout: float,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:

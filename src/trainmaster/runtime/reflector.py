@@ -35,6 +35,7 @@ class Reflector(Generic[V]):
         *,
         namespace: str = "",
         selector: str = "",
+        fields: str = "",
         backoff: Backoff | None = None,
     ) -> None:
         self._cluster = cluster
@@ -42,6 +43,7 @@ class Reflector(Generic[V]):
         self._codec = codec
         self._namespace = namespace
         self._selector = selector
+        self._fields = fields
         self._backoff = backoff or Backoff(0.2, 30.0)
         self._failures = 0
         self._version = ""
@@ -67,6 +69,7 @@ class Reflector(Generic[V]):
                 self._store.resource,
                 namespace=self._namespace,
                 selector=self._selector,
+                fields=self._fields,
                 limit=PAGE,
                 cursor=cursor,
             )
@@ -93,6 +96,7 @@ class Reflector(Generic[V]):
             self._store.resource,
             namespace=self._namespace,
             selector=self._selector,
+            fields=self._fields,
             resource_version=self._version,
             timeout=WATCH_SECONDS,
         )
