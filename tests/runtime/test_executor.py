@@ -93,6 +93,18 @@ async def test_creates_keep_the_order_of_the_plan() -> None:
     assert [call.key.name for call in rig.cluster.asked("create")] == [f"mnist-worker-{n}" for n in range(5)]
 
 
+async def test_what_was_created_is_told_in_the_order_of_the_plan_whatever_ends_first() -> None:
+    rig = Rig()
+
+    async def later_ones_first(call: Call) -> None:
+        await asyncio.sleep(10.0 - int(call.key.name[-1]))
+
+    rig.cluster.before = later_ones_first
+    applied = await rig.act(creates=create_pods(7))
+
+    assert applied.created == list(create_pods(7))
+
+
 @pytest.mark.parametrize(
     "refusal",
     [

@@ -34,6 +34,12 @@ class Applied(msgspec.Struct):
     created: list[Create] = []
     failures: list[Failure] = []
 
+    def in_order_of(self, plan: Plan) -> None:
+        """Requests of one batch end in any order; people read the names as they were planned."""
+        for done, planned in ((self.deleted, plan.deletes), (self.created, plan.creates)):
+            place = {id(action): number for number, action in enumerate(planned)}
+            done.sort(key=lambda action: place[id(action)])
+
 
 class _OwnerPart(msgspec.Struct):
     kind: str = ""
@@ -68,6 +74,7 @@ class Executor:
             batch, rest = rest[:size], rest[size:]
             await self._batch(batch, lambda action: self._create(job, action, applied))
             size *= 2
+        applied.in_order_of(plan)
         return applied
 
     async def store_status(self, resource: Resource, job: JobView, old: dict[str, object], plan: Plan) -> bool:
