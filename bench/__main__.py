@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import machine, phase, table
+from bench import local, machine, phase, table
 from bench.bed import Bed
 from bench.load import LoadFailed
 from bench.observer import Stuck
@@ -20,7 +20,7 @@ from bench.table import Results
 from testbed.plane import NotBuilt
 from testbed.process import StartFailed
 
-PHASES = "abcde"
+PHASES = "abcdef"
 RESULT = Path(__file__).with_name("result.json")
 
 
@@ -30,9 +30,13 @@ def main() -> int:
     facts = machine.facts()
     results = Results(options.jobs)
     try:
-        with Bed(progress) as bed:
-            _measure(bed, results, options.only, options.rounds)
-    except (LoadFailed, NotBuilt, StartFailed, Stuck, phase.Miscounted) as error:
+        if set(options.only) - {"f"}:
+            with Bed(progress) as bed:
+                _measure(bed, results, options.only, options.rounds)
+        if "f" in options.only:
+            progress.phase = "f"
+            results.local = local.measure(progress, options.rounds)
+    except (LoadFailed, NotBuilt, StartFailed, Stuck, local.TooSlow, phase.Miscounted) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from bench import local
+from bench.local import Local
 from bench.machine import OTHERS
 from bench.phase import Created, Footprint, Lives
 from bench.work import PODS_PER_JOB
@@ -20,6 +22,10 @@ RUNNING_SECONDS = 1.0
 MEMORY = 80.0
 MEMORY_OF_MANY = 150.0
 STATUS_WRITES = 6
+COLD_START = 1.5
+MANY_PROCESSES = 20.0
+IDLE_CORES = 0.02
+IDLE_MEMORY = 120.0
 
 DISTURBING_CORES = 0.2
 
@@ -33,6 +39,7 @@ class Results(msgspec.Struct):
     operator: list[Created] = []
     lives: Lives | None = None
     footprint: Footprint | None = None
+    local: Local | None = None
 
 
 class Row(NamedTuple):
@@ -65,7 +72,7 @@ def render(results: Results) -> str:
     )
     return "\n".join(
         [
-            *_aligned([_HEADER, *_creation_rows(results), *_delay_rows(results.lives)]),
+            *_aligned([_HEADER, *_creation_rows(results), *_delay_rows(results.lives), *_local_rows(results.local)]),
             "",
             f"budgets{meant}",
             *_aligned(budgets(results)),
@@ -76,7 +83,7 @@ def render(results: Results) -> str:
 
 
 def budgets(results: Results) -> list[Budget]:
-    return [*_speed(results), *_reports(results.lives), *_memory(results)]
+    return [*_speed(results), *_reports(results.lives), *_memory(results), *_local(results.local)]
 
 
 def ratios(results: Results) -> list[float]:
@@ -167,6 +174,35 @@ def _delay_rows(lives: Lives | None) -> list[Row]:
             verdict=_verdict(p99 <= RUNNING_SECONDS),
         ),
         Row(f"{what}, max", jobs, f"{last:.3f}"),
+    ]
+
+
+def _local(found: Local | None) -> list[Budget]:
+    if found is None:
+        return []
+    budgets = []
+    if found.run:
+        seconds = statistics.median(found.run)
+        says = f"trainmaster run: {local.FEW} processes at most {COLD_START:g} s after the command"
+        budgets.append(Budget(says, f"{seconds:.2f} s", _verdict(seconds <= COLD_START)))
+    if found.many is not None:
+        says = f"{local.MANY} processes within {MANY_PROCESSES:g} s"
+        budgets.append(Budget(says, f"{found.many:.1f} s", _verdict(found.many <= MANY_PROCESSES)))
+    if found.idle_cores is not None and found.idle_memory is not None:
+        cores, rss = found.idle_cores, found.idle_memory.rss
+        says = f"an idle local cluster: at most {IDLE_CORES:.0%} of a core and {IDLE_MEMORY:g} MB"
+        kept = cores <= IDLE_CORES and rss <= IDLE_MEMORY
+        budgets.append(Budget(says, f"{cores:.1%}, {rss} MB", _verdict(kept)))
+    return budgets
+
+
+def _local_rows(found: Local | None) -> list[Row]:
+    if found is None:
+        return []
+    few = str(local.FEW)
+    return [
+        Row("(f) shell script starts processes", few, f"{statistics.median(found.script):.2f}"),
+        Row("(f) trainmaster run starts the same", few, f"{statistics.median(found.run):.2f}"),
     ]
 
 

@@ -37,6 +37,7 @@ START_TIMEOUT = 60.0
 STOP_TIMEOUT = 40.0
 TAIL = 8000
 
+_CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dijobs.diengine.opendilab.org"
 _BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/trainmaster-operator"
 
 
@@ -48,12 +49,13 @@ def crds() -> str:
 def install(plane: "ControlPlane") -> None:
     """CRDs and RBAC, once a plane. What somebody installed before stays as it is."""
     try:
-        plane.request("GET", _BINDING)
+        plane.request("GET", _BINDING if plane.has_rbac else _CRD)
     except Refused as refused:
         if refused.code != 404:
             raise
         plane.apply(crds())
-        plane.apply(RBAC)  # last, because its presence says that all is there
+        if plane.has_rbac:
+            plane.apply(RBAC)  # last, because its presence says that all is there
 
 
 class OperatorProcess:

@@ -58,6 +58,7 @@ class User(NamedTuple):
 USERS: Mapping[str, User] = {
     "admin": User("admin", ("system:masters",)),
     "operator": User("system:serviceaccount:trainmaster-system:trainmaster-operator"),
+    "server": User("system:serviceaccount:trainmaster-system:trainmaster-server"),
 }
 
 
@@ -71,6 +72,8 @@ class KubectlFailed(Exception):
 
 class ControlPlane:
     """One control plane: start it, use it, stop it. `users` come in addition to admin and operator."""
+
+    has_rbac = True
 
     def __init__(
         self,
@@ -427,9 +430,13 @@ class ControlPlane:
             self.kill(name)  # it has ended; this makes the watchdog forget its pid
         log = self.folder / f"{name}.log"
         log.unlink(missing_ok=True)
-        process = Process([self.binary(name), *arguments], log=log, environ=self._environ(), watchdog=self._watchdog)
+        command = self._command(name, arguments)
+        process = Process(command, log=log, environ=self._environ(), watchdog=self._watchdog)
         self._processes[name] = process
         return process
+
+    def _command(self, name: str, arguments: Sequence[str]) -> list[str | Path]:
+        return [self.binary(name), *arguments]
 
     def _environ(self) -> dict[str, str]:
         # HOME is ours: kubectl caches discovery there by host and port, and KWOK reads a config from it.

@@ -1,0 +1,241 @@
+"""The same scenarios on the real API server and on the embedded one: what jobs become, and what is told, is the same.
+
+A scenario is played step by step, each step waiting for what the operator makes of it. So the two traces may differ
+in times, uids and versions alone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from testbed.admin import Admin
+from testbed.embedded import EmbeddedPlane
+from testbed.operator import OperatorProcess, install
+from testbed.plane import ControlPlane
+from tests.faults.world import PATIENCE, Object
+from tests.integration.scene import ENDED, Chronicle, Job, Scene
+from tests.integration.test_aitrainingjob import trainers, with_ps
+from tests.integration.test_dijob import COORDINATOR, started_with
+from tests.integration.test_end import ENDS, LEFT, is_judged, workers
+from tests.manifests.build import Manifest, aitrainingjob, container, coordinated, dijob, template
+
+Play = Callable[[Scene], Awaitable[Job]]
+
+
+class Trace(NamedTuple):
+    """What a job went through, what it became, what it left behind, and what was told."""
+
+    statuses: list[Object]
+    children: dict[str, list[str]]
+    events: list[tuple[str, ...]]
+
+
+# --- scenarios ---
+
+
+async def come_up(job: Job) -> None:
+    """The new pods of a job get a node, then run; the operator says every step before the next one is taken."""
+    await job.pods_are_there()
+    await job.reach("Pending")
+    await job.scene.bind(*[name for name, pod in job.children("pods").items() if "nodeName" not in pod["spec"]])
+    await job.reach("Creating")
+    await job.scene.report("Running", *job.slots)
+    await job.reach("Running")
+
+
+async def aitrainingjob_ends(scene: Scene, spec: Manifest, exits: dict[str, int]) -> Job:
+    job = await scene.create(aitrainingjob("job", **spec))
+    await come_up(job)
+    for pod, code in exits.items():
+        await scene.end(f"job-{pod}", code)
+        # One after the other: two ends that are seen at once would leave another trace than two that are not.
+        await job.until(lambda: job.phase not in ("", "Pending", "Creating", "Running") or counts(job, exits), "seen")
+    await job.until(lambda: job.phase in ENDED or is_judged(job, len(exits)), f"{exits} were looked at")
+    return job
+
+
+def counts(job: Job, exits: dict[str, int]) -> bool:
+    ended = sum(1 for pod in exits if pod_phase(job, f"job-{pod}") in ("Succeeded", "Failed"))
+    return is_judged(job, ended)
+
+
+def pod_phase(job: Job, name: str) -> str:
+    pod = job.scene.pods().get(name, {})
+    phase: str = pod.get("status", {}).get("phase", "")
+    return phase
+
+
+async def aitrainingjob_lives(scene: Scene, manifest: Manifest) -> Job:
+    job = await scene.create(manifest)
+    await come_up(job)
+    await job.live()
+    return job
+
+
+async def aitrainingjob_loses_a_pod(scene: Scene) -> Job:
+    job = await scene.create(trainers(2))
+    await come_up(job)
+    await scene.let_go("job-trainer-1")
+    await job.until(lambda: scene.incarnations("pods").get("job-trainer-1") == 2, "it is there again")
+    await come_up(job)
+    await job.live()
+    return job
+
+
+async def aitrainingjob_grows(scene: Scene) -> Job:
+    job = await scene.create(trainers(1))
+    await come_up(job)
+    await job.edit({"replicaSpecs": {"trainer": {"replicas": 2}}})
+    await job.until(lambda: len(job.children("pods")) == 2, "it has 2 pods")
+    await come_up(job)
+    await job.live()
+    return job
+
+
+async def dijob_ends(scene: Scene, manifest: Manifest, code: int) -> Job:
+    job = await scene.create(manifest)
+    await job.pods_are_there()
+    await job.reach("Created")
+    await scene.report("Running", COORDINATOR)
+    await job.reach("Running")
+    await scene.end(COORDINATOR, code)
+    await job.reach(*ENDED)
+    return job
+
+
+async def dijob_ends_beside_a_side_car(scene: Scene) -> Job:
+    job = await scene.create(coordinated(template(container(), container("side-car"))))
+    await job.reach("Created")
+    await job.start()
+    await scene.admin.set_pod(scene.namespace, COORDINATOR, phase="Running", containers=[0, None])
+    await job.reach("Succeeded")
+    return job
+
+
+async def is_never_accepted(scene: Scene, manifest: Manifest) -> Job:
+    job = await scene.create(manifest)
+    await job.says("Accepted", "False")
+    return job
+
+
+async def cannot_be_created(scene: Scene, manifest: Manifest) -> Job:
+    job = await scene.create(manifest)
+    await job.says("PodCreateFailed", "True")
+    return job
+
+
+VOLUME = {"name": "data", "emptyDir": {}}
+
+SCENARIOS: dict[str, Play] = {
+    **{f"ends-{row.id}": partial(aitrainingjob_ends, spec=row.spec, exits=row.exits) for row in ENDS},
+    **{
+        f"cleans-{row.policy.lower()}": partial(
+            aitrainingjob_ends, spec=workers("Any", job={"cleanPodPolicy": row.policy}), exits={"worker-0": 0}
+        )
+        for row in LEFT
+    },
+    "lives": partial(aitrainingjob_lives, manifest=with_ps()),
+    "loses-a-pod": aitrainingjob_loses_a_pod,
+    "grows": aitrainingjob_grows,
+    "dijob-succeeds": partial(dijob_ends, manifest=dijob(), code=0),
+    "dijob-fails": partial(dijob_ends, manifest=dijob(), code=137),
+    **{
+        f"dijob-cleans-{policy.lower()}": partial(dijob_ends, manifest=dijob(cleanPodPolicy=policy), code=0)
+        for policy in ("All", "Running", "None")
+    },
+    "dijob-has-a-port": partial(
+        dijob_ends, manifest=started_with(ports=[{"name": "di-port", "containerPort": 22270}]), code=0
+    ),
+    "dijob-has-a-side-car": dijob_ends_beside_a_side_car,
+    "dijob-is-never-accepted": partial(
+        is_never_accepted, manifest=coordinated(template(volumes=[VOLUME]), volumes=[VOLUME])
+    ),
+    "dijob-cannot-be-created": partial(
+        cannot_be_created, manifest=started_with(resources={"limits": {"cpu": "plenty"}})
+    ),
+}
+
+
+# --- playing them ---
+
+
+async def trace(scene: Scene, play: Play) -> Trace:
+    async with scene.kubelet():
+        job = await play(scene)
+        await scene.settled()
+    return Trace(
+        statuses=[told(status) for status in job.statuses if status.get("phase")],
+        children={resource: sorted(job.children(resource)) for resource in ("pods", "services")},
+        events=await events_of(job),
+    )
+
+
+async def events_of(job: Job) -> list[tuple[str, ...]]:
+    """What is told of a job. Events are sent in their order: when those of a later job are there, all of them are."""
+    scene = job.scene
+    later = await scene.create(aitrainingjob("later"))
+    await later.pods_are_there()
+
+    def is_complete(events: list[Object]) -> bool:
+        return any(event["involvedObject"]["uid"] == later.uid for event in events)
+
+    events = await scene.admin.wait_list("events", scene.namespace, is_complete, timeout=PATIENCE)
+    return sorted(
+        (event["type"], event["reason"], event["source"]["component"], nameless(job, event["message"]))
+        for event in events
+        if event["involvedObject"]["uid"] == job.uid
+    )
+
+
+def told(status: Object) -> Object:
+    """A status without its times. Counters may be stored with this change or with the next one: they are compared
+    at the end, by `Trace.children` and the conditions."""
+    timeless = {key: value for key, value in status.items() if "Time" not in key and "replicaStatus" not in key}
+    conditions = [
+        {key: value for key, value in entry.items() if "Time" not in key} for entry in status.get("conditions", ())
+    ]
+    return {**timeless, "conditions": conditions}
+
+
+def nameless(job: Job, message: str) -> str:
+    return message.replace(job.uid, "UID").replace(job.scene.namespace, "NAMESPACE")
+
+
+async def play_all(plane: ControlPlane) -> dict[str, Trace | str]:
+    async with Admin.of(plane) as admin, Chronicle(plane) as world:
+
+        async def one(name: str, play: Play) -> Trace | str:
+            await admin.create("namespaces", {"metadata": {"name": name}})
+            try:
+                return await asyncio.wait_for(trace(Scene(admin, world, name), play), PATIENCE)
+            except Exception as error:  # one scenario must not hide the others
+                return f"{type(error).__name__}: {error}"
+
+        found = await asyncio.gather(*(one(f"twice-{name}", play) for name, play in SCENARIOS.items()))
+        return dict(zip(SCENARIOS, found, strict=True))
+
+
+@pytest.fixture(scope="module")
+def real(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Trace | str]:
+    return asyncio.run(play_all(plane))
+
+
+@pytest.fixture(scope="module")
+def embedded(binaries: Path) -> Iterator[dict[str, Trace | str]]:
+    with EmbeddedPlane(binaries=binaries) as plane:
+        install(plane)
+        with OperatorProcess(plane):
+            yield asyncio.run(play_all(plane))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_leaves_the_same_trace_on_both(name: str, real: dict[str, Any], embedded: dict[str, Any]) -> None:
+    assert isinstance(real[name], Trace), real[name]
+    assert isinstance(embedded[name], Trace), embedded[name]
+    assert embedded[name].statuses == real[name].statuses
+    assert embedded[name].children == real[name].children
+    assert embedded[name].events == real[name].events
