@@ -19,6 +19,7 @@ from trainmaster.kinds.registry import all_kinds
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
 from trainmaster.server.health import OFF, serve_health, serve_metrics
@@ -60,6 +61,11 @@ async def test_it_is_not_ready_until_its_stores_are_complete(address: str) -> No
         assert await ask(address, "/readyz") == (503, "not ready: the stores are not complete yet")
         synced = True
         assert await ask(address, "/readyz") == (200, "ok")
+
+
+async def test_it_says_what_it_waits_for(address: str) -> None:
+    async with serve_health(address, lambda: False, lambda: "there is no certificate yet"):
+        assert await ask(address, "/readyz") == (503, "not ready: there is no certificate yet")
 
 
 async def test_other_paths_are_not_found(address: str) -> None:
@@ -174,6 +180,7 @@ def a_controller(kind: Kind[Any]) -> Controller:
         barrier=barrier,
         executor=Executor(cluster, barrier),
         recorder=Recorder(cluster, lambda: pytest.fail("nothing is recorded")),
+        ports=PortBook(),
         now=lambda: pytest.fail("nothing is planned"),
         workers=32,
     )

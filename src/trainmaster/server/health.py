@@ -20,11 +20,15 @@ async def _measured(_: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def serve_health(address: str, is_ready: Callable[[], bool]) -> AsyncIterator[None]:
+async def serve_health(
+    address: str, is_ready: Callable[[], bool], reason: Callable[[], str] = lambda: "the stores are not complete yet"
+) -> AsyncIterator[None]:
+    """``reason`` says what keeps the process from being ready."""
+
     async def ready(_: web.Request) -> web.Response:
         if is_ready():
             return web.Response(text="ok")
-        return web.Response(status=503, text="not ready: the stores are not complete yet")
+        return web.Response(status=503, text=f"not ready: {reason()}")
 
     async with _serving(address, [web.get("/healthz", _alive), web.get("/readyz", ready)]):
         yield
@@ -42,7 +46,7 @@ async def _serving(address: str, routes: list[web.RouteDef]) -> AsyncIterator[No
     if address == OFF:
         yield
         return
-    host, port = _split(address)
+    host, port = split_address(address)
     app = web.Application()
     app.add_routes(routes)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
@@ -57,7 +61,8 @@ async def _serving(address: str, routes: list[web.RouteDef]) -> AsyncIterator[No
         await runner.cleanup()
 
 
-def _split(address: str) -> tuple[str | None, int]:
+def split_address(address: str) -> tuple[str | None, int]:
+    """Host and port; no host means every interface."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise BadConfig(f"bad address {address!r}: use host:port, :port, or {OFF} to switch it off")

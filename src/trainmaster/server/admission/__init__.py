@@ -1,0 +1,1 @@
+"""Admission: jobs are defaulted and checked before the API server stores them."""
