@@ -26,7 +26,7 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 STAMP = "2026-11-15T12:00:00Z"
 """NOW as it stands on the wire."""
 
-SERVER_URL = "di-server.di-system:8080"
+SETTINGS = Settings(server_url="di-server.di-system:8080")
 
 # --- jobs --------------------------------------------------------------------------------------
 
@@ -351,28 +351,35 @@ def view_of_create(create: Create, *, phase: str = "Pending", node: str = "", re
     if create.resource == SERVICE:
         return view_of_service(body)
     # no containers: in a job of thousands of pods their environment is most of the body
-    spec = {"restartPolicy": body["spec"]["restartPolicy"], "nodeName": node}
+    spec = {"restartPolicy": body["spec"].get("restartPolicy", "Always"), "nodeName": node}
     return view_of_pod({**body, "spec": spec, "status": {"phase": phase}})
 
 
-def kind_of(job: Json, server_url: str = SERVER_URL) -> Kind[Any]:
-    return _kinds(server_url)[job["kind"]]
+def kind_of(job: Json, settings: Settings = SETTINGS) -> Kind[Any]:
+    return _kinds(settings)[job["kind"]]
 
 
 @cache
-def _kinds(server_url: str) -> dict[str, Kind[Any]]:
-    return {kind.resource.kind: kind for kind in all_kinds(Settings(server_url=server_url))}
+def _kinds(settings: Settings) -> dict[str, Kind[Any]]:
+    return {kind.resource.kind: kind for kind in all_kinds(settings)}
 
 
-def observed(job: Json, children: Iterable[Child] = ()) -> Observed:
+def observed(job: Json, children: Iterable[Child] = (), *, taken: Iterable[int] = ()) -> Observed:
     found = list(children)
     pods = [child for child in found if isinstance(child, PodView)]
     services = [child for child in found if isinstance(child, ServiceView)]
-    return Observed.of(pods, services, kind_of(job).slots)
+    return Observed.of(pods, services, kind_of(job).slots, frozenset(taken))
 
 
-def plan_of(job: Json, children: Iterable[Child] = (), *, now: datetime = NOW) -> Plan:
-    return kind_of(job).plan(view_of(job), observed(job, children), now)
+def plan_of(
+    job: Json,
+    children: Iterable[Child] = (),
+    *,
+    now: datetime = NOW,
+    settings: Settings = SETTINGS,
+    taken: Iterable[int] = (),
+) -> Plan:
+    return kind_of(job, settings).plan(view_of(job), observed(job, children, taken=taken), now)
 
 
 def names_of(actions: Iterable[Create | Delete], resource: Resource) -> list[str]:

@@ -29,6 +29,11 @@ def test_services_are_found_by_name() -> None:
     assert Observed.of((), (service,), SLOTS).services == {"mnist-ps-1": service}
 
 
+def test_the_ports_that_are_taken_come_along_as_they_are() -> None:
+    assert Observed.of((), (), SLOTS, frozenset({20001})).taken == {20001}
+    assert seen().taken == frozenset()
+
+
 def test_a_role_without_pods_is_empty() -> None:
     pod = a_pod(JOB, "trainer", 0)
 

@@ -22,6 +22,7 @@ from trainmaster.core.template import (
     pod_body,
     read,
     with_env,
+    with_ports,
 )
 
 OWNER = Owner(Resource("example.org", "v1", "jobs", "Job"), "ml", "mnist", "uid-1")
@@ -84,6 +85,11 @@ def test_the_fields_that_we_touch_are_read_and_the_rest_is_ignored() -> None:
             "at.spec.initContainers[0]: Object missing required field `name`",
             id="an init container without a name",
         ),
+        pytest.param(
+            a_template(a_container("a"), hostNetwork="yes"),
+            "at.spec.hostNetwork: Expected `bool | null`, got `str`",
+            id="a word for a bool",
+        ),
     ],
 )
 def test_a_template_with_a_wrong_shape_is_refused_with_the_path(template: dict[str, Any], error: str) -> None:
@@ -92,6 +98,68 @@ def test_a_template_with_a_wrong_shape_is_refused_with_the_path(template: dict[s
 
 def test_what_only_the_api_server_can_judge_is_no_error() -> None:
     assert errors(a_template(a_container("main", resources={"limits": {"cpu": "-7 apples"}}), bogus=1), "at") == []
+
+
+# --- ports -------------------------------------------------------------------------------------
+
+
+def moved(container: dict[str, Any], *, on_host: bool = True) -> dict[str, Any]:
+    return with_ports(container, {"80": 20001}, lambda name: name == "web", on_host=on_host)
+
+
+@pytest.mark.parametrize(
+    ("port", "on_host", "expected"),
+    [
+        pytest.param(
+            {"name": "web", "containerPort": 80}, True, {"containerPort": 20001, "hostPort": 20001}, id="host"
+        ),
+        pytest.param({"name": "web", "containerPort": 80}, False, {"containerPort": 20001}, id="own network"),
+        pytest.param(
+            {"name": "web", "containerPort": 80, "hostPort": 80, "protocol": "UDP"},
+            True,
+            {"containerPort": 20001, "hostPort": 20001, "protocol": "UDP"},
+            id="the rest stays",
+        ),
+        pytest.param(
+            {"name": "web", "containerPort": 81}, True, {"containerPort": 81, "hostPort": 81}, id="given no other"
+        ),
+    ],
+)
+def test_a_port_of_our_name_is_moved(port: dict[str, Any], on_host: bool, expected: dict[str, Any]) -> None:
+    (found,) = moved({"name": "c", "ports": [port]}, on_host=on_host)["ports"]
+
+    assert found == {"name": "web", **expected}
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param({"name": "c"}, id="no ports"),
+        pytest.param({"name": "c", "ports": None}, id="null"),
+        pytest.param({"name": "c", "ports": [{"containerPort": 80}]}, id="no name"),
+        pytest.param({"name": "c", "ports": [{"name": None, "containerPort": 80}]}, id="a null for a name"),
+        pytest.param({"name": "c", "ports": [{"name": "other", "containerPort": 80}]}, id="another name"),
+        pytest.param({"name": "c", "livenessProbe": "nonsense"}, id="what only the API server can judge"),
+        pytest.param({"name": "c", "livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 3}}, id="no port"),
+        pytest.param({"name": "c", "readinessProbe": {"httpGet": {"port": "web"}}}, id="a probe by name"),
+        pytest.param({"name": "c", "readinessProbe": {"tcpSocket": {"port": 443}}}, id="a probe of another port"),
+        pytest.param({"name": "c", "env": [{"name": "PORT", "value": "80"}]}, id="the user's own variable"),
+    ],
+)
+def test_nothing_else_of_a_container_is_moved(container: dict[str, Any]) -> None:
+    original = copy.deepcopy(container)
+
+    assert moved(container) == original
+    assert container == original
+
+
+@pytest.mark.parametrize("probe", ["livenessProbe", "readinessProbe", "startupProbe"])
+@pytest.mark.parametrize("way", ["httpGet", "tcpSocket", "grpc"])
+def test_probes_by_number_follow_the_port(probe: str, way: str) -> None:
+    given = {"name": "c", probe: {way: {"port": 80, "path": "/"}, "periodSeconds": 80}}
+
+    assert moved(given) == {"name": "c", probe: {way: {"port": 20001, "path": "/"}, "periodSeconds": 80}}
+    assert given[probe] == {way: {"port": 80, "path": "/"}, "periodSeconds": 80}
 
 
 # --- environment -------------------------------------------------------------------------------

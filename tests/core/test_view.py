@@ -159,6 +159,28 @@ def test_a_pod_that_was_just_created_has_a_view() -> None:
     assert view.owner is None
 
 
+@pytest.mark.parametrize(
+    ("containers", "ports"),
+    [
+        pytest.param(
+            [
+                {"name": "a", "ports": [{"containerPort": 80, "hostPort": 80}, {"containerPort": 81}]},
+                {"name": "b"},
+                {"name": "c", "ports": [{"hostPort": 443, "containerPort": 443}]},
+            ],
+            (80, 443),
+            id="some",
+        ),
+        pytest.param([{"name": "a", "ports": [{"containerPort": 80}]}], (), id="none"),
+        pytest.param([{"name": "a", "ports": None, "env": [{"name": "A", "value": "hostPort"}]}], (), id="null"),
+        pytest.param([{"name": "a", "command": ['"hostPort"'], "x": {"hostPort": 1}}], (), id="the word elsewhere"),
+        pytest.param(None, (), id="no containers"),
+    ],
+)
+def test_the_host_ports_of_a_pod_are_those_of_its_containers(containers: Any, ports: tuple[int, ...]) -> None:
+    assert pod_of(minimal(spec={"containers": containers})).host_ports == ports
+
+
 def test_an_object_that_was_never_stored_has_version_zero() -> None:
     assert pod_of({"metadata": {"name": "p"}}).resource_version == 0
 
@@ -376,6 +398,28 @@ def test_a_job_does_not_hold_the_page_it_came_with() -> None:
     (view,) = JOB_CODEC.page(msgspec.json.encode({"metadata": {}, "items": [minimal()]})).views
 
     assert type(view.raw) is bytes
+
+
+@pytest.mark.parametrize(
+    ("status", "ports"),
+    [
+        pytest.param(
+            {"ports": {"ps-0": {"7000": 20001, "7001": 20002}, "ps-1": {"7000": 3}}}, (20001, 20002, 3), id="some"
+        ),
+        pytest.param({"phase": "Running"}, (), id="none"),
+        pytest.param({"ports": {}}, (), id="an empty map"),
+        pytest.param({"ports": None}, (), id="null"),
+        pytest.param({"ports": [20001]}, (), id="a foreign shape"),
+        pytest.param({"ports": {"ps-0": {"7000": "many"}}}, (), id="no number"),
+        pytest.param({"conditions": [{"message": 'it has "ports"'}]}, (), id="the word elsewhere"),
+        pytest.param([{"ports": 1}], (), id="a status that is none"),
+    ],
+)
+def test_the_ports_of_a_job_are_those_of_its_status(status: Any, ports: tuple[int, ...]) -> None:
+    view = JOB_CODEC.line(line(minimal(spec={"ports": {"a": {"b": 1}}}, status=status))).view
+
+    assert view is not None
+    assert view.ports == ports
 
 
 def test_a_job_that_is_being_deleted_says_so() -> None:

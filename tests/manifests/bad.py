@@ -56,6 +56,18 @@ _METADATA = (
     _rejected("name-is-a-path", dijob("../../etc/passwd"), "metadata.name: Invalid value"),
     _rejected("name-too-long", dijob("a" * 52), "would have 64 characters, 63 are allowed", "63 are allowed"),
     _rejected(
+        "name-too-long-for-collectors",
+        dijob("a" * 48, collector={"template": template()}),
+        '-collector-xxxxx" would have 64 characters, 63 are allowed; shorten the name by 1',
+        "-collector-xxxxx' would have 64 characters",
+    ),
+    _rejected(
+        "name-too-long-for-ddp-learners",
+        dijob("a" * 46, learner={"template": template()}),
+        '-ddp-learner-xxxxx" would have 64 characters, 63 are allowed; shorten the name by 1',
+        "-ddp-learner-xxxxx' would have 64 characters",
+    ),
+    _rejected(
         "generated-name-starts-with-a-digit",
         without(dijob(), "metadata") | {"metadata": {"generateName": "1-"}},
         "must start with a letter",

@@ -1,6 +1,6 @@
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -32,6 +32,7 @@ from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, LAZY_SECONDS, Controller
 from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
@@ -56,12 +57,19 @@ class Notebook(Recorder):
 class Rig:
     """A controller of toys on a cluster that has some, and stores that have read it."""
 
-    def __init__(self, decide: Decide = lambda job, observed: Plan(), jobs: tuple[str, ...] = ("mnist",)) -> None:
+    def __init__(
+        self,
+        decide: Decide = lambda job, observed: Plan(),
+        jobs: tuple[str, ...] = ("mnist",),
+        is_free: Callable[[int], bool] = lambda port: True,
+    ) -> None:
         self.cluster = FakeCluster(*((TOY, toy_json(name)) for name in jobs))
         self.kind = ToyKind(decide)
         self.jobs, self.pods, self.services = Store[JobView](TOY), Store[PodView](POD), Store[ServiceView](SERVICE)
         self.barrier = Barrier({TOY: self.jobs, POD: self.pods, SERVICE: self.services})
         self.recorder = Notebook(self.cluster)
+        self.ports = PortBook(is_free)
+        self.ports.follow(self.jobs, self.pods)
         self.controller = Controller(
             self.kind,
             jobs=self.jobs,
@@ -70,6 +78,7 @@ class Rig:
             barrier=self.barrier,
             executor=Executor(self.cluster, self.barrier),
             recorder=self.recorder,
+            ports=self.ports,
             now=lambda: NOW,
             workers=2,
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
@@ -218,6 +227,82 @@ async def test_what_was_kept_back_for_the_status_follows_in_the_next_pass() -> N
     async with rig.working(5):
         assert rig.cluster.find(POD, Key("ml", "mnist-worker-0")) is None
     assert [call.verb for call in rig.cluster.calls if call.verb not in ("list", "watch")] == ["patch", "delete"]
+
+
+async def test_a_status_that_pods_wait_for_gives_way_to_nobody() -> None:
+    def decide(job: Toy, observed: Observed) -> Plan:
+        if job.metadata.name == "mnist":
+            return Plan(creates=create_pods(1))
+        return Plan(status={"phase": "Created"}, status_first=True)
+
+    rig = Rig(decide, jobs=("mnist", "other"))
+    rig.cluster.before = waiting("create", 60.0)
+    creating = asyncio.create_task(rig.reconcile())
+    await asyncio.sleep(1)
+    await rig.reconcile(OTHER)
+
+    assert [call.verb for call in rig.cluster.calls] == ["create", "patch"]
+    await creating
+
+
+# --- ports ---
+
+
+def drawing(*wanted: int) -> Decide:
+    """Plans to store the first so many of 1, 2, 3, … that are not taken, unless ports are stored."""
+
+    def decide(job: Toy, observed: Observed) -> Plan:
+        if job.status.phase:
+            return Plan()
+        ports = tuple(itertools.islice((n for n in itertools.count(1) if n not in observed.taken), *wanted))
+        stored = {"mine": {str(n): n for n in ports}}
+        return Plan(status={"phase": "Created", "ports": stored}, status_first=True, ports=ports)
+
+    return decide
+
+
+def ports_of(rig: Rig, name: str = "mnist") -> list[int]:
+    body = rig.cluster.find(TOY, Key("ml", name))
+    assert body is not None
+    return list(body["status"]["ports"]["mine"].values())
+
+
+async def test_two_jobs_that_are_planned_before_the_watch_tells_get_different_ports() -> None:
+    rig = Rig(drawing(2), jobs=("mnist", "other"))
+    rig.cluster.before = waiting("patch", 10.0)
+    await asyncio.gather(rig.reconcile(KEY), rig.reconcile(OTHER))
+
+    assert (ports_of(rig), ports_of(rig, "other")) == ([1, 2], [3, 4])
+
+
+async def test_ports_whose_status_was_not_stored_are_drawn_again() -> None:
+    rig = Rig(drawing(2))
+    rig.cluster.before = raising("patch", ServerError("etcd is busy"))
+    with pytest.raises(ServerError):
+        await rig.reconcile()
+    await rig.reconcile()
+
+    assert ports_of(rig) == [1, 2]
+
+
+async def test_ports_of_strangers_are_passed_over_however_many_they_are() -> None:
+    asked: list[int] = []
+
+    def is_free(port: int) -> bool:
+        asked.append(port)
+        return port > 40
+
+    rig = Rig(drawing(2), is_free=is_free)
+    await rig.reconcile()
+
+    assert ports_of(rig) == [41, 42]
+    assert len(asked) == 42  # each of them once
+
+
+async def test_who_draws_no_port_asks_nobody() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1))), is_free=lambda port: pytest.fail("nobody wants a port"))
+
+    assert await rig.reconcile() == "success"
 
 
 # --- events ---

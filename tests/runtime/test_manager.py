@@ -19,6 +19,7 @@ from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.elector import ElectionTimes, Elector
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.manager import DRAIN_SECONDS, FLUSH_SECONDS, Manager
+from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
@@ -91,6 +92,7 @@ class Rig:
             barrier=barrier,
             executor=Executor(self.line, barrier),
             recorder=recorder,
+            ports=PortBook(),
             now=lambda: NOW,
             workers=2,
         )

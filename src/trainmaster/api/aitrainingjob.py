@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from trainmaster.api.meta import ObjectMeta, Template, Wire
+from trainmaster.api.meta import ObjectMeta, Ports, Template, Wire
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
 from trainmaster.core.policies.cleanup import CleanPodPolicy
@@ -64,6 +64,7 @@ class AITrainingJobStatus(Wire, frozen=True):
     observed_generation: int = 0
     conditions: Conditions = ()
     replica_statuses: dict[str, ReplicaStatus] = {}
+    ports: Ports = {}
     ending: Ending | None = None
     start_time: datetime | None = None
     start_running_time: datetime | None = None

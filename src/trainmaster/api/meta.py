@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from trainmaster.core.template import TemplatePart, VolumePart
+from trainmaster.core.template import Port, TemplatePart, VolumePart
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -25,6 +25,9 @@ class ObjectMeta(Wire, frozen=True):
 
 Template = Annotated[dict[str, Any], msgspec.Meta(extra={"schema": TemplatePart})]
 """A PodTemplateSpec as its user wrote it; the schema names only the fields that we read."""
+
+Ports = dict[str, dict[str, Port]]
+"""Of the replicas that share a network: by replica, and by the port that its template declares, the port it has."""
 
 Volumes = Annotated[list[dict[str, Any]], msgspec.Meta(extra={"schema": list[VolumePart]})]
 """Volumes as their user wrote them, like a template."""

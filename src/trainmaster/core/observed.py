@@ -24,14 +24,22 @@ class SlotLabels(msgspec.Struct, frozen=True):
 
 class Observed(msgspec.Struct, frozen=True):
     """``pods[role][index]`` is the pod in that slot. ``strays`` are owned pods whose labels fit no slot
-    or whose slot is taken by another pod."""
+    or whose slot is taken by another pod. ``taken`` are the ports that nobody may be given any more where
+    pods share a network."""
 
     pods: dict[str, dict[int, PodView]]
     strays: tuple[PodView, ...]
     services: dict[str, ServiceView]
+    taken: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, pods: Iterable[PodView], services: Iterable[ServiceView], slots: SlotLabels) -> "Observed":
+    def of(
+        cls,
+        pods: Iterable[PodView],
+        services: Iterable[ServiceView],
+        slots: SlotLabels,
+        taken: frozenset[int] = frozenset(),
+    ) -> "Observed":
         by_role: dict[str, dict[int, PodView]] = {}
         strays: list[PodView] = []
         for pod in sorted(pods, key=lambda p: p.key.name):
@@ -40,7 +48,7 @@ class Observed(msgspec.Struct, frozen=True):
                 strays.append(pod)
             else:
                 by_role[slot[0]][slot[1]] = pod
-        return cls(by_role, tuple(strays), {s.key.name: s for s in services})
+        return cls(by_role, tuple(strays), {s.key.name: s for s in sorted(services, key=lambda s: s.key.name)}, taken)
 
     def role(self, name: str) -> Mapping[int, PodView]:
         return self.pods.get(name, {})

@@ -60,7 +60,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     ``status`` is the whole new status, None when it stays as it is. With ``status_first`` the pass only
     stores it: a verdict is on record before anything irreversible follows from it. ``is_lazy`` marks a
-    status that differs in counters alone and may be stored a little later, together with more.
+    status that differs in counters alone and may be stored a little later, together with more. ``ports``
+    are those that this status takes and nobody had before.
     """
 
     deletes: tuple[Delete, ...] = ()
@@ -70,6 +71,7 @@ class Plan(msgspec.Struct, frozen=True):
     is_lazy: bool = False
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
+    ports: tuple[int, ...] = ()
 
     @property
     def is_quiet(self) -> bool:

@@ -4,7 +4,7 @@ A template stays the dict that the user wrote, so fields that we have never hear
 levels that change are copied.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -41,6 +41,7 @@ class VolumePart(msgspec.Struct):
 class PodSpecPart(msgspec.Struct, rename="camel"):
     containers: Annotated[list[ContainerPart], msgspec.Meta(min_length=1)]
     init_containers: list[ContainerPart] | None = None
+    host_network: bool | None = None
     volumes: list[VolumePart] | None = None
 
 
@@ -63,6 +64,11 @@ def errors(template: Mapping[str, Any], path: str) -> list[str]:
     except msgspec.ValidationError as error:
         return [located(error, path)]
     return []
+
+
+def is_on_host(template: Mapping[str, Any]) -> bool:
+    """True when its pods use the network of their machine."""
+    return bool(template["spec"].get("hostNetwork"))
 
 
 def read(template: Mapping[str, Any]) -> TemplatePart:
@@ -96,6 +102,44 @@ def with_env(container: Mapping[str, Any], env: Env) -> Body:
     """The container with ``env`` behind the user's own variables; ours win over the same name."""
     kept = [entry for entry in container.get("env") or () if entry["name"] not in env]
     return {**container, "env": [*kept, *({"name": name, "value": value} for name, value in env.items())]}
+
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def with_ports(
+    container: Mapping[str, Any], ports: Mapping[str, int], is_ours: Callable[[str], bool], *, on_host: bool
+) -> Body:
+    """The container with its ports of our names moved to what they were given; probes by number follow them."""
+    moved = dict(container)
+    if container.get("ports"):
+        moved["ports"] = [
+            _with_number(port, ports, on_host=on_host) if is_ours(port.get("name") or "") else port
+            for port in container["ports"]
+        ]
+    for probe in _PROBES:
+        if isinstance(given := container.get(probe), dict):
+            moved[probe] = {way: _with_probed(target, ports) for way, target in given.items()}
+    return moved
+
+
+def _with_number(port: Mapping[str, Any], ports: Mapping[str, int], *, on_host: bool) -> Body:
+    declared = port["containerPort"]
+    number = ports.get(str(declared), declared)
+    # On the host's network the API server wants both to be equal.
+    return {**port, "containerPort": number} | ({"hostPort": number} if on_host else {})
+
+
+def _with_probed(target: Any, ports: Mapping[str, int]) -> Any:
+    if not isinstance(target, dict) or "port" not in target:
+        return target
+    return {**target, "port": ports.get(str(target["port"]), target["port"])}
+
+
+def resolve_on_host(spec: Body) -> None:
+    """Without this a pod on the network of its machine does not resolve the names of services."""
+    if spec.get("hostNetwork") and not spec.get("dnsPolicy"):
+        spec["dnsPolicy"] = "ClusterFirstWithHostNet"
 
 
 def pod_body(

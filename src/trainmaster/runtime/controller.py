@@ -23,6 +23,7 @@ from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
+from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.queue import NORMAL, STARTUP, URGENT, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
@@ -48,6 +49,7 @@ class Controller:
         barrier: Barrier,
         executor: Executor,
         recorder: Recorder,
+        ports: PortBook,
         now: Callable[[], datetime],
         workers: int,
         backoff: Backoff | None = None,
@@ -59,6 +61,7 @@ class Controller:
         self._barrier = barrier
         self._executor = executor
         self._recorder = recorder
+        self._ports = ports
         self._now = now
         self._is_working = False
         self._lazy_since: dict[Key, float] = {}
@@ -117,8 +120,7 @@ class Controller:
             metrics.BARRIER_WAITS.labels(self.name).inc()
             self.queue.add(key, after=BARRIER_POLL)
             return "requeue_after"
-        observed = Observed.of(self._pods.owned(job.uid), self._services.owned(job.uid), self.kind.slots)
-        plan = self.kind.plan(job, observed, self._now())
+        observed, plan = self._plan(job)
         try:
             applied = await self._apply(job, plan, observed)
         finally:
@@ -133,6 +135,24 @@ class Controller:
             self.queue.add(key, after=plan.requeue_after)
             return "requeue_after"
         return "success"
+
+    def _plan(self, job: JobView) -> tuple[Observed, Plan]:
+        """Observe and plan; again without the ports that turn out to be a stranger's, as long as there are such."""
+        foreign: frozenset[int] = frozenset()
+        while True:
+            taken = self._ports.taken(job.uid)
+            observed = Observed.of(
+                self._pods.owned(job.uid),
+                self._services.owned(job.uid),
+                self.kind.slots,
+                taken | foreign if foreign else taken,
+            )
+            plan = self.kind.plan(job, observed, self._now())
+            found = self._ports.foreign(plan.ports) - foreign
+            if not found:
+                self._ports.draw(job.uid, plan.ports)
+                return observed, plan
+            foreign |= found
 
     async def _apply(self, job: JobView, plan: Plan, observed: Observed) -> Applied:
         applied = Applied()
@@ -152,7 +172,10 @@ class Controller:
             self._lazy_since.pop(job.key, None)
             return applied
         stored = self.kind.status_of(job)[1]
-        is_waiting = not stored and not applied.failures and all(p.phase == "Pending" for p in observed.all_pods)
+        is_waiting = (
+            not (stored or applied.failures or plan.status_first)  # its pods wait for that status
+            and all(p.phase == "Pending" for p in observed.all_pods)
+        )
         if not self._is_time_to_store(job.key, plan.is_lazy, is_waiting=is_waiting):
             return applied
         if await self._executor.store_status(self.kind.resource, job, stored, plan):

@@ -1,6 +1,6 @@
 """Pods and services of an AITrainingJob, and the environment by which its pods find each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -31,6 +31,15 @@ class Slot(msgspec.Struct, frozen=True):
     index: int
     name: str
 
+    @property
+    def place(self) -> str:
+        return place_of(self.role, self.index)
+
+
+def place_of(role: str, index: int) -> str:
+    """The key of a slot in ``status.ports``: the name of its pod without that of the job."""
+    return f"{role.lower()}-{index}"
+
 
 def slots_of(job: AITrainingJob) -> list[Slot]:
     """All places that the spec asks for, roles by name."""
@@ -41,11 +50,29 @@ def slots_of(job: AITrainingJob) -> list[Slot]:
     ]
 
 
+def shared_ports(job: AITrainingJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
+    """The published ports of every slot that shares its network with strangers."""
+    return {
+        place_of(role, index): ports
+        for role, spec in sorted(job.spec.replica_specs.items())
+        if (shared_network or template.is_on_host(spec.template))
+        and (ports := _published(template.read(spec.template).spec.containers))
+        for index in range(spec.replicas)
+    }
+
+
+def declared_ports(job: AITrainingJob) -> frozenset[int]:
+    """All ports that the templates name: those that are not published stay what they are."""
+    parts = [template.read(spec.template).spec for spec in job.spec.replica_specs.values()]
+    return frozenset(port.container_port for part in parts for c in part.containers for port in c.ports or ())
+
+
 class Builder:
     """Builds the children of one job; what they share is worked out once."""
 
-    def __init__(self, job: AITrainingJob, owner: Owner) -> None:
+    def __init__(self, job: AITrainingJob, owner: Owner, *, shared_network: bool) -> None:
         self._job = job
+        self._shared_network = shared_network
         self._owner = owner.reference(blocks=True)
         self._containers = {r: template.read(s.template).spec.containers for r, s in job.spec.replica_specs.items()}
         self._ports = {role: _published(containers) for role, containers in self._containers.items()}
@@ -64,7 +91,10 @@ class Builder:
         pod: Body = {
             **given,
             "containers": [
-                template.with_env(container, env | {"TRAININGJOB_PORTS": ",".join(map(str, _training_ports(part)))})
+                template.with_env(
+                    self._moved(container, slot),
+                    env | {"TRAININGJOB_PORTS": _listed(self._given(slot, _training_ports(part)))},
+                )
                 for container, part in zip(given["containers"], self._containers[slot.role], strict=True)
             ],
             "restartPolicy": "Never",  # a restart is the operator's decision, never the kubelet's
@@ -73,8 +103,7 @@ class Builder:
             pod["initContainers"] = [template.with_env(c, env) for c in given["initContainers"]]
         if self._job.spec.scheduler_name:
             pod["schedulerName"] = self._job.spec.scheduler_name
-        if given.get("hostNetwork") and not given.get("dnsPolicy"):
-            pod["dnsPolicy"] = "ClusterFirstWithHostNet"  # else service names do not resolve
+        template.resolve_on_host(pod)
         return template.pod_body(
             self._with_job_labels(spec),
             name=slot.name,
@@ -86,14 +115,39 @@ class Builder:
 
     def service(self, slot: Slot) -> Body:
         slot_labels = self._slot_labels(slot)
+        declared = self._ports[slot.role] or ()
         return template.headless_service_body(
             name=slot.name,
             namespace=self._job.metadata.namespace,
             labels=slot_labels,
             selector=slot_labels,
             owner=self._owner,
-            ports=[(f"{labels.PREFIX}{port}", port) for port in self._ports[slot.role] or ()],
+            ports=[
+                (f"{labels.PREFIX}{port}", number)
+                for port, number in zip(declared, self._given(slot, declared), strict=True)
+            ],
         )
+
+    def _given(self, slot: Slot, declared: Sequence[int]) -> Sequence[int]:
+        """The ports that a slot has for those that its template declares: the same, unless it shares a network."""
+        if not (allotted := self._job.status.ports):
+            return declared
+        given = allotted.get(slot.place, {})
+        return [given.get(str(port), port) for port in declared]
+
+    def _moved(self, container: Body, slot: Slot) -> Body:
+        if not (allotted := self._job.status.ports) or not (given := allotted.get(slot.place)):
+            return container
+        on_host = self._shared_network or template.is_on_host(self._job.spec.replica_specs[slot.role].template)
+        is_training = container["name"].startswith(labels.PREFIX)
+        return template.with_ports(
+            container, given, lambda name: is_training and name.startswith(labels.PREFIX), on_host=on_host
+        )
+
+    def _own_ports(self, slot: Slot) -> dict[str, str]:
+        """Peers of the role listen elsewhere: of its own role a pod is told what it has itself."""
+        ports = _listed(self._given(slot, self._ports[slot.role] or ()))
+        return {f"{prefix}_PORTS": ports for prefix in _env_prefixes(slot.role)}
 
     def _with_job_labels(self, spec: ReplicaSpec) -> Mapping[str, object]:
         """The template; labels of the job fill the keys that it leaves free."""
@@ -118,22 +172,23 @@ class Builder:
         return own | {labels.PRIORITY: self._job.spec.priority} if self._job.spec.priority else own
 
     def _role_env(self, role: str) -> dict[str, str]:
-        meta, spec = self._job.metadata, self._job.spec.replica_specs[role]
+        namespace, count = self._job.metadata.namespace, self._job.spec.replica_specs[role].replicas
+        slots = [Slot(role, index, child_name(self._job, role, index)) for index in range(max(count, 1))]
         # The ancestors kept the case of the name here while the pods are named in lower case: such an
         # address could never resolve. Ours is the name that the service really has.
-        instances = [f"{child_name(self._job, role, i)}.{meta.namespace}" for i in range(spec.replicas)]
-        ports = [str(port) for port in self._ports[role] or ()]
-        hosts = [f"{instance}:{port}" for instance in instances for port in ports]
+        instances = [f"{slot.name}.{namespace}" for slot in slots[:count]]
+        ports = [self._given(slot, self._ports[role] or ()) for slot in slots]
+        hosts = [f"{instance}:{port}" for instance, of in zip(instances, ports, strict=False) for port in of]
         values: dict[str, str] = {}
         for prefix in _env_prefixes(role):
-            for word, entries in (("INSTANCES", instances), ("PORTS", ports), ("HOSTS", hosts)):
-                values[f"{prefix}_{word}"] = ",".join(entries)
+            for word, entries in (("INSTANCES", instances), ("PORTS", ports[0]), ("HOSTS", hosts)):
+                values[f"{prefix}_{word}"] = _listed(entries)
                 values[f"{prefix}_{word}_NUM"] = str(len(entries))
         return values
 
     def _slot_env(self, slot: Slot) -> dict[str, str]:
         meta = self._job.metadata
-        return {
+        own = {
             "TRAININGJOB_REPLICA_NAME": slot.role.lower(),
             "TRAININGJOB_REPLICA_TYPE": slot.role.lower(),
             "TRAININGJOB_REPLICA_INDEX": str(slot.index),
@@ -142,6 +197,11 @@ class Builder:
             "TRAININGJOB_NAME": meta.name,
             "TRAININGJOB_NAMESPACE": meta.namespace,
         }
+        return own | self._own_ports(slot) if self._job.status.ports else own
+
+
+def _listed(entries: Iterable[object]) -> str:
+    return ",".join(map(str, entries))
 
 
 def _env_prefixes(role: str) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal
 from trainmaster.core.policies import completion
 from trainmaster.core.policies.cleanup import pods_to_clean
 from trainmaster.core.policies.completion import Result
+from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob import labels, validate
-from trainmaster.kinds.aitrainingjob.body import Builder, slots_of
+from trainmaster.kinds.aitrainingjob.body import Builder, declared_ports, place_of, shared_ports, slots_of
 from trainmaster.kinds.aitrainingjob.status import (
     ENDED,
     PENDING,
@@ -26,7 +27,7 @@ from trainmaster.kinds.aitrainingjob.status import (
     phase_of,
     reason_of,
 )
-from trainmaster.kinds.base import Kind, changed_status, cleared, named
+from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
 
 
 class AITrainingJobKind(Kind[AITrainingJob]):
@@ -62,28 +63,44 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         return self._go_on(job, observed, now)
 
     def _go_on(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
-        creates = self._missing(job, observed)
+        allotted = self._allot(job, observed)
+        creates = self._missing(job, observed) if allotted.is_stored else ()
         counters = count(job, observed)
         phase, message = phase_of(job, counters, observed)
         old = job.status
         if not old.phase:
             phase, message = PENDING, WAITING  # every job is seen waiting first, however fast its pods come up
         entered = enter(old, phase, message, now)
+        conditions = cleared(entered.conditions, all_created=allotted.is_stored and not creates, now=now)
         new = msgspec.structs.replace(
             entered,
             observed_generation=job.metadata.generation,
             replica_statuses=counters,
-            conditions=cleared(entered.conditions, all_created=not creates, now=now),
+            ports=allotted.ports,
+            conditions=portless(conditions, allotted.error, now),
         )
         status = changed_status(old, new)
         return Plan(
             deletes=_surplus(job, observed),
             creates=creates,
             status=status,
+            status_first=allotted.is_new,  # a pod is told its port, and nobody else must ever be given it
             is_lazy=status is not None
             and new == msgspec.structs.replace(old, replica_statuses=counters, conditions=new.conditions),
             events=_started(job, phase, message),
+            requeue_after=allotted.retry_after,
+            ports=allotted.drawn,
         )
+
+    def _allot(self, job: AITrainingJob, observed: Observed) -> Allotment:
+        """The ports of the slots that share a network."""
+        wanted = shared_ports(job, shared_network=self.settings.shared_network)
+        stored = job.status.ports
+        if is_complete(wanted, stored):
+            return Allotment(stored)
+        used = {place_of(r, i): pod.host_ports for r, pods in observed.pods.items() for i, pod in pods.items()}
+        taken = observed.taken | declared_ports(job)
+        return allot(wanted, stored, used=used, taken=taken, uid=job.metadata.uid)
 
     def _missing(self, job: AITrainingJob, observed: Observed) -> tuple[Create, ...]:
         """Services before pods: a pod that starts finds its peers' names."""
@@ -92,7 +109,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         empty = [slot for slot in slots if slot.index not in observed.role(slot.role.lower())]
         if not nameless and not empty:
             return ()
-        builder = Builder(job, self.owner(job))
+        builder = Builder(job, self.owner(job), shared_network=self.settings.shared_network)
         services = [
             Create(SERVICE, builder.service(slot), f"{slot.role}-{slot.index} has no address")
             for slot in nameless
@@ -129,6 +146,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         new = msgspec.structs.replace(
             _finishing(job, phase, message, now),
             replica_statuses=counters,
+            ports={},  # pods that are left keep theirs as long as they run
             ending=None,
         )
         return Plan(status=changed_status(job.status, new), events=(_phase_event(phase, message),))

@@ -1,0 +1,91 @@
+"""Which ports the replicas of a job listen on when they share a network with strangers.
+
+A pod has an address of its own and may use any port, unless it is on the network of its machine: with
+``hostNetwork``, and always in local mode. There every port can be had once. What is given to a replica is stored
+in the job's status before its pod is created, and never changes until the job has ended.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from zlib import crc32
+
+import msgspec
+
+FIRST, LAST = 20_000, 29_999
+"""Below the ports that Kubernetes gives to services of type NodePort (from 30000) and those that Linux gives to
+clients (from 32768): both would be met at random."""
+
+RETRY_SECONDS = 30.0
+"""Until a job that found no free port looks again: no event tells it that another job has ended."""
+
+Ports = Mapping[str, Mapping[str, int]]
+"""By replica, and by the port that its template declares: the port that it has."""
+
+
+class Allotment(msgspec.Struct, frozen=True):
+    """``ports`` are all that the job has now, ``drawn`` those that nobody had before. After an ``error``
+    it has what it had."""
+
+    ports: Ports
+    is_stored: bool = True
+    drawn: tuple[int, ...] = ()
+    error: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """True when it has to be stored before anything else."""
+        return not self.is_stored and not self.error
+
+    @property
+    def retry_after(self) -> float | None:
+        return RETRY_SECONDS if self.error else None
+
+
+NOTHING = Allotment({})
+
+
+def is_complete(wanted: Mapping[str, Sequence[int]], stored: Ports) -> bool:
+    return all(str(port) in stored.get(slot, ()) for slot, ports in wanted.items() for port in ports)
+
+
+def allot(
+    wanted: Mapping[str, Sequence[int]],
+    stored: Ports,
+    *,
+    used: Mapping[str, Container[int]],
+    taken: Container[int],
+    uid: str,
+) -> Allotment:
+    """A port for every declared one that has none yet.
+
+    A pod that listens on the declared port already (``used``, by replica) keeps it: whoever made it gave it no other.
+    The search begins at a place that depends on the job's uid, so that operators which do not know of each other
+    rarely give the same port twice.
+    """
+    free = _free(taken, crc32(uid.encode()))
+    ports = {slot: dict(given) for slot, given in stored.items()}
+    drawn: list[int] = []
+    for slot, port in [(slot, port) for slot, declared in wanted.items() for port in declared]:
+        given = ports.setdefault(slot, {})
+        if str(port) in given:
+            continue
+        if port in used.get(slot, ()):
+            given[str(port)] = port
+            continue
+        if (number := next(free, None)) is None:
+            return Allotment(stored, is_stored=False, error=_exhausted(slot, port))
+        given[str(port)] = number
+        drawn.append(number)
+    return Allotment(ports, is_stored=False, drawn=tuple(drawn))
+
+
+def _free(taken: Container[int], start: int) -> Iterator[int]:
+    size = LAST - FIRST + 1
+    numbers = (FIRST + (start + step) % size for step in range(size))
+    return (number for number in numbers if number not in taken)
+
+
+def _exhausted(slot: str, port: int) -> str:
+    return (
+        f"no port between {FIRST} and {LAST} is free for port {port} of {slot}; "
+        f"looking again every {RETRY_SECONDS:.0f} seconds: end other jobs that use the network of their machine"
+    )
