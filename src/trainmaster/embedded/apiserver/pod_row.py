@@ -1,0 +1,118 @@
+"""One line of ``kubectl get pods``: what the states of all containers come down to."""
+
+from typing import Any, NamedTuple
+
+Object = dict[str, Any]
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+class PodRow(NamedTuple):
+    """``restarted_at`` is the end of the last run that was followed by another; "" for none."""
+
+    ready: int
+    total: int
+    reason: str
+    restarts: int
+    restarted_at: str
+
+
+def pod_row(pod: Object) -> PodRow:
+    """The columns Ready, Status and Restarts."""
+    spec, status = pod.get("spec", {}), pod.get("status", {})
+    sidecars = {each.get("name") for each in spec.get("initContainers", ()) if each.get("restartPolicy") == "Always"}
+    total = len(spec.get("containers", ())) + len(sidecars)
+    starts = status.get("initContainerStatuses", [])
+    init_reason, ready = _initialization(starts, sidecars, len(spec.get("initContainers", ())))
+    reason = init_reason or _phase_reason(status)
+    counted = starts
+    if not init_reason or _condition(status, "Initialized") == "True":
+        containers = status.get("containerStatuses", [])
+        reason, running = _containers(containers, reason, is_ready=_condition(status, "Ready") == "True")
+        ready += running
+        counted = [each for each in starts if each.get("name") in sidecars] + containers
+    restarts = sum(each.get("restartCount", 0) for each in counted)
+    ends = [_terminated(each, "lastState").get("finishedAt") or "" for each in counted]
+    return PodRow(ready, total, _deletion(pod, reason), restarts, max(ends, default=""))
+
+
+def _phase_reason(status: Object) -> str:
+    gated = any(
+        each.get("type") == "PodScheduled" and each.get("reason") == "SchedulingGated"
+        for each in status.get("conditions", ())
+    )
+    return "SchedulingGated" if gated else str(status.get("reason") or status.get("phase", ""))
+
+
+def _condition(status: Object, type_: str) -> str:
+    return next((str(each.get("status")) for each in status.get("conditions", ()) if each.get("type") == type_), "")
+
+
+def _terminated(container: Object, state: str) -> Object:
+    found: Object = (container.get(state) or {}).get("terminated") or {}
+    return found
+
+
+def _state(container: Object, word: str) -> Object | None:
+    found: Object | None = (container.get("state") or {}).get(word)
+    return found
+
+
+def _end_reason(terminated: Object) -> str:
+    if terminated.get("reason"):
+        return str(terminated["reason"])
+    if terminated.get("signal"):
+        return f"Signal:{terminated['signal']}"
+    return f"ExitCode:{terminated.get('exitCode', 0)}"
+
+
+def _initialization(statuses: list[Object], sidecars: set[Any], count: int) -> tuple[str, int]:
+    """What the first unfinished init container says, "" when all are done; and how many sidecars are ready."""
+    ready = 0
+    for index, each in enumerate(statuses):
+        terminated, waiting = _state(each, "terminated"), _state(each, "waiting")
+        if terminated is not None and terminated.get("exitCode", 0) == 0:
+            continue
+        if each.get("name") in sidecars and each.get("started"):
+            ready += bool(each.get("ready"))
+            continue
+        if terminated is not None:
+            return f"Init:{_end_reason(terminated)}", ready
+        if waiting and waiting.get("reason") not in (None, "", "PodInitializing"):
+            return f"Init:{waiting['reason']}", ready
+        return f"Init:{index}/{count}", ready
+    return "", ready
+
+
+def _containers(statuses: list[Object], reason: str, *, is_ready: bool) -> tuple[str, int]:
+    """What the first container that has something to say says; and how many run and are ready."""
+    running = 0
+    failure = ""
+    for each in reversed(statuses):
+        terminated, waiting = _state(each, "terminated"), _state(each, "waiting")
+        if waiting and waiting.get("reason"):
+            reason = waiting["reason"]
+        elif terminated is not None:
+            reason = _end_reason(terminated)
+            failure = reason if terminated.get("exitCode", 0) != 0 else failure
+        elif each.get("ready") and _state(each, "running") is not None:
+            running += 1
+    if reason == "Completed":
+        reason = _after_completion(bool(running), is_ready, failure)
+    return reason, running
+
+
+def _after_completion(is_running: bool, is_ready: bool, failure: str) -> str:
+    """One container is done: the others decide what the pod is."""
+    if is_running and is_ready:
+        return "Running"
+    return failure or ("NotReady" if is_running else "Completed")
+
+
+def _deletion(pod: Object, reason: str) -> str:
+    status = pod.get("status", {})
+    if not pod["metadata"].get("deletionTimestamp"):
+        return reason
+    if status.get("reason") == "NodeLost":
+        return "Unknown"
+    return reason if status.get("phase") in _FINISHED else "Terminating"

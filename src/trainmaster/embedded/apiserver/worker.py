@@ -1,0 +1,71 @@
+"""One task that does work as it is named: nothing when there is none, each thing once however often it was named."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+from typing import Generic, TypeVar
+
+import structlog
+
+from trainmaster.embedded.apiserver.store import StoreFailed
+
+_BATCH = 50
+_SLOWEST = 30.0
+
+log = structlog.get_logger()
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Worker(Generic[T]):
+    """``handle`` is called with each added item, in order. When the disk refuses, the item waits and is tried again."""
+
+    def __init__(self, name: str, handle: Callable[[T], None]) -> None:
+        self._name = name
+        self._handle = handle
+        self._items: dict[T, None] = {}
+        self._event = asyncio.Event()
+
+    def add(self, item: T) -> None:
+        self._items[item] = None
+        self._event.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._run(), name=f"apiserver-{self._name}")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        pause = 1.0
+        while True:
+            await self._event.wait()
+            self._event.clear()
+            while self._items:
+                if self._work():
+                    pause = 1.0
+                    await asyncio.sleep(0)  # requests come first
+                else:
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, _SLOWEST)
+
+    def _work(self) -> bool:
+        """Some items; False when the disk refused one."""
+        for _ in range(_BATCH):
+            if not self._items:
+                break
+            item = next(iter(self._items))
+            del self._items[item]
+            try:
+                self._handle(item)
+            except StoreFailed as error:
+                self._items[item] = None
+                log.warning("waiting for the disk", what=self._name, why=str(error))
+                return False
+            except Exception:
+                # One object that cannot be handled must not stop the others.
+                log.exception("an object could not be handled", what=self._name, item=str(item))
+        return True

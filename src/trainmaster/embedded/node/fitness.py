@@ -1,0 +1,78 @@
+"""Pods that this node can never run: said at once, in a sentence, instead of tried again and again."""
+
+from collections.abc import Iterator
+
+from trainmaster.embedded.node.decision import Verdict
+from trainmaster.embedded.node.isolation import Isolation
+from trainmaster.embedded.node.pod import Object, Pod
+
+VOLUMES = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
+INJECTED = "kube-api-access-"
+"""The volume with a service account's token, which admission control adds to every pod. Local programs need none."""
+
+
+def unfit(pod: Pod, isolation: Isolation) -> Verdict | None:
+    """Why this pod cannot run here, whatever is waited for; None when it can."""
+    containers = (*pod.init_containers, *pod.containers)
+    for container in containers:
+        if not container.get("command"):
+            return Verdict("NoCommand", _no_command(container))
+    for name, volume in pod.volumes.items():
+        if message := _volume_problem(name, volume):
+            return Verdict("UnsupportedVolume", message)
+    for container in containers:
+        for mount in () if isolation.mode else mounts_of(container):
+            if not _is_in_place(pod, mount):
+                return Verdict("NamespacesNotAllowed", _no_namespace(container, mount, isolation))
+        if message := _probe_problem(container):
+            return Verdict("UnsupportedProbe", message)
+    return None
+
+
+def mounts_of(container: Object) -> Iterator[Object]:
+    """What the container mounts, without the token that nobody asked for."""
+    return (each for each in container.get("volumeMounts") or () if not each["name"].startswith(INJECTED))
+
+
+def _no_command(container: Object) -> str:
+    return (
+        f"container {container['name']} has no command, and local mode has no image to take one from; "
+        'add command: ["program", "argument", …]'
+    )
+
+
+def _volume_problem(name: str, volume: Object) -> str:
+    if name.startswith(INJECTED):
+        return ""
+    kinds = [kind for kind in volume if kind != "name"] or ["emptyDir"]
+    if kinds[0] not in VOLUMES:
+        return f"volume {name} is a {kinds[0]}, which local mode does not have; use one of {', '.join(VOLUMES)}"
+    sources = (volume.get("projected") or {}).get("sources") or ()
+    for source in sources:
+        if strange := sorted(source.keys() - {"configMap", "secret", "downwardAPI"}):
+            return f"volume {name} projects a {strange[0]}, which local mode does not have"
+    return ""
+
+
+def _is_in_place(pod: Pod, mount: Object) -> bool:
+    """A folder of this machine at its own path is there without any mount."""
+    host = pod.volumes.get(mount["name"], {}).get("hostPath")
+    return host is not None and host["path"].rstrip("/") == mount["mountPath"].rstrip("/") and "subPath" not in mount
+
+
+def _no_namespace(container: Object, mount: Object, isolation: Isolation) -> str:
+    return (
+        f"container {container['name']} mounts {mount['name']} at {mount['mountPath']}, which needs Linux user "
+        f"namespaces, and this system does not allow them: {isolation.why}; allow them (sysctl "
+        "kernel.unprivileged_userns_clone or kernel.apparmor_restrict_unprivileged_userns), or remove volumeMounts"
+    )
+
+
+def _probe_problem(container: Object) -> str:
+    for field in ("startupProbe", "livenessProbe", "readinessProbe"):
+        if "grpc" in (container.get(field) or {}):
+            return (
+                f"container {container['name']} has a {field} of kind grpc, which local mode does not have; "
+                "use exec, httpGet or tcpSocket"
+            )
+    return ""

@@ -1,0 +1,124 @@
+"""Processes of this machine: who they are, waiting for their end, ending what a dead shim left behind."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+POD_UID = "TRAINMASTER_POD_UID"
+CONTAINER = "TRAINMASTER_CONTAINER"
+"""Every process of a container carries these in its environment, whoever its parent became."""
+
+SWEEPS = 50
+SWEEP_PAUSE = 0.02
+POLL_SECONDS = 0.2
+
+
+def pids() -> Iterator[int]:
+    try:
+        names = [path.name for path in Path("/proc").iterdir()]
+    except OSError:  # not Linux: nothing can be found
+        return
+    yield from (int(name) for name in names if name.isdecimal())
+
+
+def running_shims() -> dict[str, int]:
+    """The shims of this machine, by the spec that each runs."""
+    found = {}
+    for pid in pids():
+        words = _words(pid, "cmdline")
+        if words[-2:-1] == [b"run"] and b"/shim." in words[-3]:
+            found[os.fsdecode(words[-1])] = pid
+    return found
+
+
+def _words(pid: int, file: str) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:  # ended meanwhile, or somebody else's
+        return []
+
+
+def marked(uid: str, container: str = "") -> list[int]:
+    """The processes of a pod, or of one of its containers."""
+    wanted = {f"{POD_UID}={uid}".encode()} | ({f"{CONTAINER}={container}".encode()} if container else set())
+    return [pid for pid in pids() if pid != os.getpid() and wanted <= set(_words(pid, "environ"))]
+
+
+def sweep(uid: str, container: str = "") -> int:
+    """End all processes of a pod or container; how many there were. A fork bomb is given up after a second."""
+    ended: set[int] = set()
+    for _ in range(SWEEPS):
+        found = marked(uid, container)
+        if not found:
+            break
+        ended.update(found)
+        for pid in found:
+            send(pid, signal.SIGKILL)
+        time.sleep(SWEEP_PAUSE)
+    return len(ended)
+
+
+def send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+Cancel = Callable[[], None]
+
+
+def when_ended(pid: int, then: Callable[[], None]) -> Cancel:
+    """Call back once when a process has ended, whoever its parent is; without polling where the system allows."""
+    loop = asyncio.get_running_loop()
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return loop.call_soon(then).cancel
+    except (AttributeError, OSError):  # not Linux, or older than 5.3
+        polling = loop.create_task(_poll(pid, then))
+
+        def give_up() -> None:
+            polling.cancel()
+
+        return give_up
+
+    is_open = True
+
+    def close() -> None:
+        nonlocal is_open
+        if is_open:  # a second time, the number may be somebody else's
+            is_open = False
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+
+    def ended() -> None:
+        close()
+        _reap(pid)
+        then()
+
+    loop.add_reader(descriptor, ended)
+    return close
+
+
+async def _poll(pid: int, then: Callable[[], None]) -> None:
+    while not _reap(pid) and _exists(pid):  # noqa: ASYNC110  nobody else can tell
+        await asyncio.sleep(POLL_SECONDS)
+    then()
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _reap(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:  # started by the node before us
+        return False

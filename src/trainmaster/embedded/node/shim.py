@@ -1,0 +1,643 @@
+"""Runs one attempt of one container, and outlives the node that started it.
+
+A script of the standard library alone, run as ``python -I -S shim.py run SPEC``: it starts in a few milliseconds and
+imports nothing of trainmaster. Beside SPEC it keeps ``log`` (lines with times, as a container runtime writes them),
+``running.json`` (once the program runs) and ``exit.json`` (how it ended). All that the program starts is collected
+here (child subreaper), and ends with the program, as in a pid namespace.
+
+    SIGTERM   asks the program to end        SIGUSR1   ends it and all it started, at once
+
+``exec SPEC`` runs a command inside a running container (probes, hooks), ``probe`` says which namespaces work here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import time
+
+TYPE_CHECKING = False  # typing itself takes as long to load as all the rest
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER = 0x20000, 0x4000000, 0x10000000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 1, 32, 4096, 8192, 16384, 1 << 18
+MNT_DETACH = 2
+KEPT_FLAGS = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}
+"""statvfs's flags → mount's: in a user namespace a remount may not drop what the original mount had."""
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "s390x": 217, "riscv64": 41}
+
+SYSTEM_FOLDERS = frozenset(
+    {"/", "/dev", "/etc", "/mnt", "/opt", "/run", "/srv", "/usr", "/var", "/var/lib", "/var/log", "/var/run"}
+)
+"""Nobody works in these: a mount point inside them is made in a private copy, even where we could write."""
+
+LINE_LIMIT = 16 * 1024
+LOG_LIMIT = 10 * 1024 * 1024
+LOG_FILES = 3
+CHUNK = 64 * 1024
+MEMORY_PERIOD = 0.2
+MESSAGE_LIMIT = 4096
+FALLBACK_LINES = 80
+FALLBACK_LIMIT = 2048
+START_ERROR = 128
+
+
+class Unfit(Exception):
+    """The container cannot be started; the sentence is what the pod says."""
+
+
+def main() -> None:
+    mode, argument = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
+    if mode == "probe":
+        print(json.dumps(_probe()))
+    elif mode == "exec":
+        _exec_inside(_read(argument))
+    else:
+        sys.exit(Shim(argument).run())
+
+
+def _read(file: str) -> dict[str, Any]:
+    with open(file, encoding="utf-8") as source:
+        found: dict[str, Any] = json.load(source)
+        return found
+
+
+def _write(file: str, content: dict[str, Any]) -> None:
+    """Whole or not at all: the node may look at any moment."""
+    with open(file + ".new", "w", encoding="utf-8") as target:
+        json.dump(content, target)
+    os.replace(file + ".new", file)
+
+
+def _now() -> str:
+    return _time_of(time.time_ns())
+
+
+def _time_of(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:09d}Z"
+
+
+# --- the attempt -------------------------------------------------------------------------------
+
+
+class Shim:
+    def __init__(self, file: str) -> None:
+        self._spec = _read(file)
+        self._folder = os.path.dirname(file)
+        self._log = Log(os.path.join(self._folder, "log"))
+        self._main = 0
+        self._is_killed = False
+        self._is_oom = False
+
+    def run(self) -> int:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Handlers that do nothing but write into this pipe: select wakes, the loop acts.
+        self._wake, wake_end = os.pipe()
+        os.set_blocking(wake_end, False)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        started = _now()
+        try:
+            streams = self._start(started)
+        except Unfit as unfit:
+            self._end({"exitCode": START_ERROR, "reason": "StartError", "message": str(unfit)}, started)
+            self._tell({"error": str(unfit)})
+            return 0
+        self._tell({"pid": self._main, "startedAt": started})
+        code = self._serve(streams)
+        self._drain(streams)
+        self._end(self._outcome(code), started)
+        return 0
+
+    def _tell(self, what: dict[str, Any]) -> None:
+        """The node reads one line of our stdout; from then on nobody may wait for us."""
+        try:
+            os.write(1, json.dumps(what).encode() + b"\n")
+        except OSError:
+            pass  # the node is gone; its successor reads the files
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 1)
+        os.close(null)
+
+    def _start(self, started: str) -> dict[int, str]:
+        out, out_end = os.pipe()
+        err, err_end = os.pipe()
+        fault, fault_end = os.pipe()
+        shim = os.getpid()
+        self._main = os.fork()
+        if self._main == 0:
+            _become(self._spec, shim, out_end, err_end, fault_end)
+        for end in (out_end, err_end, fault_end):
+            os.close(end)
+        said = b""
+        while piece := _read_some(fault):  # closed by exec: nothing said means that the program runs
+            said += piece
+        os.close(fault)
+        if said:
+            os.waitpid(self._main, 0)
+            self._main = 0
+            raise Unfit(said.decode(errors="replace"))
+        for stream in (out, err):
+            os.set_blocking(stream, False)
+        try:
+            _write(os.path.join(self._folder, "running.json"), {"pid": self._main, "startedAt": started})
+        except OSError as error:
+            _end_children()
+            raise Unfit(f"cannot keep a record of the container: {error}") from error
+        return {out: "stdout", err: "stderr"}
+
+    def _serve(self, streams: dict[int, str]) -> int:
+        """Copy output, obey signals and watch memory until the program and all it started have ended."""
+        poll = select.poll()
+        for descriptor in (self._wake, *streams):
+            poll.register(descriptor, select.POLLIN)
+        limit = self._spec.get("memory", 0)
+        period = MEMORY_PERIOD * 1000 if limit else None
+        code = None
+        while True:
+            for descriptor, _ in poll.poll(period):
+                if descriptor == self._wake:
+                    self._obey(os.read(self._wake, CHUNK))
+                elif not self._copy(descriptor, streams[descriptor]):
+                    poll.unregister(descriptor)
+            if limit and not self._is_oom and _tree_memory(os.getpid()) > limit:
+                self._is_oom = self._is_killed = True
+            if self._is_killed:
+                _signal(self._main, signal.SIGKILL)
+            ended = self._reap()
+            code = ended if ended is not None else code
+            if code is not None:
+                _end_children()
+                return code
+
+    def _obey(self, numbers: bytes) -> None:
+        if signal.SIGTERM in numbers:
+            # Without a pid namespace a shell would end alone and its children would not hear of it.
+            _signal_group(self._main, signal.SIGTERM)
+        if signal.SIGUSR1 in numbers:
+            self._is_killed = True
+
+    def _reap(self) -> int | None:
+        """Collect whoever ended; the wait status of the program when it is among them."""
+        found = None
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return found
+            if pid == 0:
+                return found
+            if pid == self._main:
+                found = status
+
+    def _copy(self, descriptor: int, stream: str) -> bool:
+        """False at the end of the stream."""
+        try:
+            data = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return True
+        self._log.write(stream, data)
+        return bool(data)
+
+    def _drain(self, streams: dict[int, str]) -> None:
+        """What is in the pipes after the last writer ended."""
+        for descriptor, stream in streams.items():
+            while data := _read_some(descriptor):
+                self._log.write(stream, data)
+        self._log.close()
+
+    def _outcome(self, status: int) -> dict[str, Any]:
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        code = 128 + number if number else os.WEXITSTATUS(status)
+        reason = "OOMKilled" if self._is_oom else "Completed" if code == 0 else "Error"
+        message = _message(self._spec, self._folder, failed=code != 0)
+        # The kubelet gives the signal only where the runtime knows it; the exit code says it already.
+        return {"exitCode": code, "signal": number, "reason": reason, "message": message}
+
+    def _end(self, outcome: dict[str, Any], started: str) -> None:
+        record = {**outcome, "startedAt": started, "finishedAt": _now()}
+        try:
+            _write(os.path.join(self._folder, "exit.json"), record)
+        except OSError:
+            self._log.drop()  # on a full disk the end is worth more than the lines
+            _write(os.path.join(self._folder, "exit.json"), record)
+
+
+def _read_some(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, CHUNK)
+    except BlockingIOError:
+        return b""
+
+
+def _message(spec: dict[str, Any], folder: str, *, failed: bool) -> str:
+    """The termination message: what the program wrote for it, or its last lines where the pod asks for that."""
+    try:
+        with open(spec["messageFile"], "rb") as source:
+            text = source.read(MESSAGE_LIMIT)
+    except OSError:
+        text = b""
+    if not text and failed and spec.get("messagePolicy") == "FallbackToLogsOnError":
+        text = _last_lines(os.path.join(folder, "log"))
+    return text.decode(errors="replace")
+
+
+def _last_lines(file: str) -> bytes:
+    with open(file, "rb") as source:
+        source.seek(max(0, os.fstat(source.fileno()).st_size - 8 * FALLBACK_LIMIT))
+        lines = source.read().splitlines()[-FALLBACK_LINES:]
+    texts = [line.split(b" ", 3)[3] for line in lines if line.count(b" ") >= 3]
+    return b"\n".join(texts)[-FALLBACK_LIMIT:]
+
+
+class Log:
+    """Lines like ``2026-11-15T12:00:00.000000000Z stdout F text``; P instead of F for a line that goes on."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._rest = {"stdout": b"", "stderr": b""}
+        self._open()
+
+    def _open(self) -> None:
+        self._target = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._size = os.fstat(self._target).st_size
+
+    def write(self, stream: str, data: bytes) -> None:
+        *lines, rest = (self._rest[stream] + data).split(b"\n")
+        head = f"{_now()} {stream} ".encode()
+        out = bytearray()
+        for line in lines:
+            for start in range(0, len(line) - LINE_LIMIT, LINE_LIMIT):
+                out += head + b"P " + line[start : start + LINE_LIMIT] + b"\n"
+            tail = len(line) - (len(line) - 1) % LINE_LIMIT - 1 if line else 0
+            out += head + b"F " + line[tail:] + b"\n"
+        while len(rest) >= LINE_LIMIT:
+            out += head + b"P " + rest[:LINE_LIMIT] + b"\n"
+            rest = rest[LINE_LIMIT:]
+        self._rest[stream] = rest
+        self._put(bytes(out))
+
+    def close(self) -> None:
+        """A last line without an end."""
+        for stream, rest in self._rest.items():
+            if rest:
+                self._put(f"{_now()} {stream} P ".encode() + rest + b"\n")
+
+    def drop(self) -> None:
+        for number in range(1, LOG_FILES):
+            if os.path.exists(f"{self._file}.{number}"):
+                os.unlink(f"{self._file}.{number}")
+        os.ftruncate(self._target, 0)
+
+    def _put(self, out: bytes) -> None:
+        if self._size + len(out) > LOG_LIMIT and self._size:
+            self._rotate()
+        try:
+            while out:
+                written = os.write(self._target, out)
+                self._size += written
+                out = out[written:]
+        except OSError:
+            pass  # a full disk costs lines, not the program
+
+    def _rotate(self) -> None:
+        os.close(self._target)
+        for number in range(LOG_FILES - 1, 0, -1):
+            older = f"{self._file}.{number - 1}" if number > 1 else self._file
+            if os.path.exists(older):
+                os.replace(older, f"{self._file}.{number}")
+        self._open()
+
+
+# --- processes ---------------------------------------------------------------------------------
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # gone, or it became somebody else (setuid), whom we can only wait for
+
+
+def _signal_group(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        _signal(pid, number)
+
+
+def _end_children() -> None:
+    """Whoever loses its parent becomes our child: after as many rounds as the tree is deep nobody is left."""
+    while True:
+        for pid in _children(os.getpid()):
+            _signal(pid, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as source:
+                found += map(int, source.read().split())
+    except OSError:  # ended meanwhile, or a kernel without this file
+        return found or [other for other in _pids() if _parent(other) == pid]
+    return found
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as source:
+            return int(source.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _tree_memory(root: int) -> int:
+    """Resident bytes of all descendants; the shim itself is not the container's."""
+    pages, pending = 0, _children(root)
+    while pending:
+        pid = pending.pop()
+        pending += _children(pid)
+        try:
+            with open(f"/proc/{pid}/statm", "rb") as source:
+                fields = source.read().split()
+                pages += int(fields[1]) - int(fields[2])  # without file pages: they are shared and can be dropped
+        except (OSError, IndexError):
+            continue
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+# --- the container's side ----------------------------------------------------------------------
+
+
+def _become(spec: dict[str, Any], shim: int, out: int, err: int, fault: int) -> NoReturn:
+    """In the forked child: turn into the program, or say why not and end."""
+    try:
+        os.setsid()
+        _isolate(spec)
+        _redirect(out, err)
+        _prepare(spec)
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != shim:
+            os._exit(137)  # the shim was killed before the kernel knew that we go with it
+        _execute(spec)
+    except Unfit as unfit:
+        os.write(fault, str(unfit).encode())
+    except BaseException as error:
+        os.write(fault, f"{type(error).__name__}: {error}".encode())
+    os._exit(START_ERROR)
+
+
+def _redirect(out: int, err: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+
+
+def _prepare(spec: dict[str, Any]) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in range(1, signal.NSIG):
+        try:
+            signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE, a program does not expect that
+        except (OSError, ValueError):
+            continue
+    try:
+        os.chdir(spec["cwd"])
+    except OSError as error:
+        raise Unfit(f'cannot start in workingDir "{spec["cwd"]}": {error.strerror}') from error
+
+
+def _execute(spec: dict[str, Any]) -> None:
+    argv, env = spec["argv"], spec["env"]
+    program, path = argv[0], env.get("PATH", os.defpath)
+    candidates = [program] if "/" in program else [os.path.join(place, program) for place in path.split(":")]
+    refused = None
+    for candidate in candidates:
+        try:
+            os.execve(candidate, argv, env)  # noqa: S606  this is what a container is
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            refused = refused or (candidate, error)
+    if refused:
+        raise Unfit(f'exec: "{refused[0]}": {refused[1].strerror}')
+    if "/" in program:
+        raise Unfit(f'exec: "{program}": no such file or directory on this machine')
+    raise Unfit(f'exec: "{program}": executable file not found in $PATH ({path})')
+
+
+def _exec_inside(spec: dict[str, Any]) -> None:
+    """Become a command in the namespaces of a running container."""
+    try:
+        for kind, flag in (("user", CLONE_NEWUSER), ("uts", CLONE_NEWUTS), ("mnt", CLONE_NEWNS)):
+            if os.readlink(f"/proc/{spec['pid']}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}"):
+                with open(f"/proc/{spec['pid']}/ns/{kind}", "rb") as namespace:
+                    _checked("setns", namespace.fileno(), flag)
+        _prepare(spec)
+        _execute(spec)
+    except (Unfit, OSError) as error:
+        sys.exit(str(error))
+
+
+# --- namespaces --------------------------------------------------------------------------------
+
+
+def _library() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(name: str, *arguments: Any) -> None:
+    if getattr(_library(), name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        _checked("prctl", option, value, 0, 0, 0)
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    _checked("mount", source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None)
+
+
+def _probe() -> dict[str, str]:
+    """Which isolation works: "mount" (root), "user" (everybody else, where the system allows it) or none."""
+    why = ""
+    for mode in ("mount", "user"):
+        receiver, sender = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                _enter(mode)
+                _mount("none", "/tmp", "tmpfs", 0)  # noqa: S108  only in the namespace that was just made
+            except (OSError, AttributeError) as error:
+                os.write(sender, str(error).encode())
+            os._exit(0)
+        os.close(sender)
+        why = os.read(receiver, CHUNK).decode()
+        os.close(receiver)
+        os.waitpid(child, 0)
+        if not why:
+            return {"mode": mode, "why": ""}
+    return {"mode": "", "why": why}
+
+
+def _enter(mode: str) -> None:
+    if mode == "mount":
+        _checked("unshare", CLONE_NEWNS | CLONE_NEWUTS)
+    else:
+        uid, gid = os.getuid(), os.getgid()
+        _checked("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS)
+        for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{file}", "w", encoding="ascii") as target:
+                target.write(text)
+    _mount("none", "/", "", MS_REC | MS_PRIVATE)
+
+
+def _isolate(spec: dict[str, Any]) -> None:
+    if not spec["namespaces"]:
+        return
+    try:
+        _enter(spec["namespaces"])
+        hostname = spec["hostname"].encode()
+        _checked("sethostname", hostname, len(hostname))
+        View(spec["staging"]).show(spec["mounts"])
+    except OSError as error:
+        raise Unfit(f"cannot isolate the container: {error}") from error
+
+
+class View:
+    """What the container sees of the file system: everything, with some mounts in it.
+
+    A mount point that does not exist is made: for real where its parent is the user's own, else in a private copy
+    of the parent, a tmpfs in which every entry of the original is bound. So nothing appears in a system folder.
+    """
+
+    def __init__(self, staging: str) -> None:
+        self._staging = staging
+        self._root = ""
+        self._number = 0
+
+    def show(self, mounts: list[dict[str, Any]]) -> None:
+        wanted = sorted(({**mount, "target": _resolved(mount["target"])} for mount in mounts), key=_depth)
+        if any(_ancestor(mount["target"]) == "/" for mount in wanted):
+            self._root = self._copy("/")
+        for mount in wanted:
+            try:
+                self._show(mount)
+            except OSError as error:
+                raise Unfit(f"cannot mount {mount['source']} at {mount['target']}: {error.strerror}") from error
+        if self._root:
+            self._pivot()
+
+    def _show(self, mount: dict[str, Any]) -> None:
+        source, target = mount["source"], self._root + mount["target"]
+        if not os.path.lexists(target):
+            self._make_point(source, target)
+        _mount(source, target, "", MS_BIND | MS_REC)
+        if mount.get("readOnly"):
+            flags = os.statvfs(target).f_flag
+            kept = sum(there for here, there in KEPT_FLAGS.items() if flags & here)
+            _mount("none", target, "", MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+
+    def _make_point(self, source: str, target: str) -> None:
+        parent = _ancestor(target)
+        if parent != (self._root or "/") and self._is_foreign(parent):
+            copy = self._copy(parent)
+            _mount(copy, parent, "", MS_MOVE)
+        if os.path.isdir(source):
+            os.makedirs(target, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o666))
+
+    def _is_foreign(self, folder: str) -> bool:
+        plain = folder.removeprefix(self._root) or "/"
+        return plain in SYSTEM_FOLDERS or not os.access(folder, os.W_OK)
+
+    def _copy(self, folder: str) -> str:
+        """A tmpfs that shows what the folder shows."""
+        self._number += 1
+        copy = os.path.join(self._staging, str(self._number))
+        os.makedirs(copy, exist_ok=True)
+        _mount("none", copy, "tmpfs", 0, "mode=755")
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                self._repeat(entry, os.path.join(copy, entry.name))
+        return copy
+
+    def _repeat(self, entry: os.DirEntry[str], target: str) -> None:
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            os.symlink(os.readlink(entry.path), target)
+            return
+        if stat.S_ISBLK(mode) or _is_console(entry.path):
+            return  # no program of a job opens disks and consoles, and there are hundreds
+        if stat.S_ISDIR(mode):
+            os.mkdir(target)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+        try:
+            _mount(entry.path, target, "", MS_BIND | MS_REC)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL):
+                raise
+
+    def _pivot(self) -> None:
+        number = PIVOT_ROOT.get(os.uname().machine)
+        if number is None:
+            raise Unfit(f"mount paths in / are not supported on {os.uname().machine}")
+        os.chdir(self._root)
+        _checked("syscall", number, b".", b".")
+        _checked("umount2", b".", MNT_DETACH)
+        os.chdir("/")
+
+
+def _resolved(target: str) -> str:
+    return os.path.realpath(target)
+
+
+def _depth(mount: dict[str, Any]) -> int:
+    path = os.path.normpath(mount["target"])
+    return path.count("/") if path != "/" else 0
+
+
+def _ancestor(target: str) -> str:
+    """The deepest folder of a path that exists; for an existing target the target itself."""
+    while not os.path.lexists(target):
+        target = os.path.dirname(target)
+    return target
+
+
+def _is_console(path: str) -> bool:
+    folder, name = os.path.split(path)
+    return folder.endswith("/dev") and name.startswith(("tty", "vcs", "loop")) and name != "tty"
+
+
+if __name__ == "__main__":
+    main()
