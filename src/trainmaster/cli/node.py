@@ -1,0 +1,104 @@
+"""``trainmaster node``: this machine as a node of a cluster; pods become processes."""
+
+import asyncio
+import signal
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import structlog
+
+from trainmaster.cli.log import configure_logging
+from trainmaster.core.errors import BadConfig
+
+if TYPE_CHECKING:
+    from trainmaster.embedded.node.agent import NodeOptions
+
+log = structlog.get_logger(__name__)
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option("--kubeconfig", default="", help="Path of a kubeconfig; default $KUBECONFIG, then ~/.kube/config.")
+@click.option("--context", default="", help="Context of the kubeconfig; default its current one.")
+@click.option("--name", default="", help="Name of the node; default this machine's.")
+@click.option("--folder", type=FILE, help="What the node keeps: pods, logs; default under ~/.local/state.")
+@click.option("--workdir", type=FILE, help="Where containers without workingDir start; default here.")
+@click.option("--client-ca", type=FILE, help="CA of the certificate with which the API server asks for logs.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["auto", "json", "console"]),
+    default="auto",
+    show_default=True,
+    help="auto: console on a terminal.",
+)
+@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs every action and why.")
+def node(
+    kubeconfig: str,
+    context: str,
+    name: str,
+    folder: Path | None,
+    workdir: Path | None,
+    client_ca: Path | None,
+    log_format: str,
+    verbosity: int,
+) -> None:
+    """Run the pods of a cluster as processes of this machine.
+
+    \b
+    Example:
+      trainmaster node --kubeconfig ~/.kube/config --name laptop
+    """
+    configure_logging(log_format, verbosity)
+    # Imported here: the HTTP stack takes longer to load than --help should take to answer.
+    from trainmaster.cli.wiring import run_loop
+    from trainmaster.embedded.node.agent import NodeOptions
+    from trainmaster.embedded.state import default_folder
+
+    name = name or socket.gethostname().lower()
+    place = (folder or default_folder().with_name(f"trainmaster-node-{name}")).absolute()
+    certificate, key = _certificate(place)
+    options = NodeOptions(
+        name=name,
+        folder=place,
+        workdir=(workdir or Path.cwd()).absolute(),
+        certificate=certificate,
+        key=key,
+        client_ca=client_ca,
+    )
+    if client_ca is None:
+        log.warning("nobody can read container logs through the API server", hint="give its --client-ca")
+    run_loop(_run(kubeconfig, context, options))
+
+
+async def _run(kubeconfig: str, context: str, options: "NodeOptions") -> None:
+    from trainmaster.embedded.node.agent import run_node
+    from trainmaster.kube.client import KubeCluster
+    from trainmaster.kube.kubeconfig import load_config
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with KubeCluster(load_config(kubeconfig=kubeconfig, context=context)) as cluster:
+        await run_node(cluster, options, stop)
+    log.info("stopped; containers run on, and the next start takes them over", folder=str(options.folder))
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """Of the log endpoint: made once, for this folder."""
+    from trainmaster.embedded.node.disk import write_whole
+    from trainmaster.embedded.state import self_signed
+
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not certificate.exists():  # it is written last: where it is, its key is, too
+            made = self_signed(datetime.now(UTC))
+            write_whole(key, made[1])
+            write_whole(certificate, made[0])
+    except OSError as error:
+        raise BadConfig(f"the node cannot keep its state in {folder}: {error.strerror}; give --folder DIR") from error
+    return certificate, key
