@@ -1,1 +1,1 @@
-"""One machine as a small Kubernetes: ``apiserver`` speaks its dialect over loopback, ``node`` runs pods as processes."""
+"""One machine as a small Kubernetes: ``apiserver`` speaks its dialect over loopback, ``node`` runs its pods."""

@@ -76,6 +76,36 @@ async def test_two_servers_on_one_database_are_one_too_many(api_options: ApiOpti
                 pass
 
 
+async def test_a_definition_with_a_rule_that_cannot_be_evaluated_is_named(api_options: ApiOptions) -> None:
+    definition = definition_with("quantity(self.size).isGreaterThan(quantity('1Gi'))")
+    with pytest.raises(BadConfig, match=r"disks\.example\.com cannot be served: .*quantity\(self\.size\)"):
+        async with serve_api(changed(api_options, definitions=[definition])):
+            pass
+
+
+async def test_a_definition_with_a_rule_that_cannot_be_evaluated_is_refused(api: Client) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    status, body, _ = await api.request("POST", path, definition_with("quantity(self.size).isGreaterThan(self.least)"))
+    assert (status, body["reason"]) == (422, "Invalid")
+    assert "cannot evaluate a rule of it" in body["message"]
+
+
+def definition_with(rule: str) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-validations": [{"rule": rule}]}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "disks.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": {"plural": "disks", "kind": "Disk"},
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
 async def test_a_certificate_that_is_not_there_is_named(api_options: ApiOptions, tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match=r"absent\.crt"):
         async with serve_api(changed(api_options, certificate=tmp_path / "absent.crt")):

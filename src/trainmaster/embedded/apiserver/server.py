@@ -9,11 +9,9 @@ from typing import Any
 
 import aiohttp
 import msgspec
-import structlog
 from aiohttp import web
 
 from trainmaster.core.errors import BadConfig
-from trainmaster.embedded.apiserver import cel
 from trainmaster.embedded.apiserver.catalog import DEFINITION, Catalog
 from trainmaster.embedded.apiserver.expire import Expiry
 from trainmaster.embedded.apiserver.garbage import Garbage
@@ -29,8 +27,6 @@ from trainmaster.embedded.apiserver.write import WriteOptions, create, patch
 HOST = "127.0.0.1"
 # How long a request may still take when the server closes; watches end at once.
 _LAST_REQUESTS = 2.0
-
-log = structlog.get_logger()
 
 
 class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,9 +110,6 @@ def _define(state: State, definition: dict[str, Any]) -> None:
             patch(state, target, update, quiet)
     except Refusal as refusal:
         raise BadConfig(f"the CustomResourceDefinition {name} cannot be served: {refusal}") from refusal
-    for version in definition["spec"]["versions"]:
-        for rule in cel.unsupported(version["schema"]["openAPIV3Schema"]):
-            log.warning("a rule of a CustomResourceDefinition is not checked here", definition=name, rule=rule)
 
 
 async def _listen(stack: AsyncExitStack, api: Api, bells: Bells, tls: ssl.SSLContext, port: int) -> int:
