@@ -3,12 +3,13 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-from trainmaster.cli.log import configure_logging
+from trainmaster.cli.log import Journal, configure_logging
 from trainmaster.core.ids import Key
 
 pytestmark = pytest.mark.usefixtures("kept_logging")
@@ -123,3 +124,20 @@ def test_actions_are_shown_from_verbosity_4_on(monkeypatch: pytest.MonkeyPatch, 
     log.debug("create", because="a worker has no pod")
 
     assert bool(screen.getvalue()) == shown
+
+
+# --- where ---
+
+
+def test_a_log_can_go_to_a_file(tmp_path: Path) -> None:
+    with Journal(tmp_path / "log") as journal:
+        configure_logging("auto", 0, journal)
+        structlog.get_logger("test").info("ready")
+        assert json.loads((tmp_path / "log").read_text())["event"] == "ready"
+
+
+def test_a_full_disk_costs_lines_and_nothing_else() -> None:
+    with Journal(Path("/dev/full")) as journal:
+        configure_logging("json", 0, journal)
+        structlog.get_logger("test").info("ready")
+        logging.getLogger("asyncio").error("slow")

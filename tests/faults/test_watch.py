@@ -28,7 +28,8 @@ from tests.faults.conftest import NewLife
 from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Life, Subject
 from tests.faults.scenario import Outcome, Scenario, Step, Trouble, run_all
 from tests.faults.world import World
-from trainmaster.cli.wiring import OperatorOptions, build_manager
+from trainmaster.cli.wiring import build_manager
+from trainmaster.kinds.base import Settings
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
 
@@ -207,28 +208,10 @@ async def test_an_operator_notices_a_silent_watch_and_opens_another(
 @asynccontextmanager
 async def _manager(plane: ControlPlane, proxy: FaultProxy) -> AsyncIterator[None]:
     """An operator in this process: no option says how long a watch may be silent."""
-    options = OperatorOptions(
-        kubeconfig=str(plane.kubeconfig("operator")),
-        context="",
-        master=proxy.url,
-        run_in_cluster=False,
-        namespace="",
-        server_url="",
-        thread_num=8,
-        request_timeout=30.0,
-        leader_elect=False,
-        leader_elect_lease_duration=0.0,
-        leader_elect_renew_deadline=0.0,
-        leader_elect_retry_period=0.0,
-        leader_elect_resource_name="",
-        leader_elect_resource_namespace="",
-        metrics_bind_address="0",
-        health_probe_bind_address="0",
-    )
-    config = load_config(kubeconfig=options.kubeconfig, master=options.master)
+    config = load_config(kubeconfig=str(plane.kubeconfig("operator")), master=proxy.url)
     stop = asyncio.Event()
     async with KubeCluster(config, watch_idle=IDLE) as cluster:
-        running = asyncio.ensure_future(build_manager(options, cluster, None).run(stop))
+        running = asyncio.ensure_future(build_manager(cluster, Settings(), workers=8).run(stop))
         try:
             yield
         finally:

@@ -4,14 +4,30 @@ import sys
 
 import click
 
+from trainmaster.cli.down import down
+from trainmaster.cli.node import node
 from trainmaster.cli.operator import operator
+from trainmaster.cli.run import run
+from trainmaster.cli.server import server
+from trainmaster.cli.up import up
+from trainmaster.cli.webhook import webhook
 from trainmaster.core.errors import Trainmaster
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="trainmaster")
 def cli() -> None:
-    """Runs distributed training jobs that are described as Kubernetes custom resources."""
+    """Runs distributed training jobs that are described as Kubernetes custom resources.
+
+    \b
+    On this machine, without a cluster:
+      trainmaster run examples/dijob-serial.yaml
+
+    \b
+    On a cluster:
+      trainmaster crds | kubectl apply -f -
+      trainmaster operator --kubeconfig ~/.kube/config
+    """
 
 
 @cli.command()
@@ -27,7 +43,8 @@ def crds() -> None:
     click.echo(to_yaml(), nl=False)
 
 
-cli.add_command(operator)
+for command in (run, up, down, node, operator, server, webhook):
+    cli.add_command(command)
 
 
 def main() -> None:

@@ -6,9 +6,9 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -30,12 +30,18 @@ from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.elector import ElectionTimes, Elector
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.manager import Manager
+from trainmaster.runtime.port import PortBook, is_free_here
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
 from trainmaster.server.health import serve_health, serve_metrics
 
 log = structlog.get_logger(__name__)
+
+WORKERS = 32
+"""Jobs worked on at once, per kind."""
+
+T = TypeVar("T")
 
 
 class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,12 +66,18 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_operator(options: OperatorOptions) -> None:
+    run_loop(_operate(options))
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end in a loop of its own."""
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_operate(options))
+            return runner.run(work)
     except* Trainmaster as group:
         # Whatever else was cancelled with it, the first error is the reason.
         raise _first(group) from None
+    raise AssertionError("unreachable: the block above returned or raised")
 
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:
@@ -97,7 +109,10 @@ async def _operate(options: OperatorOptions) -> None:
     ) as cluster:
         elector = _elector(options, config, cluster) if options.leader_elect else None
         gate.elector = elector
-        manager = build_manager(options, cluster, elector)
+        settings = Settings(server_url=options.server_url)
+        manager = build_manager(
+            cluster, settings, namespace=options.namespace, workers=options.thread_num, elector=elector
+        )
         async with (
             serve_metrics(options.metrics_bind_address),
             serve_health(options.health_probe_bind_address, lambda: manager.is_ready),
@@ -147,17 +162,25 @@ def _own_namespace(config: Config) -> str:
     return config.namespace if config.namespace not in ("", "default") else "trainmaster-system"
 
 
-def build_manager(options: OperatorOptions, cluster: Cluster, elector: Elector | None) -> Manager:
+def build_manager(
+    cluster: Cluster,
+    settings: Settings,
+    *,
+    namespace: str = "",
+    workers: int = WORKERS,
+    elector: Elector | None = None,
+) -> Manager:
     """Stores, reflectors and one controller for each kind, wired."""
     pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
-    kinds = all_kinds(Settings(server_url=options.server_url))
+    kinds = all_kinds(settings)
     jobs: dict[Resource, Store[JobView]] = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
     barrier = Barrier({POD: pods, SERVICE: services, **jobs})
     executor = Executor(cluster, barrier)
+    ports = PortBook(is_free_here) if settings.shared_network else PortBook()
+    ports.follow(pods, *jobs.values())
     controllers: list[Controller] = []
     recorder = Recorder(cluster, _now, is_busy=lambda: any(controller.queue.is_busy for controller in controllers))
     selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
-    namespace = options.namespace
     reflectors: list[Reflector[Any]] = [
         Reflector(cluster, pods, POD_CODEC, namespace=namespace, selector=selector),
         Reflector(cluster, services, SERVICE_CODEC, namespace=namespace, selector=selector),
@@ -172,8 +195,9 @@ def build_manager(options: OperatorOptions, cluster: Cluster, elector: Elector |
             barrier=barrier,
             executor=executor,
             recorder=recorder,
+            ports=ports,
             now=_now,
-            workers=options.thread_num,
+            workers=workers,
         )
         for kind in kinds
     ]

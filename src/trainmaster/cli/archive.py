@@ -1,0 +1,39 @@
+"""Logs of a run that stay: one file for each attempt of each container, the text as the program wrote it."""
+
+from pathlib import Path
+
+from trainmaster.cli.tail import Line
+from trainmaster.core.errors import BadConfig
+
+
+class Archive:
+    """Files are named ``<pod>.<container>.<number>.log``. The number counts the attempts under this name: a pod that
+    took the place of another one does not overwrite what its predecessor said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: dict[tuple[str, str, int], Path] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadConfig(f"--logs {folder}: {error.strerror}; choose another folder") from error
+
+    def put(self, pod: str, lines: list[Line]) -> None:
+        """Lines of one pod, the oldest first. Raises ``OSError`` when the disk does not take them."""
+        texts: dict[Path, list[str]] = {}
+        for line in lines:
+            texts.setdefault(self._file(pod, line), []).append(line.text + "\n")
+        for file, found in texts.items():
+            with file.open("a", encoding="utf-8") as out:
+                out.writelines(found)
+
+    def _file(self, pod: str, line: Line) -> Path:
+        attempt = (line.uid, line.container, line.attempt)
+        if attempt not in self._files:
+            number = self._counts.get((pod, line.container), 0)
+            self._counts[pod, line.container] = number + 1
+            file = self.folder / f"{pod}.{line.container}.{number}.log"
+            file.unlink(missing_ok=True)  # of an earlier run
+            self._files[attempt] = file
+        return self._files[attempt]

@@ -1,0 +1,59 @@
+"""``trainmaster down``: the end of ``trainmaster up``."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import click
+
+from trainmaster.cli.up import STATE
+from trainmaster.core.errors import BadConfig
+
+PATIENCE = 120.0
+"""Seconds that ``up`` may take to stop: its parts, one after the other, and the processes of its pods."""
+_POLL = 0.05
+
+
+@click.command()
+@STATE
+@click.option("--purge", is_flag=True, help="Remove the state, too: all objects and logs.")
+def down(state: Path | None, purge: bool) -> None:
+    """Stop the local cluster and its pods.
+
+    \b
+    Example:
+      trainmaster down
+      trainmaster down --state /tmp/lab --purge
+    """
+    from trainmaster.cli.leftover import GRACE, end_leftovers, leftovers
+    from trainmaster.embedded.state import default_folder, is_state, open_state
+
+    folder = (state or default_folder()).absolute()
+    if not is_state(folder):
+        raise BadConfig(f"{folder} is no state folder: nothing was started there; say which with --state DIR")
+    click.echo("stopped" if _stop(folder) else "nothing was running")
+    with open_state(folder) as held:
+        if left := leftovers(held.node):
+            click.echo(f"ending {len(left)} containers that were left behind: they have {GRACE:g} s")
+            asyncio.run(end_leftovers(held.node, grace=GRACE))
+        if purge:
+            held.purge()
+            click.echo(f"removed {folder}")
+
+
+def _stop(folder: Path) -> bool:
+    """Whether there was anybody to stop. Who holds the lock is alive, so the number is no other process'."""
+    from trainmaster.embedded.state import holder_of
+
+    deadline = time.monotonic() + PATIENCE
+    asked = 0
+    while (pid := holder_of(folder)) is not None:
+        if pid and pid != asked:
+            os.kill(pid, signal.SIGTERM)
+            asked = pid
+        if time.monotonic() > deadline:
+            raise BadConfig(f"process {pid} did not stop within {PATIENCE:g} s; end it with: kill -9 {pid}")
+        time.sleep(_POLL)
+    return bool(asked)

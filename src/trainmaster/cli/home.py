@@ -1,0 +1,66 @@
+"""The life of a local cluster that stays."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from trainmaster.cli.interrupt import Interrupts
+from trainmaster.cli.leftover import GRACE, end_leftovers, leftovers
+from trainmaster.cli.local import Local, local_cluster
+from trainmaster.cli.manifest import NAMESPACE
+from trainmaster.cli.wiring import run_loop
+from trainmaster.core.errors import AlreadyExists, BadConfig
+from trainmaster.embedded.state import State, open_state
+
+log = structlog.get_logger(__name__)
+
+Say = Callable[[str], object]
+
+START_SECONDS = 30.0
+
+
+def keep_up(folder: Path, *, port: int, namespace: str, say: Say) -> None:
+    with open_state(folder) as state:
+        run_loop(_keep_up(state, port, namespace, say))
+
+
+async def _keep_up(state: State, port: int, namespace: str, say: Say) -> None:
+    interrupts = Interrupts()
+    async with local_cluster(state, port=port, workdir=Path.cwd()) as local:
+        await _prepare(local, namespace)
+        state.write_kubeconfig(local.url, namespace)
+        say(_welcome(state, local.url))
+        await interrupts.first.wait()
+        log.info("stopping")
+    if left := leftovers(state.node):
+        say(f"ending {len(left)} containers: they have {GRACE:g} s; press Ctrl-C again to kill them at once")
+        await end_leftovers(state.node, grace=GRACE, hurry=interrupts.second)
+    say("stopped; all objects are kept for the next `trainmaster up`")
+
+
+async def _prepare(local: Local, namespace: str) -> None:
+    with contextlib.suppress(AlreadyExists):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        await local.cluster.create(NAMESPACE, "", msgspec.json.encode(body))
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await local.ready.wait()
+    except TimeoutError:
+        raise BadConfig(f"the node was not ready within {START_SECONDS:g} s; the log says why") from None
+
+
+def _welcome(state: State, url: str) -> str:
+    return "\n".join(
+        (
+            f"The local cluster is up at {url}; Ctrl-C stops it. In another terminal:",
+            "",
+            f"  export KUBECONFIG={state.kubeconfig}",
+            "  kubectl apply -f examples/aitrainingjob-ps.yaml",
+            "  kubectl get aitj,dijob,pods -A",
+            "",
+        )
+    )

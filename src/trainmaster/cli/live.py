@@ -1,0 +1,145 @@
+"""How jobs look on a terminal: a function of what is to be seen (``scene``) and of the time. ``Screen`` shows it."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from trainmaster.cli.scene import Job, Replica
+
+MOST_FAILED = 3
+"""Replicas of a job whose last lines are shown: they mostly die of the same."""
+
+_PHASE_STYLES = {"succeeded": "green", "failed": "red", "refused": "red", "deleted": "yellow"}
+_STATE_STYLES = {"Running": "cyan", "Succeeded": "green", "Failed": "red", "Starting": "dim", "Stopped": "dim"}
+# Escape sequences of colours and cursors, and every other control character but the tab.
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+
+
+def view(jobs: Sequence[Job], now: datetime, *, height: int, note: str = "") -> RenderableType:
+    """All jobs, one below the other, as far as ``height`` lines show them; ``note`` stands last."""
+    room = max(1, (height - 5 * len(jobs) - 2) // max(1, len(jobs)))
+    parts: list[RenderableType] = []
+    for job in jobs:
+        header = _header(job, now)
+        header.no_wrap, header.overflow = True, "ellipsis"
+        parts += [header, _table(job, now, room), Text()]
+    if note:
+        parts.append(Text(note, style="yellow"))
+    return Group(*parts)
+
+
+def conclusion(jobs: Sequence[Job], now: datetime) -> RenderableType:
+    """How all jobs ended, with the last words of what failed."""
+    parts: list[RenderableType] = []
+    for job in jobs:
+        parts += [_header(job, now), _table(job, now, len(job.replicas))]
+        failed = [replica for replica in job.replicas if replica.state == "Failed" and replica.lines]
+        for replica in failed[:MOST_FAILED]:
+            parts.append(Text(f"the last lines of {replica.name} ({replica.why}):", style="red"))
+            parts += [Text(f"  {printable(line)}") for line in replica.lines]
+        parts.append(Text())
+    return Group(*parts)
+
+
+def age(since: datetime | None, until: datetime) -> str:
+    """``12s``, ``3m4s``, ``2h5m``, ``3d4h``."""
+    if since is None:
+        return "-"
+    seconds = max(0, int((until - since).total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days:
+        return f"{days}d{hours % 24}h"
+    if hours:
+        return f"{hours}h{minutes % 60}m"
+    return f"{minutes}m{seconds % 60}s" if minutes else f"{seconds}s"
+
+
+def progress(job: Job) -> str:
+    total = len(job.replicas)
+    running = sum(replica.state == "Running" for replica in job.replicas)
+    over = sum(replica.is_over for replica in job.replicas)
+    return f"{running}/{total} running, {over} ended"
+
+
+def printable(line: str) -> str:
+    """One line of a program's output without what would move the cursor: of a progress bar its last state."""
+    return _CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).expandtabs(2)
+
+
+def _header(job: Job, now: datetime) -> Text:
+    header = Text()
+    header.append(f"{job.kind} {job.name}", style="bold")
+    header.append(f"  {job.phase or 'Accepted'}", style=_PHASE_STYLES.get(job.verdict, "cyan"))
+    header.append(f"  {age(job.since, job.until or now)}  {progress(job)}")
+    if job.message:
+        header.append(f"\n{job.message}", style="dim")
+    return header
+
+
+def _table(job: Job, now: datetime, room: int) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
+    table.add_column("replica", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("restarts", justify="right", no_wrap=True)
+    table.add_column("age", justify="right", no_wrap=True)
+    table.add_column("last line", no_wrap=True, overflow="ellipsis", ratio=1)
+    shown, hidden = _chosen(job.replicas, room)
+    for replica in shown:
+        table.add_row(
+            replica.name,
+            Text(replica.state, style=_STATE_STYLES.get(replica.state, "yellow")),
+            str(replica.restarts),
+            age(replica.since, replica.until or now),
+            Text(replica.why, style="yellow")
+            if replica.why
+            else Text(printable(replica.lines[-1]) if replica.lines else ""),
+        )
+    return Group(table, Text(f"… and {hidden} more", style="dim")) if hidden else table
+
+
+def _chosen(replicas: Sequence[Replica], room: int) -> tuple[list[Replica], int]:
+    """What fits; those that need attention are shown before those that just run."""
+    if len(replicas) <= room:
+        return list(replicas), 0
+    first = sorted(replicas, key=lambda replica: (not replica.why, replica.state == "Running"))[:room]
+    return [replica for replica in replicas if replica in first], len(replicas) - len(first)
+
+
+class Screen:
+    """The terminal while jobs run."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
+        self._note = ""
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def line(self, label: str, text: str) -> None:
+        """The view shows the last one of each replica."""
+
+    def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None:
+        if is_last:
+            self._live.update(Text(), refresh=True)
+            self._live.stop()
+            self._console.print(conclusion(jobs, now), end="")
+        else:
+            picture = view(jobs, now, height=self._console.size.height, note=self._note)
+            self._live.update(picture, refresh=True)
+
+    def say(self, text: str) -> None:
+        self._note = text

@@ -1,0 +1,190 @@
+"""Manifests as people write them: several files, several documents in each. What is wrong is told with its place."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from trainmaster.api.crd import DEFINITIONS, all_crds
+from trainmaster.cli import field
+from trainmaster.core.errors import BadConfig
+from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.kinds.registry import KINDS
+
+STDIN = "-"
+NAMESPACE = Resource("", "v1", "namespaces", "Namespace")
+CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
+SECRET = Resource("", "v1", "secrets", "Secret")
+
+_JOBS = tuple(kind.resource for kind in KINDS)
+_DEFINED = tuple(definition.resource for definition in DEFINITIONS)
+# In the order in which they are created: what others refer to is there before them.
+_KNOWN = (NAMESPACE, CONFIG_MAP, SECRET, SERVICE, POD, *(r for r in _DEFINED if r not in _JOBS), *_JOBS)
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One object that somebody wrote, and where."""
+
+    where: str
+    resource: Resource
+    body: dict[str, Any]
+
+    @property
+    def is_job(self) -> bool:
+        return self.resource in _JOBS
+
+    @property
+    def key(self) -> Key:
+        meta = self.body["metadata"]
+        return Key(meta.get("namespace") or "", meta["name"])
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind.lower()}/{self.key.name}"
+
+
+def read(files: Sequence[str]) -> list[Document]:
+    """All documents of all files, what others refer to first."""
+    found = [document for file in files for document in parse(_text(file), _name(file))]
+    if not any(document.is_job for document in found):
+        names = ", ".join(_name(file) for file in files)
+        raise BadConfig(f"{names}: there is no job in it; a job is one of {_choices(_JOBS)}")
+    return sorted(found, key=lambda document: _KNOWN.index(document.resource))
+
+
+def parse(text: str, name: str) -> Iterator[Document]:
+    """The documents of one file; an empty one is counted and left out."""
+    for number, body in enumerate(_bodies(text, name), 1):
+        if body is not None:
+            where = f"{name}, document {number}"
+            yield _document(body, where)
+
+
+def placed(documents: Sequence[Document], namespace: str) -> list[Document]:
+    """Everything in its namespace: its own, else the one that was asked for, else ``default``."""
+    return [document if document.resource == NAMESPACE else _placed(document, namespace) for document in documents]
+
+
+def check_fields(documents: Sequence[Document]) -> None:
+    """A field that would be dropped in silence is a mistake."""
+    for document in documents:
+        schema = _schemas().get(document.resource)
+        if schema is not None and (names := list(field.unknown(schema, document.body))):
+            known = "remove it or correct its spelling" if len(names) == 1 else "remove them or correct their spelling"
+            raise BadConfig(f"{document.where}: {document} has no field {', '.join(names)}; {known}")
+
+
+def schema_of(resource: Resource) -> dict[str, Any]:
+    return _schemas()[resource]
+
+
+@cache
+def _schemas() -> dict[Resource, dict[str, Any]]:
+    by_name = {crd["metadata"]["name"]: crd["spec"]["versions"] for crd in all_crds()}
+    return {
+        resource: version["schema"]["openAPIV3Schema"]
+        for resource in _DEFINED
+        for version in by_name[str(resource)]
+        if version["name"] == resource.version
+    }
+
+
+def _name(file: str) -> str:
+    return "stdin" if file == STDIN else file
+
+
+def _text(file: str) -> str:
+    try:
+        content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        return content.decode()
+    except OSError as error:
+        raise BadConfig(f"{_name(file)}: cannot be read: {error.strerror}; check the path") from error
+    except UnicodeDecodeError as error:
+        raise BadConfig(f"{_name(file)}: is not UTF-8 text: byte {error.start} is wrong") from error
+
+
+def _bodies(text: str, name: str) -> Iterator[Any]:
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            if twice := next(_repeated(node), None):
+                line = twice.start_mark.line + 1
+                raise BadConfig(f"{name}, line {line}: {twice.value!r} is there twice; remove one of them")
+            yield loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f", line {mark.line + 1}" if mark else ""
+        raise BadConfig(f"{name}{place}: is not YAML: {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError) as error:  # a character that YAML does not know, a date like 2026-13-32
+        raise BadConfig(f"{name}: is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise BadConfig(f"{name}: is nested too deeply, or refers to itself; write it without anchors") from None
+    finally:
+        loader.dispose()
+
+
+def _repeated(node: Any) -> Iterator[Any]:
+    """Keys that stand twice in one mapping: of two values YAML takes the last one, and nobody meant that."""
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen and key.value != "<<":
+                    yield key
+                seen.add(key.value)
+            yield from _repeated(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _repeated(item)
+
+
+def _document(body: Any, where: str) -> Document:
+    if not isinstance(body, dict):
+        raise BadConfig(f"{where}: is {_noun(body)}, not an object; it must have apiVersion, kind and metadata")
+    for name in ("apiVersion", "kind"):
+        if not isinstance(body.get(name), str):
+            raise BadConfig(f"{where}: has no {name}; each document is an object with apiVersion, kind and metadata")
+    resource = _resource(body["apiVersion"], body["kind"], where)
+    meta = body.get("metadata")
+    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
+        raise BadConfig(f"{where}: this {resource.kind} has no metadata.name; give it one")
+    try:
+        # Through JSON, as it will travel: keys become strings, dates become text.
+        body = msgspec.json.decode(msgspec.json.encode(body))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadConfig(f"{where}: cannot be written as JSON: {error}") from error
+    return Document(where, resource, body)
+
+
+def _resource(api_version: str, kind: str, where: str) -> Resource:
+    for resource in _KNOWN:
+        if (resource.api_version, resource.kind) == (api_version, kind):
+            return resource
+    for resource in _KNOWN:
+        if resource.kind == kind:
+            raise BadConfig(f"{where}: {kind} is served as {resource.api_version}, not as {api_version}")
+    raise BadConfig(f"{where}: kind {kind} ({api_version}) is not known here; known are {_choices(_KNOWN)}")
+
+
+def _choices(resources: Sequence[Resource]) -> str:
+    return ", ".join(f"{r.kind} ({r.api_version})" if r.group else r.kind for r in resources)
+
+
+def _noun(body: Any) -> str:
+    return "a list" if isinstance(body, list) else "plain text" if isinstance(body, str) else "a single value"
+
+
+def _placed(document: Document, namespace: str) -> Document:
+    own = document.key.namespace
+    if own and namespace and own != namespace:
+        raise BadConfig(
+            f"{document.where}: {document} says namespace {own}, but --namespace {namespace} was given; drop one"
+        )
+    meta = {**document.body["metadata"], "namespace": own or namespace or "default"}
+    return msgspec.structs.replace(document, body={**document.body, "metadata": meta})

@@ -1,0 +1,338 @@
+"""What is to be seen of the jobs of a run: data for the live view and for plain lines.
+
+It takes in jobs and pods as watches show them, and remembers pods that are gone: a job that has cleaned up still tells
+how each replica ended.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from trainmaster.api.meta import ObjectMeta, Wire
+from trainmaster.core import condition
+from trainmaster.core.condition import Condition
+from trainmaster.core.ids import Key, Resource
+from trainmaster.core.observed import SlotLabels
+from trainmaster.core.view import JobView
+
+GOOD = frozenset({"Succeed", "Succeeded"})
+"""The last phases of a job that ended well, as the kinds spell them."""
+
+LAST_LINES = 10
+"""As many of each replica are remembered: enough to see what it died of."""
+
+Verdict = Literal["", "succeeded", "failed", "refused", "deleted"]
+
+_ENDED = ("Succeeded", "Failed")
+_STARTING = ("", "ContainerCreating", "PodInitializing")
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """``state`` is one word; ``why`` says more where something is not as it should be."""
+
+    name: str
+    pod: str
+    state: str
+    why: str = ""
+    restarts: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
+    lines: tuple[str, ...] = ()
+    """The last ones of its log."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (*_ENDED, "Stopped")
+
+
+class Job(msgspec.Struct, frozen=True):
+    kind: str
+    name: str
+    phase: str = ""
+    message: str = ""
+    verdict: Verdict = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    replicas: tuple[Replica, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{self.name}"
+
+
+# --- the wire ---
+
+
+class _Waiting(Wire, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class _Running(Wire, frozen=True):
+    started_at: datetime | None = None
+
+
+class _Terminated(Wire, frozen=True):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime | None = None
+
+
+class _ContainerState(Wire, frozen=True):
+    waiting: _Waiting | None = None
+    running: _Running | None = None
+    terminated: _Terminated | None = None
+
+
+class _Container(Wire, frozen=True):
+    name: str
+    restart_count: int = 0
+    state: _ContainerState = _ContainerState()
+
+
+class _PodStatus(Wire, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    start_time: datetime | None = None
+    container_statuses: tuple[_Container, ...] = ()
+    init_container_statuses: tuple[_Container, ...] = ()
+
+    @property
+    def containers(self) -> tuple[_Container, ...]:
+        return (*self.init_container_statuses, *self.container_statuses)
+
+
+class _Named(Wire, frozen=True):
+    name: str
+
+
+class _PodSpec(Wire, frozen=True):
+    containers: tuple[_Named, ...] = ()
+    init_containers: tuple[_Named, ...] = ()
+    termination_grace_period_seconds: int = 30
+
+
+class _Owner(Wire, frozen=True):
+    uid: str = ""
+    controller: bool = False
+
+
+class _PodMeta(ObjectMeta, frozen=True):
+    owner_references: tuple[_Owner, ...] = ()
+
+    @property
+    def owner(self) -> str:
+        return next((owner.uid for owner in self.owner_references if owner.controller), "")
+
+
+class _Pod(Wire, frozen=True):
+    metadata: _PodMeta
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+class _JobStatus(Wire, frozen=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class _Job(Wire, frozen=True):
+    metadata: ObjectMeta
+    status: _JobStatus = _JobStatus()
+
+
+_POD = msgspec.json.Decoder(_Pod)
+_JOB = msgspec.json.Decoder(_Job)
+
+
+# --- the scene ---
+
+
+class Scene:
+    """``slots`` says, for each kind of job, how its pods name their replica; ``has_many``, that there will be
+    several jobs, whose replicas may have the same names."""
+
+    def __init__(self, slots: Mapping[Resource, SlotLabels], *, has_many: bool = False) -> None:
+        self._slots = slots
+        self._has_many = has_many
+        self.label_width = 0
+        """Of the longest label so far."""
+        self._jobs: dict[tuple[Resource, Key], _Job] = {}
+        self._kinds: dict[str, Resource] = {}
+        self._deleted: set[tuple[Resource, Key]] = set()
+        self._pods: dict[str, _Pod] = {}
+        self._stopped: set[str] = set()
+        """Pods that were told to end before they did so by themselves."""
+        self._gone: set[str] = set()
+        self._lines: dict[str, deque[str]] = {}
+
+    def expect(self, resource: Resource, uid: str) -> None:
+        """A job that was just created: its pods may be seen before itself."""
+        self._kinds[uid] = resource
+
+    def take_job(self, resource: Resource, before: JobView | None, after: JobView | None) -> None:
+        view = after or before
+        if view is None:
+            return
+        place = (resource, view.key)
+        self.expect(resource, view.uid)
+        if after is None:
+            self._deleted.add(place)
+        else:
+            self._jobs[place] = _JOB.decode(after.raw)
+
+    def take_pod(self, before: JobView | None, after: JobView | None) -> str:
+        """The uid of the pod that changed."""
+        if after is None:
+            uid = before.uid if before else ""
+            self._gone.add(uid)
+            return uid
+        old, pod = self._pods.get(after.uid), _POD.decode(after.raw)
+        if after.deleting and (old or pod).status.phase not in _ENDED:
+            self._stopped.add(after.uid)
+        self._pods[after.uid] = pod
+        if old is None:
+            names = (*pod.spec.init_containers, *pod.spec.containers)
+            self.label_width = max((self.label_width, *(len(self.label(after.uid, each.name)) for each in names)))
+        return after.uid
+
+    def take_line(self, uid: str, text: str) -> None:
+        self._lines.setdefault(uid, deque(maxlen=LAST_LINES)).append(text)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return tuple(self._job(*place) for place in self._jobs)
+
+    def verdict(self, resource: Resource, key: Key) -> Verdict:
+        job = self._jobs.get((resource, key))
+        found = _verdict(job.status.conditions) if job else ""
+        return found or ("deleted" if (resource, key) in self._deleted else "")
+
+    @property
+    def has_active_pods(self) -> bool:
+        """True while a pod exists that has not ended."""
+        return any(pod.status.phase not in _ENDED for uid, pod in self._pods.items() if uid not in self._gone)
+
+    @property
+    def longest_grace(self) -> int:
+        """Seconds that the slowest of the pods may take to end."""
+        graces = [pod.spec.termination_grace_period_seconds for uid, pod in self._pods.items() if uid not in self._gone]
+        return max(graces, default=0)
+
+    def label(self, uid: str, container: str) -> str:
+        """What stands before a log line: the replica, with the job where there are several, with the container where
+        the pod has several."""
+        pod = self._pods.get(uid)
+        if pod is None:
+            return container
+        name = self._replica_name(pod)
+        if self._has_many:
+            name = pod.metadata.name
+        many = len(pod.spec.containers) + len(pod.spec.init_containers) > 1
+        return f"{name}/{container}" if many else name
+
+    def pod_name(self, uid: str) -> str:
+        pod = self._pods.get(uid)
+        return pod.metadata.name if pod else uid
+
+    def _job(self, resource: Resource, key: Key) -> Job:
+        job = self._jobs[resource, key]
+        conditions = job.status.conditions
+        finished = condition.find(conditions, condition.FINISHED)
+        is_finished = condition.is_true(conditions, condition.FINISHED)
+        return Job(
+            kind=resource.kind,
+            name=key.name,
+            phase=job.status.phase,
+            message=_message(conditions),
+            verdict=self.verdict(resource, key),
+            since=job.metadata.creation_timestamp,
+            until=finished.last_transition_time if finished and is_finished else None,
+            replicas=self._replicas(job.metadata.uid),
+        )
+
+    def _replicas(self, owner: str) -> tuple[Replica, ...]:
+        found: dict[str, Replica] = {}
+        for uid, pod in self._pods.items():  # in the order of their creation: a newer pod takes the older one's place
+            if pod.metadata.owner == owner:
+                replica = self._replica(uid, pod)
+                if earlier := found.get(replica.name):
+                    restarts = earlier.restarts + replica.restarts + 1
+                    replica = msgspec.structs.replace(replica, restarts=restarts, lines=replica.lines or earlier.lines)
+                found[replica.name] = replica
+        return tuple(sorted(found.values(), key=lambda replica: _natural(replica.name)))
+
+    def _replica(self, uid: str, pod: _Pod) -> Replica:
+        state, why = self._state(uid, pod)
+        ends = [c.state.terminated.finished_at for c in pod.status.container_statuses if c.state.terminated]
+        return Replica(
+            name=self._replica_name(pod),
+            pod=pod.metadata.name,
+            state=state,
+            why=why,
+            restarts=sum(c.restart_count for c in pod.status.container_statuses),
+            since=pod.status.start_time or pod.metadata.creation_timestamp,
+            until=max((end for end in ends if end), default=None) if state in (*_ENDED, "Stopped") else None,
+            lines=tuple(self._lines.get(uid, ())),
+        )
+
+    def _replica_name(self, pod: _Pod) -> str:
+        resource = self._kinds.get(pod.metadata.owner)
+        slots = self._slots.get(resource) if resource else None
+        slot = slots.slot_of(pod.metadata.labels) if slots else None
+        if slots is None or slot is None:
+            return pod.metadata.name
+        role, index = slot
+        return f"{role}-{index}" if slots.index else role
+
+    def _state(self, uid: str, pod: _Pod) -> tuple[str, str]:
+        if uid in self._stopped:
+            return ("Stopped" if uid in self._gone or pod.status.phase in _ENDED else "Stopping"), ""
+        status = pod.status
+        if status.phase in _ENDED:
+            return status.phase, _failure(status) if status.phase == "Failed" else ""
+        for container in status.containers:
+            waiting = container.state.waiting
+            if waiting and waiting.reason not in _STARTING:
+                return waiting.reason, waiting.message
+        return ("Starting" if status.phase in ("", "Pending") else status.phase), ""
+
+
+def _verdict(conditions: condition.Conditions) -> Verdict:
+    finished = condition.find(conditions, condition.FINISHED)
+    if finished and finished.status == "True":
+        return "succeeded" if finished.reason in GOOD else "failed"
+    accepted = condition.find(conditions, condition.ACCEPTED)
+    return "refused" if accepted and accepted.status == "False" else ""
+
+
+def _message(conditions: condition.Conditions) -> str:
+    """The sentence that matters most; without a special one that of the phase, which stands last."""
+    accepted = condition.find(conditions, condition.ACCEPTED)
+    if accepted and accepted.status == "False":
+        return accepted.message
+    for type_ in (condition.FINISHED, condition.POD_CREATE_FAILED):
+        found = condition.find(conditions, type_)
+        if found and found.status == "True":
+            return found.message
+    return conditions[-1].message if conditions else ""
+
+
+def _failure(status: _PodStatus) -> str:
+    """``exit code 3``, or the node's sentence where no program ran."""
+    for container in status.containers:
+        ended = container.state.terminated
+        if ended and ended.exit_code:
+            said = ended.message or status.message
+            known = "" if ended.reason in ("", "Error") else f" ({ended.reason})"
+            return f"exit code {ended.exit_code}{known}" + (f": {said}" if said else "")
+    return ": ".join(part for part in (status.reason, status.message) if part)
+
+
+def _natural(name: str) -> tuple[Any, ...]:
+    role, _, index = name.rpartition("-")
+    return (role, int(index)) if index.isdecimal() else (name, 0)

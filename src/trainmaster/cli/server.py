@@ -1,0 +1,135 @@
+"""``trainmaster server``: di-server, where coordinators ask for collectors and learners."""
+
+import asyncio
+import signal
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import structlog
+
+from trainmaster.cli.log import configure_logging
+from trainmaster.cli.option import Duration, GoCommand
+
+log = structlog.get_logger(__name__)
+
+DURATION = Duration()
+
+
+@click.command(cls=GoCommand)
+@click.option("--kubeconfig", default="", help="Path of a kubeconfig; default $KUBECONFIG, then ~/.kube/config.")
+@click.option("--context", default="", help="Context of the kubeconfig; default its current one.")
+@click.option("--master", default="", help="Address of the API server; overrides the kubeconfig.")
+@click.option("--run-in-cluster/--no-run-in-cluster", default=False, help="Use the pod's service account only.")
+@click.option("--namespace", default="", help="Serve the jobs of this namespace alone; default all.")
+@click.option(
+    "--bind-address", "--server-bind-address", default=":8080", show_default=True, help="Where to listen, host:port."
+)
+@click.option("--agconfig-namespace", default="di-system", show_default=True, help="Of the AggregatorConfig.")
+@click.option("--agconfig-name", default="aggregator-config", show_default=True, help="Its name.")
+@click.option(
+    "--gpu-alloc-policy",
+    type=click.Choice(["simple"]),
+    default="simple",
+    show_default=True,
+    help="How a learner's GPUs are split over pods: as many each as most GPU nodes have.",
+)
+@click.option(
+    "--max-replicas-per-job",
+    type=click.IntRange(1, 5000),
+    default=1000,
+    show_default=True,
+    help="Pods that one job may ask for.",
+)
+@click.option(
+    "--max-replicas-per-namespace",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Pods that the jobs of one namespace may ask for.",
+)
+@click.option(
+    "--allow-unidentified/--no-allow-unidentified",
+    default=False,
+    help="Serve also callers that are neither a pod of the job nor have a token.",
+)
+@click.option(
+    "--shared-network/--no-shared-network", default=False, help="All pods share one network, as in local mode."
+)
+@click.option(
+    "--shutdown-delay-duration",
+    type=DURATION,
+    default="3s",
+    show_default=True,
+    help="How long to go on serving after SIGTERM, while /readyz says no.",
+)
+@click.option(
+    "--request-timeout",
+    type=DURATION,
+    default="30s",
+    show_default=True,
+    help="Longest wait for one answer of the API server.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["auto", "json", "console"]),
+    default="auto",
+    show_default=True,
+    help="auto: console on a terminal.",
+)
+@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs more.")
+@click.option("--leader-elect/--no-leader-elect", default=None, hidden=True)
+@click.option("--lease-lock-name", default=None, hidden=True)
+@click.option("--lease-lock-namespace", default=None, hidden=True)
+def server(log_format: str, verbosity: int, **given: Any) -> None:
+    """Serve the coordinators of DIJobs: di-server. Several may run at once.
+
+    \b
+    Example:
+      trainmaster server --kubeconfig ~/.kube/config --bind-address 127.0.0.1:8080
+    """
+    configure_logging(log_format, verbosity)
+    for name in ("leader_elect", "lease_lock_name", "lease_lock_namespace"):
+        if given.pop(name) is not None:
+            log.warning("option has no meaning any more and is ignored", option=f"--{name.replace('_', '-')}")
+    from trainmaster.cli.wiring import run_loop
+
+    run_loop(_serve(given))
+
+
+async def _serve(given: dict[str, Any]) -> None:
+    # Imported here: the HTTP stack takes longer to load than --help should take to answer.
+    from trainmaster.core.errors import BadConfig
+    from trainmaster.core.ids import Key
+    from trainmaster.kube.client import KubeCluster
+    from trainmaster.kube.incluster import in_cluster_config
+    from trainmaster.kube.kubeconfig import load_config
+    from trainmaster.runtime import metrics
+    from trainmaster.server.di.desk import Rules
+    from trainmaster.server.di.serve import ServerOptions, run_server
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if given["request_timeout"] <= 0:
+        raise BadConfig("--request-timeout must be more than 0: every call needs an end")
+    if given["run_in_cluster"]:
+        config = in_cluster_config()
+    else:
+        config = load_config(kubeconfig=given["kubeconfig"], context=given["context"], master=given["master"])
+    options = ServerOptions(
+        bind_address=given["bind_address"],
+        namespace=given["namespace"],
+        allow_unidentified=given["allow_unidentified"],
+        drain=given["shutdown_delay_duration"],
+        rules=Rules(
+            max_per_job=given["max_replicas_per_job"],
+            max_per_namespace=given["max_replicas_per_namespace"],
+            aggregator_config=Key(given["agconfig_namespace"], given["agconfig_name"]),
+            shared_network=given["shared_network"],
+        ),
+    )
+    observe = metrics.RequestMetrics().observe
+    async with KubeCluster(config, timeout=given["request_timeout"], observe=observe) as cluster:
+        await run_server(cluster, cluster, options, stop, now=lambda: datetime.now(UTC))
+    log.info("stopped")

@@ -1,0 +1,254 @@
+"""One run: create what the manifests say, show what happens until every job has ended, leave nothing behind."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from trainmaster.cli.archive import Archive
+from trainmaster.cli.interrupt import Interrupts
+from trainmaster.cli.leftover import end_leftovers
+from trainmaster.cli.local import Local, local_cluster
+from trainmaster.cli.log import Journal, configure_logging
+from trainmaster.cli.manifest import NAMESPACE, Document
+from trainmaster.cli.plain import Lines
+from trainmaster.cli.scene import Job, Scene
+from trainmaster.cli.tail import Line, Tails
+from trainmaster.cli.wiring import run_loop
+from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig, NotFound
+from trainmaster.core.ids import POD, Resource
+from trainmaster.core.view import JOB_CODEC, JobView
+from trainmaster.embedded.state import State, temporary_state
+from trainmaster.kinds.registry import KINDS
+from trainmaster.runtime.reflector import Reflector
+from trainmaster.runtime.store import Store
+
+TICK = 0.125
+"""Seconds between two looks at the logs, and between two pictures on the screen."""
+CLEAN_UP_SECONDS = 15.0
+"""What pods may take to go beyond their own grace period."""
+
+SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT, UNREAD = 0, 1, 2, 124, 141
+"""Exit codes. The last one is what a shell reports when nobody reads on (SIGPIPE)."""
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    documents: Sequence[Document]
+    timeout: float
+    """Seconds; 0 for no end."""
+    keep: bool
+    logs: Path | None
+
+
+class Display(Protocol):
+    """Where a run is shown."""
+
+    def line(self, label: str, text: str) -> None: ...
+    def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+def run_jobs(options: RunOptions) -> int:
+    """The exit code."""
+    code = UNREAD
+    with temporary_state(keep=options.keep) as state, Journal(state.log) as log:
+        configure_logging("json", 0, log)
+        try:
+            with _display() as display:
+                code = run_loop(_run(options, state, display))
+            if folder := logs_folder(options, state):
+                sys.stdout.write(f"logs: {folder}\n")
+                sys.stdout.flush()
+        except* BrokenPipeError:
+            # As Python's manual has it: else the interpreter would complain at its end about what nobody reads.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def logs_folder(options: RunOptions, state: State) -> Path | None:
+    return options.logs or (state.folder / "logs" if options.keep else None)
+
+
+@contextmanager
+def _display() -> Iterator[Display]:
+    if not sys.stdout.isatty():
+        with Lines(sys.stdout) as lines:
+            yield lines
+        return
+    from rich.console import Console
+
+    from trainmaster.cli.live import Screen
+
+    with Screen(Console()) as screen:
+        yield screen
+
+
+async def _run(options: RunOptions, state: State, display: Display) -> int:
+    interrupts = Interrupts()
+    try:
+        async with local_cluster(state, workdir=Path.cwd()) as local:
+            session = Session(options, state, local, display, interrupts)
+            async with asyncio.TaskGroup() as group:
+                watching = [group.create_task(reflector.run()) for reflector in session.reflectors]
+                code = await session.run()
+                for task in watching:
+                    task.cancel()
+    finally:
+        await end_leftovers(state.node)
+    return code
+
+
+class Session:
+    def __init__(
+        self, options: RunOptions, state: State, local: Local, display: Display, interrupts: Interrupts
+    ) -> None:
+        self._options = options
+        self._cluster = local.cluster
+        self._display = display
+        self._interrupts = interrupts
+        self._jobs = [document for document in options.documents if document.is_job]
+        self._created: list[tuple[Document, str]] = []
+        self._scene = Scene({kind.resource: kind.slots for kind in KINDS}, has_many=len(self._jobs) > 1)
+        self._tails = Tails(state.node)
+        folder = logs_folder(options, state)
+        self._archive = Archive(folder) if folder else None
+        self._changed = asyncio.Event()
+        self._shown = 0
+        self.reflectors = [self._reflector(resource) for resource in (POD, *{job.resource: None for job in self._jobs})]
+
+    async def run(self) -> int:
+        deadline = _clock() + self._options.timeout if self._options.timeout else float("inf")
+        await self._create()
+        is_over = await self._follow(self._is_over, self._interrupts.first, deadline)
+        code = self._code(is_over)
+        if code not in (SUCCEEDED, FAILED) or self._scene.has_active_pods:
+            await self._stop(code)
+        self._take_lines(self._tails.finish())
+        self._display.show(self._scene.jobs, _now(), is_last=True)
+        return code
+
+    def _reflector(self, resource: Resource) -> Reflector[JobView]:
+        store = Store[JobView](resource)
+
+        def take(before: JobView | None, after: JobView | None) -> None:
+            if resource == POD:
+                self._tails.see(self._scene.take_pod(before, after))
+            else:
+                self._scene.take_job(resource, before, after)
+            self._changed.set()
+
+        store.listen(take)
+        return Reflector(self._cluster, store, JOB_CODEC)
+
+    # --- the course of a run ---
+
+    async def _create(self) -> None:
+        documents = self._options.documents
+        declared = {document.key.name for document in documents if document.resource == NAMESPACE}
+        for namespace in sorted({document.key.namespace for document in documents} - declared - {"", "default"}):
+            with contextlib.suppress(AlreadyExists):
+                body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+                await self._cluster.create(NAMESPACE, "", msgspec.json.encode(body))
+        for document in documents:
+            encoded = msgspec.json.encode(document.body)
+            try:
+                written = await self._cluster.create(document.resource, document.key.namespace, encoded)
+            except ApiError as error:
+                raise BadConfig(f"{document.where}: {error}") from error
+            self._created.append((document, written.uid))
+            if document.is_job:
+                self._scene.expect(document.resource, written.uid)
+
+    def _is_over(self) -> bool:
+        verdicts = [self._scene.verdict(job.resource, job.key) for job in self._jobs]
+        return "refused" in verdicts or all(verdicts)
+
+    def _code(self, is_over: bool) -> int:
+        if not is_over:
+            if not self._interrupts.first.is_set():
+                return TIMED_OUT
+            return 128 + self._interrupts.number
+        verdicts = {job.verdict for job in self._scene.jobs}
+        if "refused" in verdicts:
+            return BAD_INPUT
+        return SUCCEEDED if verdicts == {"succeeded"} else FAILED
+
+    async def _stop(self, code: int) -> None:
+        """Delete the jobs and wait until their pods have ended in peace, or a signal asks for more hurry."""
+        grace = self._scene.longest_grace
+        if code == TIMED_OUT:
+            self._say(f"time is up, stopping: pods have {grace} s to end")
+        elif self._interrupts.first.is_set():
+            self._say(f"stopping: pods have {grace} s to end; Ctrl-C again kills them at once")
+        for document, uid in self._created:
+            if document.is_job or document.resource == POD:
+                with contextlib.suppress(NotFound):
+                    await self._cluster.delete(document.resource, document.key, uid=uid)
+        deadline = _clock() + grace + CLEAN_UP_SECONDS
+        hurry = self._interrupts.second if self._interrupts.first.is_set() else self._interrupts.first
+        await self._follow(lambda: not self._scene.has_active_pods, hurry, deadline)
+
+    async def _follow(self, is_done: Callable[[], bool], stop: asyncio.Event, deadline: float) -> bool:
+        """Show what happens until it is done (True), or a signal or the end of the time comes first."""
+        while not (done := is_done()) and not stop.is_set() and _clock() < deadline:
+            self._show()
+            await _any((self._changed, stop), TICK)
+            if self._changed.is_set() and not is_done():
+                await _any((stop,), TICK)  # a burst of changes makes one picture
+        self._show()
+        return done
+
+    # --- what is shown ---
+
+    def _show(self) -> None:
+        lines = self._tails.read()
+        self._take_lines(lines)
+        now = _now()
+        second = int(now.timestamp())
+        if lines or self._changed.is_set() or second != self._shown:  # ages are in whole seconds
+            self._changed.clear()
+            self._shown = second
+            self._display.show(self._scene.jobs, now)
+
+    def _say(self, text: str) -> None:
+        self._display.say(text)
+        self._changed.set()
+
+    def _take_lines(self, lines: list[Line]) -> None:
+        for line in lines:
+            label = self._scene.label(line.uid, line.container).ljust(self._scene.label_width)
+            self._display.line(label, line.text)
+            self._scene.take_line(line.uid, line.text)
+        if self._archive and lines:
+            try:
+                for uid, found in groupby(sorted(lines, key=lambda line: line.uid), key=lambda line: line.uid):
+                    self._archive.put(self._scene.pod_name(uid), list(found))
+            except OSError as error:
+                self._say(f"cannot write logs into {self._archive.folder} any more: {error.strerror}")
+                self._archive = None
+
+
+async def _any(events: Sequence[asyncio.Event], seconds: float) -> None:
+    """Until one of the events, or the end of the time."""
+    waiting: list[asyncio.Task[Any]] = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

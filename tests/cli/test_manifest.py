@@ -1,0 +1,181 @@
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainmaster.cli import manifest
+from trainmaster.cli.manifest import Document
+from trainmaster.core.errors import BadConfig
+
+DIJOB = "apiVersion: diengine.opendilab.org/v1alpha1\nkind: DIJob\n"
+AITJ = "apiVersion: elasticdeeplearning.ai/v1\nkind: AITrainingJob\n"
+TEMPLATE = "{template: {spec: {containers: [{name: di-container, image: x, command: [sh], oddity: kept}]}}}"
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+
+
+def one(text: str) -> Document:
+    (document,) = manifest.parse(text, "job.yaml")
+    return document
+
+
+def error_of(text: str) -> str:
+    with pytest.raises(BadConfig) as caught:
+        list(manifest.parse(text, "job.yaml"))
+    return str(caught.value)
+
+
+# --- good ones ---
+
+
+def test_documents_of_all_files_are_read_and_those_that_others_need_come_first(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text(f"---\n# nothing\n---\n{DIJOB}metadata: {{name: job}}\n")
+    second.write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n---\n"
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: ml}\n"
+    )
+    found = manifest.read([str(first), str(second)])
+
+    assert [str(document) for document in found] == ["namespace/ml", "configmap/settings", "dijob/job"]
+    assert [document.where for document in found] == [
+        f"{second}, document 2",
+        f"{second}, document 1",
+        f"{first}, document 2",
+    ]
+
+
+def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = io.TextIOWrapper(io.BytesIO(f"{DIJOB}metadata: {{name: job}}\n".encode()))
+    monkeypatch.setattr(sys, "stdin", typed)
+
+    assert [document.where for document in manifest.read(["-"])] == ["stdin, document 1"]
+
+
+@pytest.mark.parametrize("file", [pytest.param(file, id=file.name) for file in EXAMPLES])
+def test_every_example_is_a_good_manifest(file: Path) -> None:
+    manifest.check_fields(manifest.read([str(file)]))
+
+
+def test_values_are_as_they_will_travel() -> None:
+    body = one(f"{DIJOB}metadata: {{name: job, annotations: {{1: one, day: 2026-11-15}}}}").body
+
+    assert body["metadata"]["annotations"] == {"1": "one", "day": "2026-11-15"}
+
+
+# --- bad ones ---
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("a: b: c", "job.yaml, line 1: is not YAML: mapping values are not allowed", id="syntax"),
+        pytest.param("a: 1\nb:\n\tc: 2", "job.yaml, line 3: is not YAML: found character", id="tab"),
+        pytest.param("a: {b: 1", "job.yaml, line 2: is not YAML: did not find expected", id="open brace"),
+        pytest.param("a: \x01", "job.yaml: is not YAML: ", id="control character"),
+        pytest.param("a: 1\nb: {c: 1,\n c: 2}", "job.yaml, line 3: 'c' is there twice; remove one", id="twice"),
+        pytest.param("just words", "job.yaml, document 1: is plain text, not an object; it must have", id="text"),
+        pytest.param("---\n---\n[1, 2]", "job.yaml, document 2: is a list, not an object", id="list"),
+        pytest.param("5", "job.yaml, document 1: is a single value, not an object", id="number"),
+        pytest.param("kind: DIJob", "job.yaml, document 1: has no apiVersion; each document", id="no apiVersion"),
+        pytest.param("apiVersion: v1", "job.yaml, document 1: has no kind", id="no kind"),
+        pytest.param(DIJOB, "job.yaml, document 1: this DIJob has no metadata.name; give it one", id="no name"),
+        pytest.param(f"{DIJOB}metadata: {{name: 5}}", "this DIJob has no metadata.name", id="a number for a name"),
+        pytest.param(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}",
+            "job.yaml, document 1: kind Deployment (apps/v1) is not known here; known are Namespace, ConfigMap, Secret,"
+            " Service, Pod, AggregatorConfig (diengine.opendilab.org/v1alpha1),"
+            " DIJob (diengine.opendilab.org/v1alpha1), AITrainingJob (elasticdeeplearning.ai/v1)",
+            id="another kind",
+        ),
+        pytest.param(
+            "apiVersion: elasticdeeplearning.ai/v2\nkind: AITrainingJob",
+            "AITrainingJob is served as elasticdeeplearning.ai/v1, not as elasticdeeplearning.ai/v2",
+            id="another version",
+        ),
+        pytest.param(
+            f"{DIJOB}metadata: {{name: job}}\nspec: &a {{again: *a}}",
+            "job.yaml: is nested too deeply, or refers to itself",
+            id="in itself",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(text: str, said: str) -> None:
+    error = error_of(text)
+
+    assert said in error
+    assert "\n" not in error
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=r"missing\.yaml: cannot be read: No such file or directory; check the path"):
+        manifest.read([str(tmp_path / "missing.yaml")])
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"ab\xff")
+    with pytest.raises(BadConfig, match=r"model\.bin: is not UTF-8 text: byte 2 is wrong"):
+        manifest.read([str(tmp_path / "model.bin")])
+
+
+def test_files_without_a_job_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n")
+    with pytest.raises(BadConfig, match=r"a\.yaml: there is no job in it; a job is one of DIJob \("):
+        manifest.read([str(tmp_path / "a.yaml")])
+
+
+# --- fields ---
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param(f"{DIJOB}spec: {{coordinator: {TEMPLATE}}}", "", id="a template keeps what we do not know"),
+        pytest.param(f"{DIJOB}spec: {{cordinator: {TEMPLATE}}}", "spec.cordinator", id="spelling"),
+        pytest.param(f"{AITJ}spek: {{}}", "spek", id="at the top"),
+        pytest.param(
+            f"{AITJ}spec: {{replicaSpecs: {{a: {{replica: 2}}, b: {{replicas: 1, x: 1}}}}}}",
+            "spec.replicaSpecs.a.replica, spec.replicaSpecs.b.x",
+            id="in a map",
+        ),
+        pytest.param(f"{DIJOB}status: {{foo: 1}}", "", id="a status is nobody's business here"),
+    ],
+)
+def test_a_field_that_would_be_dropped_in_silence_is_told(text: str, names: str) -> None:
+    document = one(text + "\nmetadata: {name: job, anything: 1}")
+    if not names:
+        manifest.check_fields([document])
+        return
+    with pytest.raises(BadConfig, match=rf"job.yaml, document 1: \w+/job has no field {names}; remove"):
+        manifest.check_fields([document])
+
+
+# --- namespaces ---
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "got"),
+    [
+        pytest.param("", "", "default", id="nobody says"),
+        pytest.param("ml", "", "ml", id="its own"),
+        pytest.param("", "ml", "ml", id="asked"),
+        pytest.param("ml", "ml", "ml", id="both"),
+    ],
+)
+def test_a_document_goes_to_its_namespace(own: str, asked: str, got: str) -> None:
+    meta = "{name: job, namespace: ml}" if own else "{name: job}"
+    (placed,) = manifest.placed([one(f"{DIJOB}metadata: {meta}")], asked)
+
+    assert placed.key.namespace == got
+
+
+def test_two_different_namespaces_are_told() -> None:
+    with pytest.raises(BadConfig, match="dijob/job says namespace ml, but --namespace rl was given"):
+        manifest.placed([one(f"{DIJOB}metadata: {{name: job, namespace: ml}}")], "rl")
+
+
+def test_a_namespace_has_none() -> None:
+    (placed,) = manifest.placed([one("apiVersion: v1\nkind: Namespace\nmetadata: {name: ml}")], "rl")
+
+    assert placed.body["metadata"] == {"name": "ml"}

@@ -1,0 +1,257 @@
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from trainmaster.cli.scene import LAST_LINES, Replica, Scene
+from trainmaster.core.ids import Key
+from trainmaster.core.view import JobView
+from trainmaster.kinds.registry import KINDS
+
+DIJOB, AITJ = (kind.resource for kind in KINDS)
+START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
+
+
+def raw(body: dict[str, Any]) -> JobView:
+    meta = body["metadata"]
+    key = Key("default", meta["name"])
+    return JobView(key, meta["uid"], 1, "deletionTimestamp" in meta, msgspec.json.encode(body))
+
+
+def job(name: str = "mnist", uid: str = "job", phase: str = "", conditions: Any = ()) -> JobView:
+    status = {"phase": phase, "conditions": list(conditions)}
+    return raw({"metadata": {"name": name, "uid": uid, "creationTimestamp": START}, "status": status})
+
+
+def said(type_: str, status: str = "True", reason: str = "", message: str = "") -> dict[str, Any]:
+    return {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": START}
+
+
+def pod(
+    uid: str = "p",
+    role: str = "trainer",
+    index: int = 0,
+    *,
+    owner: str = "job",
+    deleting: bool = False,
+    containers: tuple[str, ...] = ("main",),
+    **status: Any,
+) -> JobView:
+    labels = {"TrainingJobReplicaName": role, "TrainingJobReplicaIndex": str(index)}
+    meta: dict[str, Any] = {"name": f"mnist-{role}-{index}", "uid": uid, "labels": labels}
+    meta |= {"ownerReferences": [{"uid": owner, "controller": True}]} | (
+        {"deletionTimestamp": START} if deleting else {}
+    )
+    return raw({"metadata": meta, "spec": {"containers": [{"name": n} for n in containers]}, "status": status})
+
+
+def container(restarts: int = 0, **state: Any) -> dict[str, Any]:
+    return {"name": "main", "restartCount": restarts, "state": state}
+
+
+def ended(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
+    return container(terminated={"exitCode": code, "reason": reason, "message": message, "finishedAt": START})
+
+
+@pytest.fixture
+def scene() -> Scene:
+    scene = Scene({kind.resource: kind.slots for kind in KINDS})
+    scene.take_job(AITJ, None, job())
+    return scene
+
+
+def replicas(scene: Scene) -> tuple[Replica, ...]:
+    return scene.jobs[0].replicas
+
+
+# --- jobs ---
+
+
+@pytest.mark.parametrize(
+    ("conditions", "verdict", "message"),
+    [
+        pytest.param([], "", "", id="new"),
+        pytest.param([said("Running", message="all run")], "", "all run", id="running"),
+        pytest.param(
+            [said("Finished", reason="Succeed", message="done"), said("Succeed", message="older")],
+            "succeeded",
+            "done",
+            id="AITrainingJob's success",
+        ),
+        pytest.param([said("Finished", reason="Succeeded", message="done")], "succeeded", "done", id="DIJob's success"),
+        pytest.param([said("Finished", reason="Failed", message="oh")], "failed", "oh", id="failed"),
+        pytest.param([said("Finished", reason="Timeout", message="late")], "failed", "late", id="in time"),
+        pytest.param(
+            [said("Accepted", "False", "InvalidSpec", "spec.x: wrong"), said("Pending", message="waits")],
+            "refused",
+            "spec.x: wrong",
+            id="refused",
+        ),
+        pytest.param([said("Accepted", message="fine"), said("Running", message="all run")], "", "all run", id="cured"),
+        pytest.param(
+            [said("PodCreateFailed", message="quota"), said("Pending", message="waits")], "", "quota", id="no pods"
+        ),
+    ],
+)
+def test_conditions_say_how_a_job_is(scene: Scene, conditions: Any, verdict: str, message: str) -> None:
+    scene.take_job(AITJ, None, job(phase="Any", conditions=conditions))
+    (seen,) = scene.jobs
+
+    assert (seen.phase, seen.verdict, seen.message) == ("Any", verdict, message)
+    assert scene.verdict(AITJ, Key("default", "mnist")) == verdict
+
+
+def test_a_job_that_was_deleted_has_no_good_end(scene: Scene) -> None:
+    scene.take_job(AITJ, job(), None)
+    assert scene.jobs[0].verdict == "deleted"
+
+
+def test_a_job_that_ended_before_it_was_deleted_ended(scene: Scene) -> None:
+    done = job(conditions=[said("Finished", reason="Succeed")])
+    scene.take_job(AITJ, None, done)
+    scene.take_job(AITJ, done, None)
+    assert scene.jobs[0].verdict == "succeeded"
+
+
+def test_nothing_is_known_of_a_job_that_was_not_seen(scene: Scene) -> None:
+    assert scene.verdict(DIJOB, Key("default", "mnist")) == ""
+
+
+# --- replicas ---
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "why"),
+    [
+        pytest.param({}, "Starting", "", id="new"),
+        pytest.param(
+            {"phase": "Pending", "containerStatuses": [container(waiting={"reason": "ContainerCreating"})]},
+            "Starting",
+            "",
+            id="being made",
+        ),
+        pytest.param(
+            {
+                "phase": "Pending",
+                "containerStatuses": [container(waiting={"reason": "NoImage", "message": "no command"})],
+            },
+            "NoImage",
+            "no command",
+            id="cannot be made",
+        ),
+        pytest.param({"phase": "Running", "containerStatuses": [container(running={})]}, "Running", "", id="running"),
+        pytest.param({"phase": "Succeeded", "containerStatuses": [ended(0, "Completed")]}, "Succeeded", "", id="good"),
+        pytest.param({"phase": "Failed", "containerStatuses": [ended(3)]}, "Failed", "exit code 3", id="bad"),
+        pytest.param(
+            {"phase": "Failed", "containerStatuses": [ended(137, "OOMKilled")]},
+            "Failed",
+            "exit code 137 (OOMKilled)",
+            id="memory",
+        ),
+        pytest.param(
+            {"phase": "Failed", "containerStatuses": [ended(128, "StartError", "exec: nc: not found")]},
+            "Failed",
+            "exit code 128 (StartError): exec: nc: not found",
+            id="never ran",
+        ),
+        pytest.param(
+            {"phase": "Failed", "reason": "DeadlineExceeded", "message": "too slow"},
+            "Failed",
+            "DeadlineExceeded: too slow",
+            id="the node's reason",
+        ),
+    ],
+)
+def test_a_pod_says_how_its_replica_is(scene: Scene, status: Any, state: str, why: str) -> None:
+    scene.take_pod(None, pod(**status))
+    (replica,) = replicas(scene)
+
+    assert (replica.name, replica.pod, replica.state, replica.why) == ("trainer-0", "mnist-trainer-0", state, why)
+
+
+def test_replicas_are_in_the_order_of_their_numbers(scene: Scene) -> None:
+    for role, index in (("trainer", 10), ("trainer", 9), ("ps", 0)):
+        scene.take_pod(None, pod(f"{role}{index}", role, index))
+    assert [replica.name for replica in replicas(scene)] == ["ps-0", "trainer-9", "trainer-10"]
+
+
+def test_a_role_with_one_place_has_no_number() -> None:
+    scene = Scene({kind.resource: kind.slots for kind in KINDS})
+    scene.take_job(DIJOB, None, job())
+    body = {"name": "x-coordinator", "uid": "p", "labels": {"replica-type": "coordinator"}}
+    scene.take_pod(None, raw({"metadata": {**body, "ownerReferences": [{"uid": "job", "controller": True}]}}))
+    assert [replica.name for replica in replicas(scene)] == ["coordinator"]
+
+
+def test_what_ended_and_was_cleaned_up_is_still_seen_as_it_ended(scene: Scene) -> None:
+    good = pod(phase="Succeeded", containerStatuses=[ended(0)])
+    scene.take_pod(None, good)
+    scene.take_pod(good, pod(phase="Succeeded", containerStatuses=[ended(0)], deleting=True))
+    scene.take_pod(good, None)
+    assert [replica.state for replica in replicas(scene)] == ["Succeeded"]
+    assert not scene.has_active_pods
+
+
+def test_what_was_told_to_stop_did_not_fail(scene: Scene) -> None:
+    scene.take_pod(None, pod(phase="Running"))
+    scene.take_pod(None, pod(phase="Running", deleting=True))
+    assert [replica.state for replica in replicas(scene)] == ["Stopping"]
+    assert scene.has_active_pods
+    scene.take_pod(None, pod(phase="Failed", containerStatuses=[ended(143)], deleting=True))
+    assert [(replica.state, replica.why) for replica in replicas(scene)] == [("Stopped", "")]
+    scene.take_pod(pod(), None)
+    assert [replica.state for replica in replicas(scene)] == ["Stopped"]
+
+
+def test_a_pod_in_the_place_of_another_one_is_a_restart(scene: Scene) -> None:
+    scene.take_pod(None, pod("1", phase="Failed", containerStatuses=[container(2)]))
+    scene.take_pod(None, pod("2", phase="Running", containerStatuses=[container(1)]))
+    (replica,) = replicas(scene)
+    assert (replica.state, replica.restarts) == ("Running", 4)
+
+
+def test_the_last_lines_are_remembered_and_no_more(scene: Scene) -> None:
+    scene.take_pod(None, pod())
+    for number in range(LAST_LINES + 5):
+        scene.take_line("p", str(number))
+    assert replicas(scene)[0].lines == tuple(str(number) for number in range(5, LAST_LINES + 5))
+
+
+# --- labels of lines ---
+
+
+def test_a_line_is_labelled_with_its_replica(scene: Scene) -> None:
+    scene.take_pod(None, pod())
+    assert scene.label("p", "main") == "trainer-0"
+
+
+def test_labels_are_as_wide_as_the_widest_of_all_pods(scene: Scene) -> None:
+    scene.take_pod(None, pod("1", "ps"))
+    assert scene.label_width == len("ps-0")
+    scene.take_pod(None, pod("2", containers=("main", "side-car")))
+    assert scene.label_width == len("trainer-0/side-car")
+
+
+def test_a_line_that_comes_before_its_job_is_seen_has_the_same_label() -> None:
+    scene = Scene({kind.resource: kind.slots for kind in KINDS})
+    scene.expect(AITJ, "job")
+    scene.take_pod(None, pod())
+    assert scene.label("p", "main") == "trainer-0"
+
+
+def test_a_line_is_labelled_with_its_container_where_there_are_several(scene: Scene) -> None:
+    scene.take_pod(None, pod(containers=("main", "side")))
+    assert scene.label("p", "side") == "trainer-0/side"
+
+
+def test_a_line_is_labelled_with_its_pod_where_there_are_several_jobs() -> None:
+    scene = Scene({kind.resource: kind.slots for kind in KINDS}, has_many=True)
+    scene.take_pod(None, pod())
+    assert scene.label("p", "main") == "mnist-trainer-0"
+
+
+def test_a_line_of_a_pod_without_a_job_is_labelled_with_its_name(scene: Scene) -> None:
+    scene.take_pod(None, pod(owner="nobody"))
+    assert scene.label("p", "main") == "mnist-trainer-0"
+    assert replicas(scene) == ()

@@ -1,0 +1,150 @@
+from pathlib import Path
+
+import pytest
+
+from trainmaster.cli.tail import CHUNK, Tail, Tails
+
+UID = "u-1"
+
+
+def entry(text: str, *, second: int = 0, stream: str = "stdout", tag: str = "F") -> str:
+    return f"2026-11-15T12:00:{second:02}.000000000Z {stream} {tag} {text}\n"
+
+
+def log_of(folder: Path, container: str = "main", attempt: int = 0, uid: str = UID) -> Path:
+    place = folder / "pods" / uid / "containers" / container / str(attempt)
+    place.mkdir(parents=True, exist_ok=True)
+    return place / "log"
+
+
+def append(file: Path, text: str) -> None:
+    with file.open("a") as out:
+        out.write(text)
+
+
+def rotate(file: Path) -> None:
+    if (one := file.with_name("log.1")).exists():
+        one.replace(file.with_name("log.2"))
+    file.replace(one)
+
+
+def texts(found: list[tuple[str, str]]) -> list[str]:
+    return [text for _, text in found]
+
+
+# --- one file ---
+
+
+def test_every_line_is_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    tail = Tail(file)
+    assert tail.read() == []
+    append(file, entry("one") + entry("two, and  more "))
+    assert texts(tail.read()) == ["one", "two, and  more "]
+    assert tail.read() == []
+    append(file, entry("three"))
+    assert texts(tail.read()) == ["three"]
+
+
+def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    tail = Tail(file)
+    whole = entry("eins")
+    append(file, whole[:40])
+    assert tail.read() == []
+    append(file, whole[40:])
+    assert texts(tail.read()) == ["eins"]
+
+
+def test_a_long_line_in_parts_is_one_line_for_each_stream(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    tail = Tail(file)
+    append(file, entry("a", tag="P") + entry("x", stream="stderr", tag="P") + entry("b") + entry("y", stream="stderr"))
+    assert texts(tail.read()) == ["ab", "xy"]
+
+
+def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    tail = Tail(file)
+    append(file, entry("one") + entry("two", tag="P"))
+    assert texts(tail.finish()) == ["one", "two"]
+    assert tail.finish() == []
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_log_that_was_rotated_goes_on_where_we_were(tmp_path: Path, turns: int) -> None:
+    file = tmp_path / "log"
+    tail = Tail(file)
+    append(file, entry("a"))
+    tail.read()
+    append(file, entry("b"))
+    for turn in range(turns):
+        rotate(file)
+        append(file, entry(f"c{turn}"))
+    assert texts(tail.read()) == ["b", *(f"c{turn}" for turn in range(turns))]
+
+
+def test_a_log_that_ran_away_from_us_goes_on_with_what_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    tail = Tail(file)
+    append(file, entry("a"))
+    tail.read()
+    for turn in range(4):  # the disk uses the number of a file that is gone for the next one
+        rotate(file)
+        append(file, entry(f"c{turn}", second=turn + 1))
+    assert texts(tail.read()) == ["c1", "c2", "c3"]
+
+
+def test_a_flood_is_read_in_portions_and_nothing_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    count = 2 * CHUNK // 1000
+    append(file, "".join(entry(f"{number} {'x' * 1000}") for number in range(count)))
+    tail = Tail(file)
+    first = tail.read()
+    assert 0 < len(first) < count
+    assert [int(text.split()[0]) for text in texts(first + tail.finish())] == list(range(count))
+
+
+def test_bytes_that_are_no_text_do_not_stop_anything(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(entry("a").encode()[:-2] + b"\xff\n\n")
+    assert texts(Tail(file).read()) == ["\ufffd", ""]
+
+
+# --- all of them ---
+
+
+def test_lines_of_several_logs_come_in_the_order_of_their_times(tmp_path: Path) -> None:
+    tails = Tails(tmp_path)
+    append(log_of(tmp_path, uid="a"), entry("1", second=1) + entry("3", second=3))
+    append(log_of(tmp_path, uid="b"), entry("2", second=2))
+    tails.see("a")
+    tails.see("b")
+    assert [(line.uid, line.text) for line in tails.read()] == [("a", "1"), ("b", "2"), ("a", "3")]
+
+
+def test_lines_of_one_log_keep_their_order_when_the_clock_goes_back(tmp_path: Path) -> None:
+    tails = Tails(tmp_path)
+    append(log_of(tmp_path), entry("1", second=9) + entry("2", second=1))
+    tails.see(UID)
+    assert [line.text for line in tails.read()] == ["1", "2"]
+
+
+def test_a_new_attempt_is_found_when_its_pod_changes(tmp_path: Path) -> None:
+    tails = Tails(tmp_path)
+    tails.see(UID)
+    assert tails.read() == []
+    append(log_of(tmp_path), entry("first"))
+    assert [(line.container, line.attempt, line.text) for line in tails.read()] == [("main", 0, "first")]
+    append(log_of(tmp_path, attempt=1), entry("second"))
+    tails.see(UID)
+    assert [(line.container, line.attempt, line.text) for line in tails.read()] == [("main", 1, "second")]
+
+
+def test_at_the_end_nothing_is_left_unread(tmp_path: Path) -> None:
+    tails = Tails(tmp_path)
+    append(log_of(tmp_path), entry("first"))
+    tails.see(UID)
+    tails.read()
+    append(log_of(tmp_path, container="other"), entry("late", tag="P"))
+    assert [(line.container, line.text) for line in tails.finish()] == [("other", "late")]

@@ -1,0 +1,47 @@
+"""A fixture that starts `trainmaster`, and leaves nothing running."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.local.program import Program, containers_of
+
+Start = Callable[..., Program]
+Up = Callable[..., Program]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """``start("run", "job.yaml")`` in a folder of its own."""
+    started: list[Program] = []
+
+    def start(*args: str, inside: Sequence[str] = ()) -> Program:
+        started.append(Program(*args, folder=tmp_path, inside=inside))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.kill()
+    for pid in containers_of(tmp_path):
+        os.kill(pid, signal.SIGUSR1)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """The folder of the test's local cluster."""
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def up(start: Start, state: Path) -> Up:
+    """Starts the cluster; it takes jobs when this returns."""
+
+    def up(*args: str, inside: Sequence[str] = ()) -> Program:
+        program = start("up", "--state", str(state), *args, inside=inside)
+        program.until(lambda line: "export KUBECONFIG=" in line)
+        return program
+
+    return up
