@@ -1,7 +1,8 @@
 """What every test may ask for: the test bed's control plane, a namespace of its own, a client.
 
 One control plane serves the whole run and is started by the first test that asks. A test that uses it, directly or
-through another fixture, carries the marker `cluster` without saying so.
+through another fixture, carries the marker `cluster` without saying so. What starts whole clusters or training jobs
+on this machine is `local`.
 """
 
 import itertools
@@ -18,11 +19,16 @@ from testbed.plane import ControlPlane, User
 _numbers = itertools.count(1)
 
 
+_LOCAL = ("tests/local/", "tests/examples/")
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m "not cluster" looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "binaries" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.cluster)
+        elif item.nodeid.startswith(_LOCAL):
+            item.add_marker(pytest.mark.local)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of looptime's wrapper

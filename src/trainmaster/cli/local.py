@@ -1,12 +1,14 @@
-"""The local cluster: API server, node and operator in one process, wired.
+"""The local cluster: API server, node, di-server and operator in one process, wired.
 
 They end the other way round than they start: first the operator, which must not take what the end of the others does
-to pods for a failure of its jobs, then the node, then the API.
+to pods for a failure of its jobs, then di-server and the node, then the API.
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,16 @@ import msgspec
 
 from trainmaster.api.crd import all_crds
 from trainmaster.cli.wiring import build_manager
+from trainmaster.core.errors import BadConfig
 from trainmaster.embedded.apiserver.server import ApiOptions, serve_api
 from trainmaster.embedded.node.agent import NodeOptions, run_node
 from trainmaster.embedded.state import State
 from trainmaster.kinds.base import Settings
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Config, Material, Tls, User
+from trainmaster.runtime.cluster import Cluster
 
+HOST = "127.0.0.1"
 NODE = "local"
 """Not the machine's name: that may change between two starts, and pods are bound to it."""
 STOP_SECONDS = 30.0
@@ -36,7 +41,8 @@ class Local(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def local_cluster(state: State, *, workdir: Path, port: int = 0) -> AsyncIterator[Local]:
+async def local_cluster(state: State, *, workdir: Path, port: int = 0, has_server: bool = True) -> AsyncIterator[Local]:
+    """``has_server`` is False where no job will ask for replicas: what nobody needs is not waited for."""
     api = ApiOptions(
         database=state.database,
         token=state.token,
@@ -46,13 +52,55 @@ async def local_cluster(state: State, *, workdir: Path, port: int = 0) -> AsyncI
         definitions=all_crds(),
         node_token=state.token,
     )
-    ready, stop_node, stop_operator = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    ready = asyncio.Event()
     async with serve_api(api) as server, KubeCluster(_config(server.url, state)) as cluster:
-        node = run_node(cluster, _node_options(state, workdir), stop_node, ready)
-        async with _beside(node, stop_node):
-            manager = build_manager(cluster, Settings(shared_network=True))
-            async with _beside(manager.run(stop_operator), stop_operator):
+        async with _node(cluster, _node_options(state, workdir), ready), _server(cluster, state, has_server) as address:
+            stop = asyncio.Event()
+            manager = build_manager(cluster, Settings(server_url=address, shared_network=True))
+            async with _beside(manager.run(stop), stop):
                 yield Local(server.url, cluster, ready)
+
+
+@asynccontextmanager
+async def _node(cluster: Cluster, options: NodeOptions, ready: asyncio.Event) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    async with _beside(run_node(cluster, options, stop, ready), stop):
+        yield
+
+
+@asynccontextmanager
+async def _server(cluster: KubeCluster, state: State, has_server: bool) -> AsyncIterator[str]:
+    """The address of di-server."""
+    address = f"{HOST}:{_server_port(state)}"
+    if not has_server:
+        yield address
+        return
+    # Imported here: most runs have no job that asks for replicas.
+    from trainmaster.server.di.desk import Rules
+    from trainmaster.server.di.serve import ServerOptions, run_server
+
+    stop = asyncio.Event()
+    options = ServerOptions(bind_address=address, drain=0.0, rules=Rules(shared_network=True))
+    async with _beside(run_server(cluster, cluster, options, stop, now=_now), stop):
+        yield address
+
+
+def _server_port(state: State) -> int:
+    """The same as last time, if it is free: pods that outlived the last cluster were told that one."""
+    for port in (state.server_port, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            state.keep_server_port(found := int(probe.getsockname()[1]))
+            return found
+    raise BadConfig("this machine has no free port for di-server; close some programs and try again")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 @asynccontextmanager

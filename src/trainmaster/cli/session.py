@@ -36,6 +36,9 @@ TICK = 0.125
 CLEAN_UP_SECONDS = 15.0
 """What pods may take to go beyond their own grace period."""
 
+ASKING = frozenset({"DIJob", "NerveXJob"})
+"""Kinds whose jobs ask di-server for replicas."""
+
 SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT, UNREAD = 0, 1, 2, 124, 141
 """Exit codes. The last one is what a shell reports when nobody reads on (SIGPIPE)."""
 
@@ -94,7 +97,8 @@ def _display() -> Iterator[Display]:
 async def _run(options: RunOptions, state: State, display: Display) -> int:
     interrupts = Interrupts()
     try:
-        async with local_cluster(state, workdir=Path.cwd()) as local:
+        asks = any(document.resource.kind in ASKING for document in options.documents)
+        async with local_cluster(state, workdir=Path.cwd(), has_server=asks) as local:
             session = Session(options, state, local, display, interrupts)
             async with asyncio.TaskGroup() as group:
                 watching = [group.create_task(reflector.run()) for reflector in session.reflectors]

@@ -64,6 +64,24 @@ class State(msgspec.Struct, frozen=True):
         return self.folder / "operator.log"
 
     @property
+    def server_port(self) -> int:
+        """Where di-server was found the last time; 0 when there was none."""
+        try:
+            text = self._server_port_file.read_text()
+        except OSError:
+            return 0
+        return int(text) if text.isdecimal() and int(text) < 65536 else 0
+
+    def keep_server_port(self, port: int) -> None:
+        if port != self.server_port:
+            with _told(self.folder):
+                _write(self._server_port_file, str(port).encode())
+
+    @property
+    def _server_port_file(self) -> Path:
+        return self.folder / "server-port"
+
+    @property
     def token_file(self) -> Path:
         return self.folder / "token"
 
@@ -91,8 +109,8 @@ class State(msgspec.Struct, frozen=True):
         """Remove what is ours. What somebody else put into the folder stays, and the folder with it."""
         with _told(self.folder):
             shutil.rmtree(self.node, ignore_errors=True)
-            ours = (self.certificate, self.key, self.kubeconfig, self.log, self.token_file, self.folder / _LOCK)
-            for path in (*self.folder.glob("objects.db*"), *ours):
+            ours = (self.certificate, self.key, self.kubeconfig, self.log, self.token_file, self._server_port_file)
+            for path in (*self.folder.glob("objects.db*"), *ours, self.folder / _LOCK):
                 path.unlink(missing_ok=True)
             if not any(self.folder.iterdir()):
                 self.folder.rmdir()
