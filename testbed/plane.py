@@ -38,6 +38,7 @@ PORT_PAUSE = 0.5
 # A machine that is building something else is slow; a plane alone is ready in three to four seconds.
 START_TIMEOUT = 90.0
 CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
+ACCOUNT_CONTROLLERS = ("serviceaccount-controller", "root-ca-certificate-publisher-controller")
 KWOK_NODE = {"kwok.x-k8s.io/node": "fake"}
 
 ETCD = "etcd"
@@ -71,7 +72,11 @@ class KubectlFailed(Exception):
 
 
 class ControlPlane:
-    """One control plane: start it, use it, stop it. `users` come in addition to admin and operator."""
+    """One control plane: start it, use it, stop it. `users` come in addition to admin and operator.
+
+    With `has_accounts` a pod gets the token of its service account, as on every cluster: then both must be made first,
+    and somebody has to start the controllers that make them (ACCOUNT_CONTROLLERS).
+    """
 
     has_rbac = True
 
@@ -80,12 +85,16 @@ class ControlPlane:
         *,
         users: Mapping[str, User] | None = None,
         apiserver_arguments: Sequence[str] = (),
+        has_accounts: bool = False,
         binaries: Path | None = None,
     ) -> None:
         self._binaries = binaries or build.folder()
         self._users = {**USERS, **(users or {})}
         self._tokens = {user: secrets.token_hex(16) for user in self._users}
         self._apiserver_arguments = tuple(apiserver_arguments)
+        self._disabled_plugins = (
+            ["TaintNodesByCondition"] if has_accounts else ["ServiceAccount", "TaintNodesByCondition"]
+        )
         self._processes: dict[str, Process] = {}
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -164,6 +173,7 @@ class ControlPlane:
                 CONTROLLER_MANAGER,
                 "/healthz",
                 f"--service-account-private-key-file={self._signing_key}",
+                f"--root-ca-file={self.ca_file}",
                 "--use-service-account-credentials=false",
                 f"--controllers={','.join(controllers)}",
                 *arguments,
@@ -385,7 +395,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={self._signing_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.96.0.0/12",
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            f"--disable-admission-plugins={','.join(self._disabled_plugins)}",
             "--allow-privileged=true",
             *self._apiserver_arguments,
         )

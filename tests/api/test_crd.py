@@ -151,7 +151,8 @@ def test_a_schema_is_structural(kind: str) -> None:
 def test_unknown_fields_are_kept_at_every_level_of_templates_and_volumes_and_nowhere_else(kind: str) -> None:
     for path, schema in nodes(schema_of(kind)):
         if "properties" in schema:
-            is_users_own = ".template" in path or path.startswith(".spec.volumes")
+            is_template = ".template" in path or ".aggregatorTemplate" in path
+            is_users_own = is_template or path.startswith(".spec.volumes")
             assert schema.get(KEEPS, False) is is_users_own, path
 
 
@@ -159,6 +160,7 @@ INT32 = {"type": "integer", "format": "int32"}
 INT64 = {"type": "integer", "format": "int64"}
 TEXT = {"type": "string"}
 TIME = {"type": "string", "format": "date-time"}
+PORT = {**INT32, "minimum": 1, "maximum": 65535}
 COUNT = {**INT32, "minimum": 0, "maximum": 10_000}
 END_POLICY = {"type": "string", "enum": ["All", "Any", "None", "Rank0"]}
 
@@ -171,7 +173,7 @@ END_POLICY = {"type": "string", "enum": ["All", "Any", "None", "Rank0"]}
         ("spec.cleanPodPolicy", {"type": "string", "enum": ["", "ALL", "All", "None", "Running"]}),
         ("spec.volumes.*.name", TEXT),
         ("spec.coordinator.template.spec.containers.*.name", TEXT),
-        ("spec.collector.template.spec.containers.*.ports.*.containerPort", {**INT32, "minimum": 1, "maximum": 65535}),
+        ("spec.collector.template.spec.containers.*.ports.*.containerPort", PORT),
         ("spec.learner.template.spec.containers.*.env.*.name", TEXT),
         ("status.phase", TEXT),
         ("status.observedGeneration", INT64),
@@ -184,6 +186,8 @@ END_POLICY = {"type": "string", "enum": ["All", "Any", "None", "Rank0"]}
         ("status.replicaStatus.*.active", INT64),
         ("status.replicaStatus.*.succeeded", INT64),
         ("status.replicaStatus.*.failed", INT64),
+        ("status.ports.*.*", PORT),
+        ("spec.coordinator.template.spec.hostNetwork", {"type": "boolean"}),
     ],
 )
 def test_dijob_has_the_field(path: str, expected: crd.Schema) -> None:
@@ -221,6 +225,7 @@ def test_dijob_has_the_field(path: str, expected: crd.Schema) -> None:
         ("status.phase", TEXT),
         ("status.conditions.*.lastProbeTime", TIME),
         ("status.replicaStatuses.*.scheduled", INT64),
+        ("status.ports.*.*", PORT),
         ("status.startTime", TIME),
         ("status.startRunningTime", TIME),
         ("status.endTime", TIME),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.faults.world import Object
-from tests.integration.scene import Job, Scene
+from tests.integration.scene import Scene
 from tests.manifests.build import Manifest, container, coordinated, dijob, template
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -118,10 +118,12 @@ async def test_the_coordinator_is_told_its_port_and_has_a_name(scene: Scene, giv
 async def test_an_ended_job_leaves_behind_what_its_clean_pod_policy_says(
     scene: Scene, policy: Manifest, left: set[str]
 ) -> None:
-    """A collector that runs for ever stands for what di-server makes."""
-    job = await scene.create(dijob(**policy))
+    """A collector that runs for ever stands for what di-server declares."""
+    job = await scene.create(dijob(collector={"template": template()}, **policy))
     await job.start()
-    await scene.admin.create("pods", collector_of(job), scene.namespace)
+    member = {"job-collector-x": {"role": "collector", "at": "2026-11-15T12:00:00Z"}}
+    await scene.admin.set_status(job.resource, scene.namespace, job.name, {"declared": {"members": member}})
+    await job.until(lambda: "job-collector-x" in job.children("pods"), "its collector is there")
     await scene.report("Running", "job-collector-x")
     await scene.end(COORDINATOR, 0)
     async with scene.kubelet():
@@ -197,20 +199,3 @@ async def test_the_end_of_the_main_container_is_the_end_of_the_job_whatever_a_si
     await scene.admin.set_pod(scene.namespace, COORDINATOR, phase="Running", containers=[0, None])
 
     await job.reach("Succeeded")
-
-
-def collector_of(job: Job) -> Object:
-    """A pod as di-server makes it."""
-    owner = {"apiVersion": "diengine.opendilab.org/v1alpha1", "kind": "DIJob", "name": job.name, "uid": job.uid}
-    labels = {
-        "app.kubernetes.io/managed-by": "trainmaster",
-        "group-name": "diengine.opendilab.org",
-        "dijob-name": job.name,
-        "controller-name": "di-operator",
-        "replica-type": "collector",
-        "pod-name": "job-collector-x",
-    }
-    return {
-        "metadata": {"name": "job-collector-x", "labels": labels, "ownerReferences": [owner | {"controller": True}]},
-        "spec": {"containers": [container()]},
-    }

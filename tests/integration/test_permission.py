@@ -27,9 +27,10 @@ class Permission(NamedTuple):
 UNASKED = Permission("elasticdeeplearning.ai", "aitrainingjobs/finalizers", "update")
 
 
-def granted() -> set[Permission]:
-    """What deploy/rbac.yaml allows."""
-    roles = [body for body in yaml.safe_load_all(RBAC.read_text()) if body["kind"] in ("Role", "ClusterRole")]
+def granted(whom: str = "trainmaster-operator") -> set[Permission]:
+    """What deploy/rbac.yaml allows to the operator, or to di-server."""
+    bodies = [body for body in yaml.safe_load_all(RBAC.read_text()) if body["metadata"]["name"].startswith(whom)]
+    roles = [body for body in bodies if body["kind"] in ("Role", "ClusterRole")]
     return {
         Permission(group, resource, verb)
         for role in roles

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.laws.maker import Maker
 from tests.laws.memory import MemoryApi, Object
-from tests.laws.operator import ENDED, FAULTS, Crash, LawBroken, Operator, Trouble, VirtualLoop
+from tests.laws.operator import ENDED, FAULTS, Crash, LawBroken, Operator, Trouble, VirtualLoop, stored_ports
 from trainmaster.core.errors import NotSynced
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 
@@ -36,14 +36,18 @@ class JobMachine(RuleBasedStateMachine):
         self.ended: dict[str, str] = {}
         self.generations: dict[str, int] = {}
         self.verdicts: dict[str, str] = {}
+        self.ports: dict[str, dict[tuple[str, str], int]] = {}
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
-        """Every history has a job with pods: the empty ones prove nothing."""
-        self.apply(KEYS[0], data)
+        """Every history has a job with pods: the empty ones prove nothing. In many a second one comes with it."""
+        keys = data.draw(st.sampled_from([KEYS[:1], KEYS]))
+        for key in keys:
+            self.apply(key, data)
         for _ in range(2):
             self.operator.catch_up()
-            self._pass(KEYS[0], None)
+            for key in keys:
+                self._pass(key, None)
 
     # --- users ---
 
@@ -172,6 +176,30 @@ class JobMachine(RuleBasedStateMachine):
             if verdict and self.verdicts.setdefault(uid, verdict) != verdict:
                 raise LawBroken(f"monotone: {self.verdicts[uid]} was the verdict, now {verdict}")
 
+    @invariant()
+    def a_port_is_given_once_and_stays(self) -> None:
+        going_on = {job["metadata"]["uid"]: stored_ports(job) for job in self._jobs() if not _has_ended(job)}
+        given = [number for ports in going_on.values() for number in ports.values()]
+        if len(given) != len(set(given)):
+            raise LawBroken(f"a port is given twice: {going_on}")
+        for uid, ports in going_on.items():
+            if not self.ports.setdefault(uid, {}).items() <= ports.items():
+                raise LawBroken(f"monotone: {self.ports[uid]} were given, now {ports}")
+            self.ports[uid] = ports
+
+    @invariant()
+    def no_two_pods_of_jobs_that_go_on_hold_the_same_port(self) -> None:
+        held = [
+            port["hostPort"]
+            for job in self._jobs()
+            if not _has_ended(job)
+            for pod in self.api.owned_by(job["metadata"]["uid"], POD).values()
+            for port in pod["spec"]["containers"][0]["ports"]
+            if "hostPort" in port
+        ]
+        if len(held) != len(set(held)):
+            raise LawBroken(f"two pods hold one port: {held}")
+
     def teardown(self) -> None:
         try:
             self._settle()
@@ -234,10 +262,16 @@ class JobMachine(RuleBasedStateMachine):
             if {k.name for k in pods} != wanted or services != wanted:
                 raise LawBroken(f"settles: {sorted(wanted)} wanted, pods {sorted(pods)}, services {services}")
             return
+        if stored_ports(job):
+            raise LawBroken(f"settles: an ended job has ports: {stored_ports(job)}")
         alive = [p for p in pods.values() if p["status"]["phase"] in ("Pending", "Running")]
         policy = self.maker.policy(job["spec"])
         if (policy == "All" and (pods or services)) or (policy == "Running" and (alive or services)):
             raise LawBroken(f"settles: an ended job with cleanPodPolicy {policy} has {sorted(pods)} {services}")
+
+
+def _has_ended(job: Object) -> bool:
+    return job.get("status", {}).get("phase") in ENDED
 
 
 def machine_of(made: Maker) -> type[JobMachine]:

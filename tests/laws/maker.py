@@ -37,8 +37,10 @@ class Maker:
         }
 
 
-def _template(container: str) -> Object:
-    return {"spec": {"containers": [{"name": container, "image": "x"}]}}
+def _templates(container: str, port: str) -> st.SearchStrategy[Object]:
+    """On a network of its own, or on that of its machine, where its port is given to it."""
+    main = {"name": container, "image": "x", "ports": [{"name": port, "containerPort": 80}]}
+    return st.sampled_from([{"spec": {"containers": [main]}}, {"spec": {"hostNetwork": True, "containers": [main]}}])
 
 
 class AITrainingJobMaker(Maker):
@@ -46,7 +48,7 @@ class AITrainingJobMaker(Maker):
 
     def specs(self) -> st.SearchStrategy[Object]:
         role = st.fixed_dictionaries(
-            {"template": st.just(_template("aitj-main")), "replicas": st.integers(1, 3)},
+            {"template": _templates("aitj-main", "aitj-80"), "replicas": st.integers(1, 3)},
             optional={"completePolicy": END, "failPolicy": END},
         )
         return st.fixed_dictionaries(
@@ -74,7 +76,7 @@ class DIJobMaker(Maker):
 
     def specs(self) -> st.SearchStrategy[Object]:
         return st.fixed_dictionaries(
-            {"coordinator": st.just({"template": _template("di-container")})},
+            {"coordinator": st.fixed_dictionaries({"template": _templates("di-container", "di-port")})},
             optional={"cleanPodPolicy": st.sampled_from(["All", "ALL", "Running", "None", ""])},
         )
 

@@ -10,6 +10,7 @@ from trainmaster.core import plan as plans
 from trainmaster.core import template
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.plan import Plan
+from trainmaster.core.policies import port
 from trainmaster.kinds.aitrainingjob import body
 from trainmaster.kinds.aitrainingjob import kind as aitj
 from trainmaster.kinds.aitrainingjob import status as aitj_status
@@ -19,6 +20,7 @@ from trainmaster.kinds.dijob.kind import DIJobKind
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.store import Store
 
 
@@ -144,6 +146,28 @@ def _generation_seen_is_guessed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AITrainingJobKind, "_go_on", go_on)
 
 
+def _drawn_ports_are_not_booked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PortBook, "draw", lambda self, uid, ports: None)
+
+
+def _ports_of_others_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PortBook, "taken", lambda self, uid: frozenset())
+
+
+def _pods_before_their_ports_are_stored(patch: pytest.MonkeyPatch) -> None:
+    original = port.allot
+
+    def allot(*args: Any, **options: Any) -> port.Allotment:
+        return msgspec.structs.replace(original(*args, **options), is_stored=True)
+
+    patch.setattr(aitj, "allot", allot)
+
+
+def _a_job_that_grows_gets_all_its_ports_anew(patch: pytest.MonkeyPatch) -> None:
+    original = port.allot
+    patch.setattr(aitj, "allot", lambda wanted, stored, **options: original(wanted, {}, **options))
+
+
 MUTATIONS = (
     Mutation("the verdict is stored after the deletes", AITrainingJobKind, _verdict_after_the_deletes),
     Mutation("a delete without uid", AITrainingJobKind, _delete_without_uid),
@@ -160,4 +184,8 @@ MUTATIONS = (
     Mutation("the status changes with the time", AITrainingJobKind, _status_says_the_time),
     Mutation("a lazy status is never stored", AITrainingJobKind, _lazy_status_is_never_stored),
     Mutation("observedGeneration is guessed", AITrainingJobKind, _generation_seen_is_guessed),
+    Mutation("drawn ports are not booked", AITrainingJobKind, _drawn_ports_are_not_booked),
+    Mutation("ports of others are not looked at", AITrainingJobKind, _ports_of_others_are_not_looked_at),
+    Mutation("pods before their ports are stored", AITrainingJobKind, _pods_before_their_ports_are_stored),
+    Mutation("a job that grows gets all its ports anew", AITrainingJobKind, _a_job_that_grows_gets_all_its_ports_anew),
 )

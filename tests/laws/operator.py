@@ -24,6 +24,7 @@ from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Written
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
 
@@ -124,6 +125,10 @@ class Port:
         job = self._stored_job()
         if job is not None and job.get("status", {}).get("phase") in ENDED:
             raise LawBroken(f"monotone: {body['metadata']['name']} is created for a job that has ended")
+        if job is not None and resource == POD and body["spec"].get("hostNetwork"):
+            (number,) = [p.get("hostPort") for c in body["spec"]["containers"] for p in c["ports"]]
+            if number not in stored_ports(job).values():
+                raise LawBroken(f"state lives in the API: {body['metadata']['name']} has a port that is not on record")
 
     def _check_delete(self, resource: Resource, key: Key, uid: str) -> None:
         if not uid:
@@ -186,6 +191,12 @@ def _fault(what: str) -> Exception:
     return Unreachable("injected")
 
 
+def stored_ports(job: Object) -> dict[tuple[str, str], int]:
+    """The ports of a job by replica and declared port."""
+    ports = job.get("status", {}).get("ports", {})
+    return {(replica, port): number for replica, given in ports.items() for port, number in given.items()}
+
+
 ENDED = frozenset({"Succeed", "Succeeded", "Failed", "Timeout", "Preempted", "NodeFail"})
 
 
@@ -207,6 +218,8 @@ class Operator:
             SERVICE: (self.services, SERVICE_CODEC),
         }
         self._cursor: dict[Resource, int] = {}
+        self.ports = PortBook()
+        self.ports.follow(self.jobs, self.pods)
         barrier = Barrier({resource: store for resource, (store, _) in self._codecs.items()})
         self.controller = loop.run_until_complete(self._controller(barrier))
 
@@ -219,6 +232,7 @@ class Operator:
             barrier=barrier,
             executor=Executor(self.port, barrier),
             recorder=Recorder(self.port, self.now),
+            ports=self.ports,
             now=self.now,
             workers=1,
         )
@@ -283,7 +297,8 @@ class Operator:
         job = self.jobs.get(key)
         if job is None:
             return Plan()
-        observed = Observed.of(self.pods.owned(job.uid), self.services.owned(job.uid), self.kind.slots)
+        pods, services = self.pods.owned(job.uid), self.services.owned(job.uid)
+        observed = Observed.of(pods, services, self.kind.slots, self.ports.taken(job.uid))
         plan = self.kind.plan(job, observed, self.now())
         if plan != self.kind.plan(job, observed, self.now()):
             raise LawBroken("pure: the same input gives two plans")

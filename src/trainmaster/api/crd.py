@@ -13,7 +13,7 @@ import msgspec
 import yaml
 from msgspec import inspect
 
-from trainmaster.api import aitrainingjob, dijob
+from trainmaster.api import aggregatorconfig, aitrainingjob, dijob
 from trainmaster.core.ids import Resource
 from trainmaster.core.name import MAX_LABEL
 from trainmaster.core.template import ContainerPart, VolumePart
@@ -61,6 +61,7 @@ _MESSAGE = Column("Message", "string", ".status.conditions[-1:].message", priori
 DEFINITIONS = (
     Definition(dijob.RESOURCE, dijob.DIJob, "dijob", (_PHASE, _AGE)),
     Definition(aitrainingjob.RESOURCE, aitrainingjob.AITrainingJob, "aitj", (_PHASE, _AGE, _MESSAGE)),
+    Definition(aggregatorconfig.RESOURCE, aggregatorconfig.AggregatorConfig, "agconfig", (_AGE,)),
 )
 
 # Lists of these are keyed by name, as they are in a pod: the API server refuses a name that occurs twice, and
@@ -73,8 +74,12 @@ _KEYED: frozenset[type] = frozenset({ContainerPart, VolumePart})
 # the schema for changed, and no template is without one.
 _NAME = "self.metadata.name"
 _IS_OLD = "oldSelf.hasValue()"
-_SUFFIX = "-coordinator"
-_LONGEST = MAX_LABEL - len(_SUFFIX)
+# A job of which one can ask for learners may get DDP learners.
+_SUFFIX = (
+    "(has(self.spec) && has(self.spec.learner) ? '-ddp-learner-xxxxx' : "
+    "has(self.spec) && has(self.spec.collector) ? '-collector-xxxxx' : '-coordinator')"
+)
+_CHILD_NAME_SIZE = f"size({_NAME}) + size({_SUFFIX})"
 
 _SERVICE_NAME = Rule(
     rule=f"{_IS_OLD} || {_NAME}.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
@@ -88,12 +93,12 @@ _SERVICE_NAME = Rule(
 _DIJOB = (
     _SERVICE_NAME,
     Rule(
-        rule=f"{_IS_OLD} || size({_NAME}) <= {_LONGEST}",
+        rule=f"{_IS_OLD} || {_CHILD_NAME_SIZE} <= {MAX_LABEL}",
         path=".metadata.name",
-        message=f"is too long: {_LONGEST} characters are allowed",
+        message=f"is too long: the names of pods are made from it and may have {MAX_LABEL} characters",
         detail=(
-            f"'is too long: \"%s{_SUFFIX}\" would have %d characters, {MAX_LABEL} are allowed; shorten the name by %d'"
-            f".format([{_NAME}, size({_NAME}) + {len(_SUFFIX)}, size({_NAME}) - {_LONGEST}])"
+            f"'is too long: \"%s%s\" would have %d characters, {MAX_LABEL} are allowed; shorten the name by %d'"
+            f".format([{_NAME}, {_SUFFIX}, {_CHILD_NAME_SIZE}, {_CHILD_NAME_SIZE} - {MAX_LABEL}])"
         ),
     ),
 )

@@ -1,8 +1,10 @@
 """DIJob, diengine.opendilab.org/v1alpha1: a reinforcement-learning job around one coordinator."""
 
+from datetime import datetime
 from typing import Literal
 
-from trainmaster.api.meta import ObjectMeta, Template, Volumes, Wire
+from trainmaster.api.declaration import Declared
+from trainmaster.api.meta import ObjectMeta, Ports, Template, Volumes, Wire
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
 
@@ -29,11 +31,24 @@ class RoleStatus(Wire, frozen=True):
     failed: int = 0
 
 
+class Displaced(Wire, frozen=True):
+    """The last coordinator that its node refused or put out: it comes again. On record before it is deleted."""
+
+    uid: str
+    at: datetime
+    times: int = 0
+
+
 class DIJobStatus(Wire, frozen=True):
     phase: str = ""
     observed_generation: int = 0
     conditions: Conditions = ()
     replica_status: dict[str, RoleStatus] = {}
+    ports: Ports = {}
+    declared: Declared = Declared()
+    displaced: Displaced | None = None
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
 
 
 class DIJob(Wire, frozen=True):

@@ -76,8 +76,8 @@ async def _server(cluster: KubeCluster, state: State, has_server: bool) -> Async
         yield address
         return
     # Imported here: most runs have no job that asks for replicas.
-    from trainmaster.server.di.desk import Rules
     from trainmaster.server.di.serve import ServerOptions, run_server
+    from trainmaster.server.di.wish import Rules
 
     stop = asyncio.Event()
     options = ServerOptions(bind_address=address, drain=0.0, rules=Rules(shared_network=True))

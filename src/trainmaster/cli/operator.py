@@ -21,6 +21,12 @@ DURATION = Duration()
 @click.option("--run-in-cluster/--no-run-in-cluster", default=False, help="Use the pod's service account only.")
 @click.option("--namespace", default="", help="Drive the jobs of this namespace alone; default all.")
 @click.option(
+    "--enable-scheme",
+    "kinds",
+    multiple=True,
+    help="Drive the jobs of this kind alone, say dijob; may be repeated; default all.",
+)
+@click.option(
     "--server-url",
     "--server-address",
     default=Settings().server_url,

@@ -2,14 +2,18 @@
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import structlog
 
 from trainmaster.cli.log import configure_logging
 from trainmaster.cli.option import Duration, GoCommand
+
+if TYPE_CHECKING:
+    from trainmaster.server.di.serve import ServerOptions
 
 log = structlog.get_logger(__name__)
 
@@ -97,27 +101,13 @@ def server(log_format: str, verbosity: int, **given: Any) -> None:
     run_loop(_serve(given))
 
 
-async def _serve(given: dict[str, Any]) -> None:
-    # Imported here: the HTTP stack takes longer to load than --help should take to answer.
-    from trainmaster.core.errors import BadConfig
+def options_of(given: Mapping[str, Any]) -> "ServerOptions":
+    """The command line, as the server wants it."""
     from trainmaster.core.ids import Key
-    from trainmaster.kube.client import KubeCluster
-    from trainmaster.kube.incluster import in_cluster_config
-    from trainmaster.kube.kubeconfig import load_config
-    from trainmaster.runtime import metrics
-    from trainmaster.server.di.desk import Rules
-    from trainmaster.server.di.serve import ServerOptions, run_server
+    from trainmaster.server.di.serve import ServerOptions
+    from trainmaster.server.di.wish import Rules
 
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    if given["request_timeout"] <= 0:
-        raise BadConfig("--request-timeout must be more than 0: every call needs an end")
-    if given["run_in_cluster"]:
-        config = in_cluster_config()
-    else:
-        config = load_config(kubeconfig=given["kubeconfig"], context=given["context"], master=given["master"])
-    options = ServerOptions(
+    return ServerOptions(
         bind_address=given["bind_address"],
         namespace=given["namespace"],
         allow_unidentified=given["allow_unidentified"],
@@ -129,7 +119,27 @@ async def _serve(given: dict[str, Any]) -> None:
             shared_network=given["shared_network"],
         ),
     )
+
+
+async def _serve(given: dict[str, Any]) -> None:
+    # Imported here: the HTTP stack takes longer to load than --help should take to answer.
+    from trainmaster.core.errors import BadConfig
+    from trainmaster.kube.client import KubeCluster
+    from trainmaster.kube.incluster import in_cluster_config
+    from trainmaster.kube.kubeconfig import load_config
+    from trainmaster.runtime import metrics
+    from trainmaster.server.di.serve import run_server
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if given["request_timeout"] <= 0:
+        raise BadConfig("--request-timeout must be more than 0: every call needs an end")
+    if given["run_in_cluster"]:
+        config = in_cluster_config()
+    else:
+        config = load_config(kubeconfig=given["kubeconfig"], context=given["context"], master=given["master"])
     observe = metrics.RequestMetrics().observe
     async with KubeCluster(config, timeout=given["request_timeout"], observe=observe) as cluster:
-        await run_server(cluster, cluster, options, stop, now=lambda: datetime.now(UTC))
+        await run_server(cluster, cluster, options_of(given), stop, now=lambda: datetime.now(UTC))
     log.info("stopped")

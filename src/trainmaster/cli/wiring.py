@@ -6,7 +6,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from trainmaster.core.errors import BadConfig, Trainmaster
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
-from trainmaster.kinds.base import Settings
+from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Config
@@ -52,6 +52,7 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     run_in_cluster: bool
     namespace: str
+    kinds: tuple[str, ...]
     server_url: str
     thread_num: int
     request_timeout: float
@@ -111,7 +112,12 @@ async def _operate(options: OperatorOptions) -> None:
         gate.elector = elector
         settings = Settings(server_url=options.server_url)
         manager = build_manager(
-            cluster, settings, namespace=options.namespace, workers=options.thread_num, elector=elector
+            cluster,
+            settings,
+            names=options.kinds,
+            namespace=options.namespace,
+            workers=options.thread_num,
+            elector=elector,
         )
         async with (
             serve_metrics(options.metrics_bind_address),
@@ -166,13 +172,14 @@ def build_manager(
     cluster: Cluster,
     settings: Settings,
     *,
+    names: Sequence[str] = (),
     namespace: str = "",
     workers: int = WORKERS,
     elector: Elector | None = None,
 ) -> Manager:
-    """Stores, reflectors and one controller for each kind, wired."""
+    """Stores, reflectors and one controller for each kind, wired; ``names`` are the kinds, none for all."""
     pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
-    kinds = all_kinds(settings)
+    kinds = _chosen(all_kinds(settings), names)
     jobs: dict[Resource, Store[JobView]] = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
     barrier = Barrier({POD: pods, SERVICE: services, **jobs})
     executor = Executor(cluster, barrier)
@@ -202,6 +209,15 @@ def build_manager(
         for kind in kinds
     ]
     return Manager(reflectors, controllers, recorder, elector)
+
+
+def _chosen(kinds: Sequence[Kind[Any]], names: Sequence[str]) -> Sequence[Kind[Any]]:
+    """The kinds of these names, in whatever case somebody wrote them."""
+    known = {kind.resource.kind.lower() for kind in kinds}
+    wanted = {name.lower() for name in names} or known
+    if unknown := sorted(wanted - known):
+        raise BadConfig(f"--enable-scheme {unknown[0]}: there is no such kind; there are {', '.join(sorted(known))}")
+    return [kind for kind in kinds if kind.resource.kind.lower() in wanted]
 
 
 def _elapsed() -> float:

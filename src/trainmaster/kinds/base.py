@@ -27,6 +27,8 @@ class Settings(msgspec.Struct, frozen=True):
     """What the operator was started with and kinds need to know."""
 
     server_url: str = "di-server.di-system:8080"
+    shared_network: bool = False
+    """True where all pods are processes of one machine: their ports are given to them."""
 
 
 class Job(Protocol):
@@ -175,6 +177,13 @@ def cleared(conditions: Conditions, *, all_created: bool, now: datetime) -> Cond
     if all_created and condition.is_true(conditions, condition.POD_CREATE_FAILED):
         conditions = condition.put_standard(conditions, condition.POD_CREATE_FAILED, False, "Created", "", now)
     return conditions
+
+
+def portless(conditions: Conditions, error: str, now: datetime) -> Conditions:
+    """Say that pods wait for a port; no error changes nothing."""
+    if not error:
+        return conditions
+    return condition.put_standard(conditions, condition.POD_CREATE_FAILED, True, "NoFreePort", error, now)
 
 
 def named(names: Sequence[str], limit: int = 10) -> str:

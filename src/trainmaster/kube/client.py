@@ -137,6 +137,17 @@ class KubeCluster:
         url = self._addresses.create(resource, namespace)
         return await self._write(Call("create", "POST", url, resource, namespace, "", body, JSON))
 
+    async def review(self, resource: Resource, body: bytes) -> bytes:
+        """A question that is put by creating an object, such as a TokenReview: the object with its answer."""
+        url = self._addresses.create(resource, "")
+        return await self._persist(Call("create", "POST", url, resource, "", "", body, JSON), self._ask)
+
+    async def ask(self, resource: Resource, key: Key, subresource: str, body: bytes) -> bytes:
+        """A question about one object, such as a TokenRequest of a service account: the same with its answer."""
+        url = self._addresses.item(resource, key, f"/{subresource}")
+        call = Call("create", "POST", url, resource, key.namespace, key.name, body, JSON)
+        return await self._persist(call, self._ask)
+
     async def replace(self, resource: Resource, key: Key, body: bytes) -> Written:
         url = self._addresses.item(resource, key, _MANAGED)
         return await self._write(Call("replace", "PUT", url, resource, key.namespace, key.name, body, JSON))

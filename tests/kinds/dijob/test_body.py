@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import NOW, Json, a_container, a_dijob, a_template, kind_of, observed, plan_of, view_of
+from tests.build import Json, a_container, a_dijob, a_template, plan_of
 from trainmaster.core.ids import POD, SERVICE
 from trainmaster.kinds.base import Settings
 
@@ -82,7 +82,7 @@ def test_the_server_is_where_it_always_was_unless_the_operator_is_told() -> None
 
 def test_the_server_url_is_what_the_operator_was_started_with() -> None:
     job = a_dijob()
-    plan = kind_of(job, server_url="http://elsewhere:80").plan(view_of(job), observed(job), NOW)
+    plan = plan_of(job, settings=Settings(server_url="http://elsewhere:80"))
     pod = next(create.body for create in plan.creates if create.resource == POD)
 
     assert env_of(pod["spec"]["containers"][0])["KUBERNETES_SERVER_URL"] == "http://elsewhere:80"

@@ -8,7 +8,7 @@ from tests.build import NOW, a_dijob, a_pod
 from trainmaster.api.dijob import DIJobStatus, RoleStatus
 from trainmaster.core.condition import Condition
 from trainmaster.core.view import PodView
-from trainmaster.kinds.dijob.status import enter, pod_state, role_status
+from trainmaster.kinds.dijob.status import counted, enter, folded, is_displaced, pod_state
 
 JOB = a_dijob()
 LATER = NOW + timedelta(minutes=5)
@@ -105,7 +105,43 @@ def test_without_a_main_container_the_pod_decides() -> None:
     ],
 )
 def test_one_pod_is_counted_once_or_not_at_all(pod: PodView | None, counters: RoleStatus) -> None:
-    assert role_status(pod) == counters
+    found = counted([("coordinator", pod)] if pod else [])
+
+    assert found == dict.fromkeys(("Aggregator", "Collector", "Learner"), RoleStatus()) | {"Coordinator": counters}
+
+
+def test_every_role_is_counted_and_ddp_learners_only_when_there_are_any() -> None:
+    roles = ["collector", "collector", "learner", "aggregator", "ddp-learner"]
+
+    found = counted([(role, a_pod(JOB, role, name=f"cartpole-{role}")) for role in roles])
+
+    assert found == {
+        "Coordinator": RoleStatus(),
+        "Aggregator": RoleStatus(active=1),
+        "Collector": RoleStatus(active=2),
+        "Learner": RoleStatus(active=1),
+        "DDPLearner": RoleStatus(active=1),
+    }
+    assert folded(found | {"Collector": RoleStatus(active=2, succeeded=1, failed=1)})["Collector"] == RoleStatus(
+        succeeded=3, failed=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "displaced"),
+    [
+        ("Failed", "Evicted", True),
+        ("Failed", "OutOfcpu", True),
+        ("Failed", "Outofmemory", True),
+        ("Failed", "UnexpectedAdmissionError", True),
+        ("Failed", "", False),
+        ("Failed", "DeadlineExceeded", False),
+        ("Failed", "NodeLost", False),
+        ("Running", "Evicted", False),
+    ],
+)
+def test_a_pod_that_its_node_put_out_is_told_from_one_that_failed(phase: str, reason: str, displaced: bool) -> None:
+    assert is_displaced(a_pod(JOB, "collector", phase=phase, reason=reason)) is displaced
 
 
 # --- conditions --------------------------------------------------------------------------------
@@ -117,7 +153,7 @@ def an_entry(type_: str, status: str = "True", *, since: datetime = NOW, updated
 
 def test_a_phase_is_a_condition_with_the_ancestors_reason() -> None:
     assert enter(DIJobStatus(), "Created", "said", NOW) == DIJobStatus(
-        phase="Created", conditions=(an_entry("Created"),)
+        phase="Created", conditions=(an_entry("Created"),), start_time=NOW
     )
 
 

@@ -18,6 +18,18 @@ def errors_of(job: Json) -> tuple[str, ...]:
         pytest.param(a_dijob(), id="the coordinator alone"),
         pytest.param(a_dijob(spec={"collector": {"template": GOOD}, "learner": {"template": GOOD}}), id="all roles"),
         pytest.param(a_dijob("a" * 51), id="a name of 51 characters: 63 with -coordinator"),
+        pytest.param(
+            a_dijob("a" * 47, spec={"collector": {"template": GOOD}}),
+            id="a name of 47 characters: 63 with -collector-xxxxx",
+        ),
+        pytest.param(
+            a_dijob("a" * 45, spec={"learner": {"template": GOOD}}),
+            id="a name of 45 characters: 63 with -ddp-learner-xxxxx",
+        ),
+        pytest.param(
+            a_dijob("a" * 51, spec={"learner": {"template": GOOD}}, status={"phase": "Running"}),
+            id="a long name of a job that runs already",
+        ),
         pytest.param(a_dijob(coordinator=GOOD, spec={"volumes": [{"name": "other"}]}), id="volumes of both"),
         pytest.param(a_dijob(spec={"group": "g", "fieldOfTheFuture": 1}), id="fields that nobody reads"),
         *(
@@ -35,6 +47,18 @@ def test_a_good_job_has_no_errors(job: Json) -> None:
     [
         pytest.param(a_dijob("7up"), "metadata.name", "must start with a letter", id="a digit first"),
         pytest.param(a_dijob("a" * 52), "metadata.name", "shorten the job's name by 1", id="a name too long"),
+        pytest.param(
+            a_dijob("a" * 48, spec={"collector": {"template": GOOD}}),
+            "metadata.name",
+            "-collector-xxxxx' would have 64 characters",
+            id="a name too long for collectors",
+        ),
+        pytest.param(
+            a_dijob("a" * 46, spec={"learner": {"template": GOOD}, "collector": {"template": GOOD}}),
+            "metadata.name",
+            "-ddp-learner-xxxxx' would have 64 characters",
+            id="a name too long for DDP learners",
+        ),
         pytest.param(a_dijob("my.job"), "metadata.name", "'my.job'", id="a dot"),
         pytest.param(
             a_dijob(coordinator=a_template()),

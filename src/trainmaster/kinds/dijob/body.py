@@ -1,75 +1,213 @@
-"""The coordinator's pod and service, and the environment that DI-engine reads."""
+"""Pods and services of a DIJob, and the environment that DI-engine reads."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from trainmaster.api.declaration import Member
 from trainmaster.api.dijob import RESOURCE, DIJob
 from trainmaster.core import template
+from trainmaster.core.ids import POD
 from trainmaster.core.plan import Body
 from trainmaster.core.template import Owner
-from trainmaster.kinds.dijob import labels
+from trainmaster.core.view import PodView
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.dijob import address, labels
+
+_PORT_VARIABLES = {
+    "coordinator": "COORDINATOR_PORT",
+    "collector": "COLLECTOR_PORT",
+    "learner": "LEARNER_PORT",
+    "ddp-learner": "LEARNER_PORT",
+    "aggregator": "AGGREGATOR_PORT",
+}
 
 
 def coordinator_name(job: DIJob) -> str:
     return f"{job.metadata.name}-{labels.COORDINATOR}"
 
 
-def coordinator_pod(job: DIJob, owner: Owner, server_url: str) -> Body:
-    name, namespace, given = coordinator_name(job), job.metadata.namespace, job.spec.coordinator.template
-    port = coordinator_port(job)
-    env = {
-        "COORDINATOR_PORT": str(port),
-        "KUBERNETES_POD_NAMESPACE": namespace,
+# --- the coordinator ---------------------------------------------------------------------------
+
+
+def coordinator_pod(job: DIJob, owner: Owner, settings: Settings) -> Body:
+    name, role, given = coordinator_name(job), labels.COORDINATOR, job.spec.coordinator.template
+    ports = _coordinator_ports(job)
+    env = _env(job, role, name, settings)
+    env["KUBERNETES_COORDINATOR_URL"] = address.url(job, name, ports[labels.PORT])
+    spec = _pod_spec(job, given, role, name, settings, ports=ports, env=env)
+    spec["restartPolicy"] = given["spec"].get("restartPolicy") or "Never"
+    return _pod(job, given, role, name, owner.reference(blocks=False), spec)
+
+
+def coordinator_service(job: DIJob, owner: Owner) -> Body:
+    name, given = coordinator_name(job), job.spec.coordinator.template
+    pod_labels = _labels(job, labels.COORDINATOR, name)
+    return _service(job, given, name, pod_labels, [owner.reference(blocks=False)], _coordinator_ports(job))
+
+
+def _coordinator_ports(job: DIJob) -> dict[str, int]:
+    return {labels.PORT: address.port_of(job, labels.COORDINATOR, coordinator_name(job))}
+
+
+# --- replicas that were declared ---------------------------------------------------------------
+
+
+def member_pod(
+    job: DIJob, name: str, member: Member, owner: Owner, settings: Settings, aggregator: PodView | None
+) -> Body:
+    """The pod of a declared replica; the template of its role is there, and of a DDP learner the aggregator's pod."""
+    given = address.template_of(job, member.role) or {}
+    ports = address.ports_of(job, name, member)
+    env = _env(job, member.role, name, settings) | _ddp_env(member)
+    spec = _pod_spec(job, given, member.role, name, settings, ports=ports, env=env, resources=_resources(member))
+    body = _pod(job, given, member.role, name, owner.reference(blocks=False), spec)
+    body["metadata"]["labels"] |= _ddp_labels(member)
+    body["metadata"]["ownerReferences"] += _aggregator_reference(aggregator)
+    return body
+
+
+def member_service(job: DIJob, name: str, member: Member, owner: Owner, aggregator: PodView | None) -> Body:
+    given = address.template_of(job, member.role) or {}
+    pod_labels = _labels(job, member.role, name) | _ddp_labels(member)
+    owners = [owner.reference(blocks=False), *_aggregator_reference(aggregator)]
+    return _service(job, given, name, pod_labels, owners, address.ports_of(job, name, member))
+
+
+def _resources(member: Member) -> dict[str, str]:
+    """What the request said; an aggregator's are those of its template, whatever its learners get."""
+    if member.role == "aggregator":
+        return {}
+    wanted = {"cpu": member.cpus, "memory": member.memory, labels.GPU: str(member.gpus or "")}
+    return {name: amount for name, amount in wanted.items() if amount}
+
+
+def _ddp_env(member: Member) -> dict[str, str]:
+    """What torch.distributed is started with; the master of a group meets itself at home."""
+    if member.role != "ddp-learner":
+        return {}
+    return {
+        "WORLD_SIZE": str(member.world_size),
+        "LOCAL_WORLD_SIZE": str(member.gpus),
+        "START_RANK": str(member.start_rank),
+        "MASTER_ADDR": member.master or "localhost",
+        "MASTER_PORT": str(labels.MASTER_PORT),
+    }
+
+
+def _ddp_labels(member: Member) -> dict[str, str]:
+    if member.role != "ddp-learner" or not address.is_spread(member):
+        return {}
+    return {labels.DDP_TYPE: labels.DDP_WORKER if member.master else labels.DDP_MASTER}
+
+
+def _aggregator_reference(aggregator: PodView | None) -> list[Body]:
+    """A second owner beside the job, for who looks. The garbage collector deletes only what has lost all its owners,
+    so the operator removes a group itself."""
+    if aggregator is None:
+        return []
+    reference = {"name": aggregator.key.name, "uid": aggregator.uid, "controller": False}
+    return [{"apiVersion": POD.api_version, "kind": POD.kind, **reference}]
+
+
+# --- what all of them share --------------------------------------------------------------------
+
+
+def _env(job: DIJob, role: str, name: str, settings: Settings) -> dict[str, str]:
+    return {
+        _PORT_VARIABLES[role]: str(address.port_of(job, role, name)),
+        "KUBERNETES_POD_NAMESPACE": job.metadata.namespace,
         "KUBERNETES_POD_NAME": name,
-        "KUBERNETES_SERVER_URL": server_url,
-        "KUBERNETES_COORDINATOR_URL": f"{name}.{namespace}:{port}",
+        "KUBERNETES_SERVER_URL": settings.server_url,
     }
-    spec: Body = {
-        **given["spec"],
-        "restartPolicy": given["spec"].get("restartPolicy") or "Never",
-        "containers": [template.with_env(_with_port(c), env) for c in given["spec"]["containers"]],
-    }
-    if job.spec.volumes:
+
+
+def _pod_spec(
+    job: DIJob,
+    given: Mapping[str, Any],
+    role: str,
+    name: str,
+    settings: Settings,
+    *,
+    ports: Mapping[str, int],
+    env: Mapping[str, str],
+    resources: Mapping[str, str] | None = None,
+) -> Body:
+    declared, slot = address.declared_port(job, role), address.slot_of(role, name)
+    is_moved = slot in job.status.ports or ports[labels.PORT] != declared
+    on_host = settings.shared_network or template.is_on_host(given)
+    containers = []
+    for given_container in given["spec"]["containers"]:
+        container = _with_ports(given_container, {labels.PORT: declared})
+        if is_moved:
+            container = _moved(container, {str(declared): ports[labels.PORT]}, on_host=on_host)
+        container = _with_resources(_with_ports(container, ports), resources or {})
+        containers.append(template.with_env(container, env))
+    spec: Body = {**given["spec"], "containers": containers}
+    if job.spec.volumes and role != "aggregator":  # whose template is not the job's
         spec["volumes"] = [*(spec.get("volumes") or ()), *job.spec.volumes]
     if job.spec.priority_class_name:
         spec["priorityClassName"] = job.spec.priority_class_name
+    template.resolve_on_host(spec)
+    return spec
+
+
+def _is_main(container: Mapping[str, Any]) -> bool:
+    return bool(container["name"] == labels.CONTAINER)
+
+
+def _with_ports(container: dict[str, Any], ports: Mapping[str, int]) -> dict[str, Any]:
+    """The main container with the ports that it does not name itself."""
+    found = container.get("ports") or []
+    names = {port.get("name") for port in found}
+    new = [{"name": name, "containerPort": port} for name, port in ports.items() if name not in names]
+    return {**container, "ports": [*found, *new]} if new and _is_main(container) else container
+
+
+def _moved(container: dict[str, Any], moved: Mapping[str, int], *, on_host: bool) -> dict[str, Any]:
+    is_main = _is_main(container)
+    return template.with_ports(container, moved, lambda name: is_main and name == labels.PORT, on_host=on_host)
+
+
+def _with_resources(container: dict[str, Any], resources: Mapping[str, str]) -> dict[str, Any]:
+    """The main container with these as requests and as limits, whatever its template says of them."""
+    if not resources or not _is_main(container):
+        return container
+    given = container.get("resources") or {}
+    both = {kind: {**(given.get(kind) or {}), **resources} for kind in ("requests", "limits")}
+    return {**container, "resources": {**given, **both}}
+
+
+def _pod(job: DIJob, given: Mapping[str, Any], role: str, name: str, owner: Body, spec: Body) -> Body:
     return template.pod_body(
         given,
         name=name,
-        namespace=namespace,
-        labels=_labels(job, labels.COORDINATOR, name),
-        owner=owner.reference(blocks=False),
+        namespace=job.metadata.namespace,
+        labels=_labels(job, role, name),
+        owner=owner,
         spec=spec,
     )
 
 
-def coordinator_service(job: DIJob, owner: Owner) -> Body:
-    given = job.spec.coordinator.template.get("metadata") or {}
-    name = coordinator_name(job)
-    pod_labels = {**(given.get("labels") or {}), **_labels(job, labels.COORDINATOR, name)}
-    return template.headless_service_body(
+def _service(
+    job: DIJob,
+    given: Mapping[str, Any],
+    name: str,
+    own: Mapping[str, str],
+    owners: list[Body],
+    ports: Mapping[str, int],
+) -> Body:
+    """Of the pod's name, with the pod's labels, for this one pod."""
+    pod_labels = {**((given.get("metadata") or {}).get("labels") or {}), **own}
+    body = template.headless_service_body(
         name=name,
         namespace=job.metadata.namespace,
         labels=pod_labels,
         selector=pod_labels,
-        owner=owner.reference(blocks=False),
-        ports=[(labels.PORT, coordinator_port(job))],
+        owner=owners[0],
+        ports=ports.items(),
     )
-
-
-def coordinator_port(job: DIJob) -> int:
-    """The port that the template names ``di-port``, else the role's default."""
-    for container in template.read(job.spec.coordinator.template).spec.containers:
-        for port in container.ports or ():
-            if container.name == labels.CONTAINER and port.name == labels.PORT:
-                return port.container_port
-    return labels.COORDINATOR_PORT
-
-
-def _with_port(container: dict[str, Any]) -> dict[str, Any]:
-    ports = container.get("ports") or []
-    if container["name"] != labels.CONTAINER or any(p.get("name") == labels.PORT for p in ports):
-        return container
-    return {**container, "ports": [*ports, {"name": labels.PORT, "containerPort": labels.COORDINATOR_PORT}]}
+    body["metadata"]["ownerReferences"] = owners
+    return body
 
 
 def _labels(job: DIJob, role: str, pod: str) -> dict[str, str]:

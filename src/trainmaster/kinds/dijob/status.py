@@ -1,5 +1,6 @@
 """Phases, counters and conditions of a DIJob."""
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -15,23 +16,47 @@ SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 ENDED = frozenset({SUCCEEDED, FAILED})
 
-ROLES = ("Coordinator", "Aggregator", "Collector", "Learner")
+ROLES = {
+    "coordinator": "Coordinator",
+    "aggregator": "Aggregator",
+    "collector": "Collector",
+    "learner": "Learner",
+    "ddp-learner": "DDPLearner",
+}
+"""As ``replicaStatus`` spells them."""
+_ALWAYS = ("Coordinator", "Aggregator", "Collector", "Learner")
+"""Those that clients have always found there."""
+
+_DISPLACED = frozenset(
+    {"Evicted", "NodeAffinity", "NodeShutdown", "Preempting", "Terminated", "UnexpectedAdmissionError"}
+)
 
 
 def reason_of(phase: str) -> str:
     return f"DIJob{phase}"
 
 
-def role_status(pod: PodView | None) -> RoleStatus:
-    """The counters of a role with one pod; a pod on its way out counts as nothing."""
-    match pod_state(pod):
-        case "Running":
-            return RoleStatus(active=1)
-        case "Succeeded":
-            return RoleStatus(succeeded=1)
-        case "Failed":
-            return RoleStatus(failed=1)
-    return RoleStatus()
+def counted(pods: Iterable[tuple[str, PodView]]) -> dict[str, RoleStatus]:
+    """Pods by how they are, by role; one on its way out counts as nothing."""
+    numbers: dict[str, dict[str, int]] = {role: {} for role in _ALWAYS}
+    for role, pod in pods:
+        of_role = numbers.setdefault(ROLES[role], {})
+        if state := pod_state(pod):
+            column = "active" if state == RUNNING else state.lower()
+            of_role[column] = of_role.get(column, 0) + 1
+    return {role: RoleStatus(**of_role) for role, of_role in numbers.items()}
+
+
+def folded(counters: Mapping[str, RoleStatus]) -> dict[str, RoleStatus]:
+    """At the end of a job that succeeded, who still worked for it has succeeded, too."""
+    return {
+        role: RoleStatus(succeeded=each.succeeded + each.active, failed=each.failed) for role, each in counters.items()
+    }
+
+
+def is_displaced(pod: PodView) -> bool:
+    """The node refused it or put it out: nothing that its program did. ``OutOfcpu``, ``OutOfpods`` and so on."""
+    return pod.phase == "Failed" and (pod.reason.lower().startswith("outof") or pod.reason in _DISPLACED)
 
 
 def pod_state(pod: PodView | None) -> str:
@@ -57,7 +82,13 @@ def enter(status: DIJobStatus, phase: str, message: str, now: datetime) -> DIJob
     if phase in ENDED:
         conditions = tuple(_ended(c, now) if c.type == RUNNING else c for c in conditions)
         conditions = put_standard(conditions, FINISHED, True, phase, message, now)
-    return msgspec.structs.replace(status, phase=phase, conditions=conditions)
+    return msgspec.structs.replace(
+        status,
+        phase=phase,
+        conditions=conditions,
+        start_time=status.start_time or now,
+        completion_time=now if phase in ENDED else None,
+    )
 
 
 def _put(conditions: Conditions, phase: str, message: str, now: datetime) -> Conditions:

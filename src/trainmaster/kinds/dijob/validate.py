@@ -4,11 +4,12 @@ from trainmaster.api.dijob import DIJob
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.kinds.dijob.body import coordinator_name
+from trainmaster.kinds.dijob.declare import COLLECTOR, DDP_LEARNER, SUFFIX_LENGTH
 
 
 def errors(job: DIJob) -> list[str]:
     found: list[str] = []
-    if error := child_name_error(job.metadata.name, coordinator_name(job)):
+    if error := child_name_error(job.metadata.name, _longest_child(job)):
         found.append(f"metadata.name: {error}")
     for role in ("coordinator", "collector", "learner"):
         if (spec := getattr(job.spec, role)) is None:
@@ -16,6 +17,16 @@ def errors(job: DIJob) -> list[str]:
         wrong = template.errors(spec.template, f"spec.{role}.template")
         found += wrong or _volume_errors(job, role)
     return found
+
+
+def _longest_child(job: DIJob) -> str:
+    """The longest name of a pod that this job can get. A job that runs already has shown that its names fit."""
+    name, random = job.metadata.name, "x" * SUFFIX_LENGTH
+    if job.spec.learner is not None and not job.status.phase:
+        return f"{name}-{DDP_LEARNER}-{random}"
+    if job.spec.collector is not None and not job.status.phase:
+        return f"{name}-{COLLECTOR}-{random}"
+    return coordinator_name(job)
 
 
 def _volume_errors(job: DIJob, role: str) -> list[str]:

@@ -1,0 +1,18 @@
+"""AggregatorConfig, diengine.opendilab.org/v1alpha1: the template of the aggregators that di-server asks for."""
+
+from trainmaster.api.dijob import RoleSpec
+from trainmaster.api.meta import ObjectMeta, Wire
+from trainmaster.core.ids import Resource
+
+RESOURCE = Resource("diengine.opendilab.org", "v1alpha1", "aggregatorconfigs", "AggregatorConfig")
+
+
+class AggregatorConfigSpec(Wire, frozen=True):
+    aggregator: RoleSpec
+
+
+class AggregatorConfig(Wire, frozen=True):
+    """How an aggregator runs: it gathers the learners of one replica that has several GPUs."""
+
+    metadata: ObjectMeta
+    spec: AggregatorConfigSpec

@@ -1,0 +1,100 @@
+"""Where the replicas of a DIJob listen, and the URLs by which their peers reach them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainmaster.api.declaration import Member
+from trainmaster.api.dijob import DIJob
+from trainmaster.core import template
+from trainmaster.kinds.dijob import labels
+
+DEFAULT_PORTS: Mapping[str, int] = {
+    "collector": 22270,
+    "learner": 22271,
+    "ddp-learner": 22271,
+    "aggregator": 22272,
+    "coordinator": 22273,
+}
+ROLES = ("collector", "learner", "aggregator", "ddp-learner")
+
+
+def template_of(job: DIJob, role: str) -> dict[str, Any] | None:
+    """The pod template of a role; None when the job has none, and for an aggregator before one was asked for."""
+    if role == "aggregator":
+        return job.status.declared.aggregator_template
+    spec = {labels.COORDINATOR: job.spec.coordinator, "collector": job.spec.collector}.get(role, job.spec.learner)
+    return None if spec is None else spec.template
+
+
+def declared_port(job: DIJob, role: str) -> int:
+    """The port that the role's template names ``di-port``, else the role's default."""
+    given = template_of(job, role)
+    for container in template.read(given).spec.containers if given is not None else ():
+        for port in container.ports or ():
+            if container.name == labels.CONTAINER and port.name == labels.PORT:
+                return port.container_port
+    return DEFAULT_PORTS[role]
+
+
+def template_ports(job: DIJob, role: str) -> frozenset[int]:
+    """All ports that a template names: those that are not ``di-port`` stay what they are."""
+    given = template_of(job, role)
+    containers = template.read(given).spec.containers if given is not None else ()
+    return frozenset(port.container_port for container in containers for port in container.ports or ())
+
+
+def port_of(job: DIJob, role: str, name: str) -> int:
+    """The port that a replica is told: on a shared network another one than its template declares."""
+    declared = declared_port(job, role)
+    return job.status.ports.get(slot_of(role, name), {}).get(str(declared), declared)
+
+
+def slot_of(role: str, name: str) -> str:
+    """By which name ``status.ports`` knows a replica."""
+    return role if role == labels.COORDINATOR else name
+
+
+def is_placed(job: DIJob, name: str, *, shared_network: bool) -> bool:
+    """False while a declared replica waits for a port: on a shared network the operator gives it one."""
+    member = job.status.declared.members.get(name)
+    if member is None or member.role == "ddp-learner" or name in job.status.ports:
+        return True
+    given = template_of(job, member.role)
+    return not shared_network and (given is None or not template.is_on_host(given))
+
+
+def ports_of(job: DIJob, name: str, member: Member) -> dict[str, int]:
+    """All ports of a replica, by their names.
+
+    A DDP learner starts a process for each of its GPUs, and each listens on the learner's port plus its rank in the
+    whole group. The master of a group of several pods is met at one more.
+    """
+    base = port_of(job, member.role, name)
+    if member.role != "ddp-learner":
+        return {labels.PORT: base}
+    base += member.start_rank
+    ports = {labels.PORT: base} | {f"gpu-port-{i}": base + i for i in range(1, member.gpus)}
+    if is_spread(member) and not member.master:
+        ports[labels.MASTER_PORT_NAME] = labels.MASTER_PORT
+    return ports
+
+
+def is_spread(member: Member) -> bool:
+    """True of a DDP learner that is one of several pods."""
+    return member.gpus < member.world_size
+
+
+def url(job: DIJob, name: str, port: int) -> str:
+    """DI-engine cuts the last label off the host's name to get the pod's: it must have exactly these two."""
+    return f"{name}.{job.metadata.namespace}:{port}"
+
+
+def url_of(job: DIJob, role: str, name: str) -> str:
+    return url(job, name, port_of(job, role, name))
+
+
+def role_of(job: DIJob, name: str) -> str:
+    """The role that a replica's name says, also when nobody wants it any more; empty when it is no replica's name."""
+    prefix, _, suffix = name.rpartition("-")
+    role = prefix.removeprefix(f"{job.metadata.name}-")
+    return role if suffix and prefix != role and role in ROLES else ""

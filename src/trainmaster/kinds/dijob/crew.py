@@ -1,0 +1,121 @@
+"""The declared replicas of a running job: who is missing, who is nobody's, who has failed."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from trainmaster.api.declaration import Declared, Member
+from trainmaster.api.dijob import DIJob
+from trainmaster.core.ids import POD, SERVICE
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Create, Delete, Event, deletions, warning
+from trainmaster.core.template import Owner
+from trainmaster.core.view import PodView
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.dijob import address, declare, labels
+from trainmaster.kinds.dijob.body import coordinator_name, member_pod, member_service
+from trainmaster.kinds.dijob.status import is_displaced, pod_state
+
+
+class Crew(msgspec.Struct, frozen=True):
+    """The pods of a job by name, with what was declared."""
+
+    members: Mapping[str, Member]
+    pods: Mapping[str, PodView]
+
+    @classmethod
+    def of(cls, job: DIJob, observed: Observed) -> "Crew":
+        pods = {pod.key.name: pod for pod in observed.all_pods if pod.key.name != coordinator_name(job)}
+        return cls(job.status.declared.members, pods)
+
+    @property
+    def filled(self) -> Iterator[tuple[str, PodView]]:
+        """Roles and pods of the replicas that have one."""
+        return ((self.members[name].role, pod) for name, pod in self.pods.items() if self.is_own(name))
+
+    def is_own(self, name: str) -> bool:
+        """A pod of ours that says by its labels who it is: its service finds it by them."""
+        member, pod = self.members.get(name), self.pods.get(name)
+        if member is None or pod is None:
+            return False
+        return pod.labels.get(labels.REPLICA_TYPE) == member.role and pod.labels.get(labels.POD_NAME) == name
+
+
+def replaced(job: DIJob, crew: Crew, now: datetime) -> tuple[Declared, tuple[Event, ...]]:
+    """The declaration with new names for those that failed; each with what happened to it."""
+    declared = job.status.declared
+    events: list[Event] = []
+    for name in sorted(crew.members):
+        pod = crew.pods.get(name)
+        if name not in declared.members or not crew.is_own(name) or pod_state(pod) != "Failed" or pod is None:
+            continue
+        attempt = str(declared.members[name].attempt)
+        suffixes = declare.derived_suffixes(job.metadata.uid, name, attempt)
+        is_own_fault = not is_displaced(pod)
+        declared, new = declare.replaced(declared, name, suffixes=suffixes, now=now, is_own_fault=is_own_fault)
+        because = f": {reason}" if (reason := failure_of(pod)) else ""
+        events.append(warning("ReplicaFailed", f"{name} failed{because}; {new} comes in its place"))
+    return declared, tuple(events)
+
+
+def leftovers(job: DIJob, crew: Crew, observed: Observed) -> tuple[Delete, ...]:
+    """Pods and services of replicas that nobody wants any more, or that do not say who they are."""
+    pods = [pod for name, pod in crew.pods.items() if not crew.is_own(name)]
+    wanted = {coordinator_name(job), *crew.members}
+    services = [service for name, service in observed.services.items() if name not in wanted]
+    why = "no replica of this name is declared"
+    return (*deletions(POD, pods, why), *deletions(SERVICE, services, why))
+
+
+def missing(
+    job: DIJob, crew: Crew, observed: Observed, now: datetime, owner: Owner, settings: Settings
+) -> tuple[Create, ...]:
+    """Services before pods, an aggregator before its learners: whoever starts is found by name."""
+    services: list[Create] = []
+    pods: list[Create] = []
+    for name, member in _in_order(crew.members):
+        if address.template_of(job, member.role) is None or wait_for(member, now) > 0:
+            continue
+        aggregator = crew.pods.get(member.aggregator) if member.aggregator else None
+        if member.aggregator and aggregator is None:
+            continue  # its reference is part of the learner
+        if name not in observed.services:
+            service = member_service(job, name, member, owner, aggregator)
+            services.append(Create(SERVICE, service, f"{member.role} {name} has no address"))
+        if name not in crew.pods:
+            pod = member_pod(job, name, member, owner, settings, aggregator)
+            pods.append(Create(POD, pod, f"{member.role} {name} has no pod"))
+    return (*services, *pods)
+
+
+def untemplated(job: DIJob) -> str:
+    """What to say when replicas are declared whose template was taken away."""
+    roles = {member.role for member in job.status.declared.members.values()}
+    lost = sorted(role for role in roles if address.template_of(job, role) is None)
+    return f"no template for {', '.join(lost)}: put it back, or take the replicas back by di-server" if lost else ""
+
+
+def wait_for(member: Member, now: datetime) -> float:
+    """Seconds until a replica that came in place of a failed one may have its pod."""
+    due = member.at + timedelta(seconds=declare.pause_before(member))
+    return max(0.0, (due - now).total_seconds()) if member.attempt else 0.0
+
+
+def next_look(crew: Crew, now: datetime) -> float | None:
+    """Seconds until the first of those that wait is due."""
+    waits = [wait for name, member in crew.members.items() if name not in crew.pods and (wait := wait_for(member, now))]
+    return min(waits, default=None)
+
+
+def failure_of(pod: PodView) -> str:
+    """Why a pod failed, as far as it says."""
+    main = pod.container(labels.CONTAINER)
+    if main is not None and main.exit_code:
+        return f"container {main.name} on node {pod.node} exited with code {main.exit_code} ({main.reason})"
+    return ", ".join(part for part in (pod.reason, pod.message) if part)
+
+
+def _in_order(members: Mapping[str, Member]) -> list[tuple[str, Member]]:
+    order = {role: number for number, role in enumerate(address.ROLES)}
+    return sorted(members.items(), key=lambda entry: (order[entry[1].role], entry[0]))

@@ -1,0 +1,278 @@
+"""What becomes of a declaration when a coordinator asks for more, for fewer, or for others in place of the failed.
+
+Pure: random suffixes and the time are arguments. di-server applies these functions to what a client asks for, the
+operator applies ``replaced`` to members that failed; both store the result under the version that they read.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from itertools import count, islice
+
+import msgspec
+
+from trainmaster.api.declaration import Declared, LastRequest, Member, Role
+from trainmaster.core.quantity import amount_of
+
+COLLECTOR: Role = "collector"
+LEARNER: Role = "learner"
+AGGREGATOR: Role = "aggregator"
+DDP_LEARNER: Role = "ddp-learner"
+
+ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""Of Kubernetes' own random suffixes: nothing that reads as a word, or as another character."""
+SUFFIX_LENGTH = 5
+
+RETRY_WINDOW = timedelta(seconds=30)
+"""How long an unanswered request is remembered. DI-engine's client gives up after five tries, one second apart."""
+CALM = timedelta(minutes=10)
+"""A replica that lived so long begins to count its failures anew."""
+LONGEST_PAUSE = 60.0
+
+Members = dict[str, Member]
+Suffixes = Iterator[str]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """So many replicas of a role. ``shares`` are the GPUs of each pod of a learner that needs several pods."""
+
+    replicas: int
+    cpus: str = ""
+    gpus: int = 0
+    memory: str = ""
+    shares: tuple[int, ...] = ()
+
+    @property
+    def is_group(self) -> bool:
+        return bool(self.shares)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A declaration after a request, and the names that the answer is about."""
+
+    declared: Declared
+    collectors: tuple[str, ...] = ()
+    learners: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.collectors, *self.learners)
+
+
+# --- what a client asks for --------------------------------------------------------------------
+
+
+def requested(
+    declared: Declared,
+    asked: Mapping[Role, Asked],
+    *,
+    job: str,
+    incarnation: str,
+    suffixes: Suffixes,
+    now: datetime,
+) -> Change:
+    """The first request of an incarnation of the coordinator about a role states how many it has; further ones add.
+
+    An empty incarnation is somebody else, who only adds.
+    """
+    members, found = dict(declared.members), dict[Role, tuple[str, ...]]()
+    for role, wanted in asked.items():
+        kept: tuple[str, ...] = ()
+        if incarnation and declared.incarnations.get(role) != incarnation:
+            kept = _fitting(members, role, wanted)
+            for name in [n for n in counted(members, role) if n not in kept]:
+                _drop(members, name)
+        new = [_add(members, role, wanted, job, suffixes, now) for _ in range(wanted.replicas - len(kept))]
+        found[role] = (*kept, *new)
+    stated = declared.incarnations | (dict.fromkeys(asked, incarnation) if incarnation else {})
+    changed = msgspec.structs.replace(declared, members=members, incarnations=stated)
+    return Change(changed, found.get(COLLECTOR, ()), found.get(LEARNER, ()))
+
+
+def removed(declared: Declared, counts: Mapping[Role, int], states: Mapping[str, str]) -> Change:
+    """Without so many of a role: those that failed first, then those that do not run yet, then the newest.
+
+    ``states`` are those of the pods, by name. Who asks for more than there are gets all.
+    """
+    members, found = dict(declared.members), dict[Role, tuple[str, ...]]()
+    for role, number in counts.items():
+        ranked = sorted(counted(members, role), key=lambda name: _rank(members, name, states))
+        found[role] = tuple(ranked[: max(number, 0)])
+        for name in found[role]:
+            _drop(members, name)
+    changed = msgspec.structs.replace(declared, members=members)
+    return Change(changed, found.get(COLLECTOR, ()), found.get(LEARNER, ()))
+
+
+def failed(declared: Declared, names: Iterable[str], *, suffixes: Suffixes, now: datetime) -> Change:
+    """Others in place of these; a DDP group goes as a whole. Names that nobody has any more are passed over."""
+    heads = dict.fromkeys(head_of(declared.members, name) for name in names if name in declared.members)
+    collectors: list[str] = []
+    learners: list[str] = []
+    for head in heads:
+        is_collector = declared.members[head].role == COLLECTOR
+        declared, new = replaced(declared, head, suffixes=suffixes, now=now, is_own_fault=True)
+        (collectors if is_collector else learners).append(new)
+    return Change(declared, tuple(collectors), tuple(learners))
+
+
+def replaced(
+    declared: Declared, name: str, *, suffixes: Suffixes, now: datetime, is_own_fault: bool
+) -> tuple[Declared, str]:
+    """Under a new name, so that nobody takes the new pod for the old one; answers the name of its head.
+
+    The whole DDP group: its processes have one communicator, which does not survive the loss of a rank, and the
+    aggregator's client does not survive the loss of a learner.
+    """
+    head = head_of(declared.members, name)
+    old = [n for n in declared.members if head_of(declared.members, n) == head]
+    taken = set(declared.members)
+    names = {n: fresh_name(n.rpartition("-")[0], taken, suffixes) for n in old}
+    members = {n: member for n, member in declared.members.items() if n not in names}
+    for each in old:
+        member = declared.members[each]
+        members[names[each]] = msgspec.structs.replace(
+            member,
+            at=now,
+            attempt=_next_attempt(member, now, is_own_fault=is_own_fault),
+            aggregator=names.get(member.aggregator, ""),
+            master=names.get(member.master, ""),
+        )
+    return msgspec.structs.replace(declared, members=members), names[head]
+
+
+def recognised(declared: Declared, digest: str, incarnation: str, now: datetime) -> LastRequest | None:
+    """The last request, when this is the same one again because its answer got lost."""
+    last = declared.last
+    if last is None or last.answered or (last.digest, last.incarnation) != (digest, incarnation):
+        return None
+    return last if abs(now - last.at) <= RETRY_WINDOW else None
+
+
+# --- questions ---------------------------------------------------------------------------------
+
+
+def counted(members: Mapping[str, Member], role: Role) -> tuple[str, ...]:
+    """The replicas that a coordinator counts: an aggregator stands for the learner that it gathers."""
+    roles = (LEARNER, AGGREGATOR) if role == LEARNER else (role,)
+    return tuple(sorted((n for n, m in members.items() if m.role in roles), key=lambda n: (members[n].role != role, n)))
+
+
+def group_of(members: Mapping[str, Member], aggregator: str) -> tuple[str, ...]:
+    """The DDP learners behind an aggregator, in the order of their ranks."""
+    found = [name for name, member in members.items() if member.aggregator == aggregator]
+    return tuple(sorted(found, key=lambda name: (members[name].start_rank, name)))
+
+
+def head_of(members: Mapping[str, Member], name: str) -> str:
+    """The replica that stands for this one: the aggregator of a DDP learner, else itself."""
+    return members[name].aggregator or name
+
+
+def pause_before(member: Member) -> float:
+    """Seconds between a replacement and its pod: one, doubling with every failure."""
+    return pause(member.attempt) if member.attempt else 0.0
+
+
+def pause(times: int) -> float:
+    return min(LONGEST_PAUSE, 2.0 ** (min(times, 32) - 1))
+
+
+def split(gpus: int, per_node: int) -> tuple[int, ...]:
+    """GPUs of each pod when no node has more than so many; one pod when nothing is known of nodes."""
+    if per_node <= 0 or gpus <= per_node:
+        return (gpus,)
+    rest = gpus % per_node
+    return (per_node,) * (gpus // per_node) + ((rest,) if rest else ())
+
+
+def usual_gpus(allocatable: Iterable[int]) -> int:
+    """What most of the nodes that have GPUs have; of equally frequent numbers the larger, 0 when no node has any."""
+    numbers = [number for number in allocatable if number > 0]
+    return max(numbers, key=lambda number: (numbers.count(number), number), default=0)
+
+
+# --- names -------------------------------------------------------------------------------------
+
+
+def fresh_name(prefix: str, taken: set[str], suffixes: Suffixes) -> str:
+    """A name that nobody has; it counts as taken from now on."""
+    name = next(candidate for suffix in suffixes if (candidate := f"{prefix}-{suffix}") not in taken)
+    taken.add(name)
+    return name
+
+
+def derived_suffixes(*seed: str) -> Suffixes:
+    """Suffixes for who may not draw lots: always the same for the same seed, and another for another."""
+    for number in count():
+        digest = sha256("/".join((*seed, str(number))).encode()).digest()
+        yield "".join(ALPHABET[byte % len(ALPHABET)] for byte in islice(digest, SUFFIX_LENGTH))
+
+
+# --- inside ------------------------------------------------------------------------------------
+
+
+def _add(members: Members, role: Role, asked: Asked, job: str, suffixes: Suffixes, now: datetime) -> str:
+    taken = set(members)
+    if not asked.is_group:
+        name = fresh_name(f"{job}-{role}", taken, suffixes)
+        members[name] = Member(role, now, asked.cpus, asked.gpus, asked.memory)
+        return name
+    head = fresh_name(f"{job}-{AGGREGATOR}", taken, suffixes)
+    members[head] = Member(AGGREGATOR, now, asked.cpus, memory=asked.memory, world_size=asked.gpus)
+    pods = [fresh_name(f"{job}-{DDP_LEARNER}", taken, suffixes) for _ in asked.shares]
+    start = 0
+    for name, share in zip(pods, asked.shares, strict=True):
+        members[name] = Member(
+            DDP_LEARNER,
+            now,
+            asked.cpus,
+            share,
+            asked.memory,
+            aggregator=head,
+            world_size=asked.gpus,
+            start_rank=start,
+            master=pods[0] if start else "",
+        )
+        start += share
+    return head
+
+
+def _drop(members: Members, name: str) -> None:
+    for each in (*group_of(members, name), name):
+        del members[each]
+
+
+def _fitting(members: Mapping[str, Member], role: Role, asked: Asked) -> tuple[str, ...]:
+    """Replicas of an earlier incarnation that are what is asked for, the oldest first, as many as are asked for."""
+    fitting = [name for name in counted(members, role) if _fits(members[name], asked)]
+    fitting.sort(key=lambda name: (members[name].at, name))
+    return tuple(fitting[: asked.replicas])
+
+
+def _fits(member: Member, asked: Asked) -> bool:
+    if (member.role == AGGREGATOR) != asked.is_group or (member.world_size or member.gpus) != asked.gpus:
+        return False
+    given, wanted = (member.cpus, member.memory), (asked.cpus, asked.memory)
+    return all(_amount(a) == _amount(b) for a, b in zip(given, wanted, strict=True))
+
+
+def _amount(text: str) -> object:
+    return amount_of(text) if text else None
+
+
+def _rank(members: Members, name: str, states: Mapping[str, str]) -> tuple[int, float, str]:
+    worst = min(_order(states.get(each, "")) for each in (name, *group_of(members, name)))
+    return worst, -members[name].at.timestamp(), name
+
+
+def _order(state: str) -> int:
+    """A failed one is missed by nobody, one that has ended or does not run yet by hardly anybody."""
+    return {"Failed": 0, "Running": 2}.get(state, 1)
+
+
+def _next_attempt(member: Member, now: datetime, *, is_own_fault: bool) -> int:
+    """What the cluster did to a pod does not count against it; but even then a moment passes."""
+    if not is_own_fault:
+        return max(member.attempt, 1)
+    return 1 if now - member.at >= CALM else member.attempt + 1

@@ -1,0 +1,203 @@
+"""What di-server knows: jobs and pods, kept by watches, and read through to the API server where they are late.
+
+A watch is a little behind, and a client that is told 404 for that dies. So nothing is said to be missing before the
+API server itself was asked; and what this process wrote it knows before the watch shows it.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+
+from trainmaster.api.dijob import RESOURCE, DIJob
+from trainmaster.core.errors import ApiError, Invalid, NotFound, Trainmaster
+from trainmaster.core.ids import POD, Key, Resource
+from trainmaster.core.template import MANAGED_BY
+from trainmaster.core.view import JOB_CODEC, JobView
+from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.reflector import Reflector
+from trainmaster.runtime.store import Store
+from trainmaster.server.di.refusal import NotNow, Refused
+from trainmaster.server.di.view import POD_FACE_CODEC, PodFace, read_pod
+
+
+class Known(msgspec.Struct):
+    """A job at one version, decoded once; ``answer`` is what a GET of it said."""
+
+    view: JobView
+    job: DIJob
+    answer: bytes = b""
+
+    @property
+    def version(self) -> int:
+        return self.view.resource_version
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str
+    uid: str
+    resource_version: str
+    deletion_timestamp: str | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+
+
+_DIJOB = msgspec.json.Decoder(DIJob)
+_MISSING = (NotFound, Invalid)
+"""A name that no object can have is not there, either."""
+
+
+class Cache:
+    def __init__(self, cluster: Cluster, *, namespace: str = "") -> None:
+        self._cluster = cluster
+        self._jobs, self._pods = Store[JobView](RESOURCE), Store[PodFace](POD)
+        selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
+        self.reflectors = (
+            Reflector(cluster, self._jobs, JOB_CODEC, namespace=namespace),
+            Reflector(cluster, self._pods, POD_FACE_CODEC, namespace=namespace, selector=selector),
+        )
+        self._known: dict[Key, Known] = {}
+        self._ahead: dict[Key, Known] = {}
+        """What was read or written past the watch, until the watch has it."""
+        self._callers: dict[str, dict[Key, PodFace]] = {}
+        self._changed = asyncio.Event()
+        self._jobs.listen(self._job_changed)
+        self._pods.listen(self._pod_changed)
+
+    @property
+    def is_synced(self) -> bool:
+        return self._jobs.is_synced and self._pods.is_synced
+
+    async def synced(self) -> None:
+        """Until everything was read once."""
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+
+    async def change(self) -> None:
+        """Until a watch shows something new."""
+        await self._changed.wait()
+
+    # --- jobs ---
+
+    def job(self, key: Key) -> Known | None:
+        """The newest that is known of a job; raises ``Refused`` for one that cannot be read."""
+        view = self._jobs.get(key)
+        ahead = self._ahead.get(key)
+        if ahead is not None and self._jobs.seen < ahead.version:
+            return ahead
+        if view is None:
+            return None
+        known = self._known.get(key)
+        if known is None or known.view is not view:
+            known = self._known[key] = Known(view, _decoded(view))
+        return known
+
+    def jobs(self, namespace: str) -> Iterator[Known]:
+        """All jobs of a namespace, or of all; those that cannot be read are left out."""
+        for key in sorted(self._jobs.keys()):
+            if namespace in ("", key.namespace):
+                try:
+                    known = self.job(key)
+                except Refused:
+                    continue
+                if known is not None:
+                    yield known
+
+    async def fresh_job(self, key: Key) -> Known:
+        """As the API server has it now."""
+        try:
+            body = await self._cluster.get(RESOURCE, key)
+        except _MISSING:
+            raise Refused(404, f"DIJob: {key} not exists in cache, nor on the API server") from None
+        except Trainmaster as error:
+            raise passing(error) from error
+        meta = msgspec.json.decode(body, type=_Object).metadata
+        deleting = meta.deletion_timestamp is not None
+        view = JobView(key, meta.uid, int(meta.resource_version), deleting, body)
+        return self.learn(Known(view, _decoded(view)))
+
+    def learn(self, known: Known) -> Known:
+        """Something newer than the watch has shown."""
+        if self._jobs.seen < known.version:
+            self._ahead[known.view.key] = known
+        return known
+
+    # --- pods ---
+
+    def pod(self, key: Key) -> PodFace | None:
+        return self._pods.get(key)
+
+    def pods_of(self, uid: str) -> list[PodFace]:
+        """The pods of a job, by its uid."""
+        return list(self._pods.owned(uid))
+
+    def pods_at(self, ip: str) -> list[PodFace]:
+        """Who calls from this address: several on a shared network."""
+        return list(self._callers.get(ip, {}).values())
+
+    async def fresh_pod(self, key: Key) -> PodFace | None:
+        """As the API server has it now; None when it has none."""
+        try:
+            return read_pod(await self._cluster.get(POD, key))
+        except _MISSING:
+            return None
+        except Trainmaster as error:
+            raise passing(error) from error
+
+    async def fresh_pods(self, namespace: str, selector: str) -> list[PodFace]:
+        try:
+            return POD_FACE_CODEC.page(await self._cluster.list(POD, namespace=namespace, selector=selector)).views
+        except Trainmaster as error:
+            raise passing(error) from error
+
+    async def find(self, resource: Resource, key: Key) -> bytes | None:
+        """Any other object; None when it is not there."""
+        try:
+            return await self._cluster.get(resource, key)
+        except NotFound:
+            return None
+        except Trainmaster as error:
+            raise passing(error) from error
+
+    # --- inside ---
+
+    def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
+        key = (after or before).key  # type: ignore[union-attr]  # never both None
+        ahead = self._ahead.get(key)
+        if ahead is not None and self._jobs.seen >= ahead.version:
+            del self._ahead[key]
+        if after is None:
+            self._known.pop(key, None)
+        self._tell()
+
+    def _pod_changed(self, before: PodFace | None, after: PodFace | None) -> None:
+        if before is not None:
+            for ip in before.ips:
+                callers = self._callers[ip]
+                callers.pop(before.key, None)
+                if not callers:
+                    del self._callers[ip]
+        if after is not None:
+            for ip in after.ips:
+                self._callers.setdefault(ip, {})[after.key] = after
+        self._tell()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def passing(error: Trainmaster) -> NotNow:
+    """Whatever the API server could not or would not do: a client that asks again may live to see it mended."""
+    said = error.message if isinstance(error, ApiError) else str(error)
+    return NotNow(f"the API server does not do its part, try again: {said}")
+
+
+def _decoded(view: JobView) -> DIJob:
+    try:
+        return _DIJOB.decode(view.raw)
+    except msgspec.ValidationError as error:
+        raise Refused(409, f"DIJob {view.key} cannot be read: {error}") from error

@@ -1,0 +1,90 @@
+"""Finds the job that a request is about, past a watch that is late and a coordinator that is on its way."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+
+from trainmaster.api.dijob import RESOURCE
+from trainmaster.core.ids import Key
+from trainmaster.kinds.dijob import declare, labels
+from trainmaster.kinds.dijob.body import coordinator_name
+from trainmaster.server.di.cache import Cache, Known
+from trainmaster.server.di.refusal import NotNow, Refused
+from trainmaster.server.di.view import PodFace
+
+PATIENCE = 2.0
+"""Seconds that a request waits for what is surely about to happen."""
+POLL = 0.1
+
+_COORDINATOR_SUFFIX = f"-{labels.COORDINATOR}"
+
+
+class Finder:
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    async def job_of(self, pod: Key) -> Known:
+        """The job of a pod; its name is enough when it has no pod at the moment."""
+        await self.be_synced()
+        if not pod.namespace or not pod.name:
+            raise Refused(404, f"pod: {pod} not exists in cache: namespace and coordinator must be given")
+        if (face := self._cache.pod(pod)) is not None:
+            with suppress(Refused):  # by now another pod may have this name
+                return await self._owner_of(face)
+        if (face := await self._cache.fresh_pod(pod)) is not None:
+            return await self._owner_of(face)
+        return await self._job_named_by(pod)
+
+    async def _owner_of(self, face: PodFace) -> Known:
+        pod, owner = face.key, face.owner
+        if owner is None or owner.kind != RESOURCE.kind or not owner.api_version.startswith(f"{RESOURCE.group}/"):
+            raise Refused(404, f"module {pod.name} is not owned by any DIJob")
+        known = self._cache.job(Key(pod.namespace, owner.name))
+        if known is None or known.view.uid != owner.uid:
+            known = await self._cache.fresh_job(Key(pod.namespace, owner.name))
+        if known.view.uid != owner.uid:
+            raise Refused(404, f"coordinator {pod.name} is owned by stale DIJob: another one has its name now")
+        return known
+
+    async def _job_named_by(self, pod: Key) -> Known:
+        missing = Refused(404, f"pod: {pod} not exists in cache, nor on the API server")
+        for name in _jobs_that_may_have(pod.name):
+            key = Key(pod.namespace, name)
+            try:
+                known = self._cache.job(key) or await self._cache.fresh_job(key)
+            except Refused:
+                continue
+            if pod.name == coordinator_name(known.job) or pod.name in known.job.status.declared.members:
+                return known
+        raise missing
+
+    async def incarnation(self, known: Known) -> str:
+        """Of the coordinator, as the API server sees it now: its first request must not be taken for a further one."""
+        key = Key(known.view.key.namespace, coordinator_name(known.job))
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            pod = await self._cache.fresh_pod(key)
+            if pod is not None and pod.owner is not None and pod.owner.uid == known.view.uid and not pod.deleting:
+                return pod.incarnation
+            if asyncio.get_running_loop().time() >= deadline:
+                raise NotNow(f"coordinator {key} has no pod at the moment, try again")
+            await asyncio.sleep(POLL)
+
+    async def be_synced(self) -> None:
+        if self._cache.is_synced:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._cache.synced()
+        except TimeoutError:
+            raise NotNow("di-server has just started and does not know all jobs yet, try again") from None
+
+
+def _jobs_that_may_have(pod: str) -> Iterator[str]:
+    """The names of jobs of which this could be a pod."""
+    if pod.endswith(_COORDINATOR_SUFFIX):
+        yield pod.removesuffix(_COORDINATOR_SUFFIX)
+    prefix = pod.rpartition("-")[0]
+    for role in (declare.COLLECTOR, declare.DDP_LEARNER, declare.AGGREGATOR, declare.LEARNER):
+        if prefix.endswith(f"-{role}"):
+            yield prefix.removesuffix(f"-{role}")

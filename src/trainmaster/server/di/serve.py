@@ -1,0 +1,86 @@
+"""Starts di-server and ends it: ready when everything was read, drained before it goes."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from trainmaster.core.errors import BadConfig
+from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.recorder import Recorder
+from trainmaster.server.di.cache import Cache
+from trainmaster.server.di.caller import Callers, Reviewer
+from trainmaster.server.di.declarer import Declarer
+from trainmaster.server.di.desk import Desk
+from trainmaster.server.di.face import GUARD_SECONDS, Face
+from trainmaster.server.di.gpu import Nodes
+from trainmaster.server.di.wish import Rules, Wishes
+from trainmaster.server.health import split_address
+
+FLUSH_SECONDS = 2.0
+KEEP_ALIVE_SECONDS = 75.0
+
+log = structlog.get_logger(__name__)
+
+
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    bind_address: str
+    namespace: str = ""
+    allow_unidentified: bool = False
+    drain: float = 3.0
+    """Seconds between "not ready" and the end: until nobody sends requests here any more."""
+    rules: Rules = Rules()
+
+
+async def run_server(
+    cluster: Cluster,
+    reviewer: Reviewer,
+    options: ServerOptions,
+    stop: asyncio.Event,
+    *,
+    now: Callable[[], datetime],
+    started: asyncio.Event | None = None,
+) -> None:
+    """Until ``stop`` is set. The socket is open from the beginning: who comes early is told to try again."""
+    cache, recorder = Cache(cluster, namespace=options.namespace), Recorder(cluster, now)
+    declarer = Declarer(cluster, cache, now)
+    callers = Callers(cache, reviewer, is_open=options.allow_unidentified)
+    wishes = Wishes(cache, Nodes(cluster), options.rules)
+    desk = Desk(cache, callers, declarer, wishes, recorder, now)
+    face = Face(desk, declarer, lambda: cache.is_synced and not stop.is_set())
+    runner = web.AppRunner(
+        face.application(),
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=GUARD_SECONDS,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+    )
+    await runner.setup()
+    async with asyncio.TaskGroup() as group:
+        background = [group.create_task(reflector.run()) for reflector in cache.reflectors]
+        background.append(group.create_task(recorder.run()))
+        try:
+            await _listen(runner, options.bind_address)
+            log.info("serving", address=options.bind_address, namespace=options.namespace or "all")
+            if started is not None:
+                started.set()
+            await stop.wait()
+            log.info("stopping: answering what still comes", seconds=options.drain)
+            await asyncio.sleep(options.drain)
+        finally:
+            await runner.cleanup()
+            await declarer.close(FLUSH_SECONDS)
+            await recorder.flush(FLUSH_SECONDS)
+            for task in background:
+                task.cancel()
+
+
+async def _listen(runner: web.AppRunner, address: str) -> None:
+    host, port = split_address(address)
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        raise BadConfig(f"cannot listen on {address}: {error.strerror}; choose another --bind-address") from error

@@ -1,0 +1,100 @@
+"""``trainmaster server``: its options, and what it says when it cannot start."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from click.testing import CliRunner, Result
+
+from trainmaster.cli.main import cli
+from trainmaster.cli.server import options_of
+from trainmaster.core.errors import BadConfig
+from trainmaster.core.ids import Key
+from trainmaster.server.di.serve import ServerOptions
+from trainmaster.server.di.wish import Rules
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: a
+contexts: [{name: a, context: {cluster: a, user: a}}]
+clusters: [{name: a, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: a, user: {}}]
+"""
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[ServerOptions]:
+    """What the server would have been started with; it is not."""
+    started: list[ServerOptions] = []
+
+    def run(given: dict[str, Any]) -> None:
+        started.append(options_of(given))
+
+    monkeypatch.setattr("trainmaster.cli.server._serve", run)
+    monkeypatch.setattr("trainmaster.cli.wiring.run_loop", lambda _: None)
+    monkeypatch.setattr("trainmaster.cli.server.configure_logging", lambda style, verbosity: None)
+    return started
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, ["server", *args])
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        pytest.param([], ServerOptions(bind_address=":8080"), id="defaults"),
+        pytest.param(["--bind-address", "h:1"], ServerOptions(bind_address="h:1"), id="address"),
+        pytest.param(["--server-bind-address=h:1"], ServerOptions(bind_address="h:1"), id="address by its older name"),
+        pytest.param(["--namespace=rl"], ServerOptions(bind_address=":8080", namespace="rl"), id="namespace"),
+        pytest.param(
+            ["--allow-unidentified=true"], ServerOptions(bind_address=":8080", allow_unidentified=True), id="open"
+        ),
+        pytest.param(["--shutdown-delay-duration=1m"], ServerOptions(bind_address=":8080", drain=60.0), id="drain"),
+        pytest.param(
+            ["--agconfig-namespace=n", "--agconfig-name=c", "--max-replicas-per-job=7", "--shared-network"],
+            ServerOptions(
+                bind_address=":8080",
+                rules=Rules(max_per_job=7, aggregator_config=Key("n", "c"), shared_network=True),
+            ),
+            id="rules",
+        ),
+    ],
+)
+def test_options_reach_the_server(given: list[ServerOptions], args: list[str], expected: ServerOptions) -> None:
+    result = run(*args)
+
+    assert (result.exit_code, result.output) == (0, "")
+    assert given == [expected]
+
+
+@pytest.mark.parametrize("option", ["--leader-elect", "--lease-lock-name=x", "--lease-lock-namespace=x"])
+def test_options_without_a_meaning_are_accepted_with_a_warning(given: list[ServerOptions], option: str) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert run(option).exit_code == 0
+
+    assert [line["option"] for line in logs] == [option.partition("=")[0]]
+
+
+@pytest.mark.parametrize(
+    "args", [["--gpu-alloc-policy=clever"], ["--max-replicas-per-job=0"], ["--shutdown-delay-duration=soon"]]
+)
+def test_bad_options_are_refused(given: list[ServerOptions], args: list[str]) -> None:
+    result = run(*args)
+
+    assert result.exit_code == 2
+    assert not given
+
+
+def test_an_address_that_is_taken_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config").write_text(KUBECONFIG)
+    monkeypatch.setattr("trainmaster.cli.server.configure_logging", lambda style, verbosity: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken, structlog.testing.capture_logs():
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = run("--kubeconfig", str(tmp_path / "config"), "--bind-address", address)
+
+    assert isinstance(result.exception, BadConfig)
+    assert f"cannot listen on {address}" in str(result.exception)

@@ -1,0 +1,94 @@
+"""Jobs with coordinators that call di-server from addresses of their own, and what must be true of them in the end."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from tests.faults.world import Object, is_deleting
+from tests.integration.scene import Job, Scene
+from tests.manifests.build import Manifest, dijob, template
+from tests.server.di.client import Client
+
+_addresses = (f"127.1.{high}.{low}" for high, low in itertools.product(range(1, 250), range(1, 250)))
+
+
+class Balanced(Client):
+    """Its connections go to several servers in turn, as a Service sends them."""
+
+    def __init__(self, *args: Any, urls: Sequence[str], **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self._urls = itertools.cycle(urls)
+
+    def address(self) -> str:
+        return next(self._urls)
+
+
+class Team:
+    """A job, and the client that its coordinator is."""
+
+    def __init__(self, job: Job, urls: Sequence[str]) -> None:
+        self.job = job
+        self.scene = job.scene
+        self.urls = urls
+        self.coordinator = f"{job.name}-coordinator"
+        self._sessions: list[aiohttp.ClientSession] = []
+
+    async def appear(self) -> Client:
+        """Its coordinator has a pod, which runs at once and calls: before anybody knows its address."""
+        await self.scene.until(lambda: self._living(), f"{self.coordinator} is there")
+        ip = next(_addresses)
+        session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(local_addr=(ip, 0)))
+        self._sessions.append(session)
+        client = Balanced(session, "", self.scene.namespace, self.coordinator, pause=1.0, urls=self.urls)
+        self._reporting = asyncio.ensure_future(self.run(self.coordinator, ip=ip))
+        return client
+
+    async def run(self, pod: str, *, ip: str | None = None) -> None:
+        """A pod runs, says its kubelet."""
+        await self.scene.admin.set_pod(self.scene.namespace, pod, phase="Running", ip=ip or next(_addresses))
+
+    @property
+    def declared(self) -> set[str]:
+        return set(self.job.status.get("declared", {}).get("members", {}))
+
+    async def complete(self, number: int) -> None:
+        """So many replicas are declared, and its pods and services are theirs and its coordinator's: none left over."""
+
+        def is_complete() -> bool:
+            wanted = {self.coordinator, *self.declared}
+            pods = {name for name, pod in self.job.children("pods").items() if not is_deleting(pod)}
+            return len(wanted) == number + 1 and pods == wanted == set(self.job.children("services"))
+
+        await self.job.until(is_complete, f"it has exactly the {number} that are declared")
+
+    async def close(self) -> None:
+        await self._reporting
+        for session in self._sessions:
+            await session.close()
+
+    def _living(self) -> Object | None:
+        pod = self.job.children("pods").get(self.coordinator)
+        return pod if pod is not None and not is_deleting(pod) else None
+
+
+@asynccontextmanager
+async def team(scene: Scene, name: str, urls: Sequence[str], **spec: Any) -> AsyncIterator[Team]:
+    found = Team(await scene.create(manifest(name, **spec)), urls)
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+def manifest(name: str, **spec: Any) -> Manifest:
+    return dijob(name, **{"collector": {"template": template()}, "learner": {"template": template()}, **spec})
+
+
+def names(client: Client, found: Object | None) -> set[str]:
+    """The pods of an answer."""
+    assert found is not None
+    return {client.pod_of(url) for url in (*found["collectors"], *found["learners"])}

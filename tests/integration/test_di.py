@@ -1,0 +1,304 @@
+"""di-server and operator as processes on a real API server, with clients that die of any error."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
+
+import aiohttp
+import pytest
+
+from testbed.admin import path_of
+from testbed.operator import OperatorProcess
+from testbed.plane import ControlPlane
+from testbed.proxy import FaultProxy
+from testbed.server import ServerProcess
+from tests.faults.world import Object
+from tests.integration.conftest import TENANT
+from tests.integration.crew import Team, names, team
+from tests.integration.scene import Scene
+from tests.integration.test_permission import granted, used
+from tests.manifests.build import template
+from tests.server.di.client import Client
+
+REPLICAS = "/v1alpha1/replicas"
+BREATH = 2.0
+"""Seconds between two deaths: a client that meets only dead servers for five seconds dies, too, and rightly."""
+
+
+@pytest.fixture(scope="module")
+def server(plane: ControlPlane) -> Iterator[ServerProcess]:
+    with ServerProcess(plane) as server:
+        yield server
+        assert server.is_running()
+        assert "defect in trainmaster" not in server.log
+        assert "Traceback" not in server.log
+
+
+@pytest.mark.usefixtures("operator")
+async def test_coordinators_that_ask_as_soon_as_they_exist_all_get_their_replicas(
+    scene: Scene, server: ServerProcess
+) -> None:
+    async with AsyncExitStack() as stack:
+        teams = [await stack.enter_async_context(team(scene, f"job-{n}", [server.url])) for n in range(10)]
+
+        async def begin(each: Team) -> set[str]:
+            client = await each.appear()
+            return names(client, await client.start({"replicas": 2}, {"replicas": 2}))
+
+        found = await asyncio.gather(*(begin(each) for each in teams))
+        for each, got in zip(teams, found, strict=True):
+            await each.complete(4)
+            assert each.declared == got
+
+
+async def test_a_server_that_dies_again_and_again_costs_nobody_anything(
+    plane: ControlPlane, scene: Scene, operator: OperatorProcess
+) -> None:
+    async with AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(ServerProcess(plane)) for _ in range(2)]
+        urls = [each.url for each in servers]
+        teams = [await stack.enter_async_context(team(scene, f"job-{n}", urls)) for n in range(4)]
+        done = asyncio.Event()
+
+        async def trouble() -> int:
+            deaths = 0
+            while not done.is_set():
+                await asyncio.to_thread(servers[deaths % 2].come_again)
+                deaths += 1
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(done.wait(), BREATH)
+            return deaths
+
+        async def work(each: Team) -> None:
+            client = await each.appear()
+            await client.start({"replicas": 2}, {"replicas": 1})
+            for size in range(1, 5):
+                await persist(client, "POST", {"collectors": {"replicas": 1, "memory": f"{size}Mi"}})
+                await client.get()
+            await persist(client, "DELETE", {"collectors": {"replicas": 3}})
+
+        troubling = asyncio.ensure_future(trouble())
+        try:
+            await asyncio.gather(*(work(each) for each in teams))
+        finally:
+            done.set()
+            deaths = await troubling
+        assert deaths > 0
+        for each in teams:
+            await each.complete(4)
+
+
+async def persist(client: Client, method: str, body: Object) -> Object:
+    """Ask until it is given; a server that has just started only says wait."""
+    identity = {"namespace": client.namespace, "coordinator": client.name}
+    while True:
+        success, _, _, found = await client.request(method, REPLICAS, identity | body)
+        if success:
+            return client.checked(found)
+
+
+@pytest.mark.usefixtures("operator")
+async def test_a_coordinator_that_comes_again_finds_its_replicas(scene: Scene, server: ServerProcess) -> None:
+    async with team(scene, "job", [server.url]) as each:
+        client = await each.appear()
+        first = names(client, await client.start({"replicas": 2}, {"replicas": 1}))
+        await each.complete(3)
+
+        await scene.let_go(each.coordinator)
+        await scene.until(lambda: scene.incarnations("pods")[each.coordinator] == 2, "it is there again")
+        again = await each.appear()
+        second = names(again, await again.start({"replicas": 2}, {"replicas": 1}))
+
+        assert second == first
+        await each.complete(3)
+        added = names(again, await again.add(collectors={"replicas": 1}))
+        await each.complete(4)
+        assert each.declared == first | added
+
+
+@pytest.mark.usefixtures("operator")
+async def test_whoever_fails_is_evicted_or_deleted_comes_back(scene: Scene, server: ServerProcess) -> None:
+    async with team(scene, "job", [server.url]) as each:
+        client = await each.appear()
+        found = names(client, await client.start({"replicas": 3}, {"replicas": 1}))
+        await each.complete(4)
+        failed, evicted, deleted = sorted(name for name in found if "collector" in name)
+        await scene.end(failed, 1)
+        await scene.admin.set_pod(scene.namespace, evicted, phase="Failed", reason="Evicted")
+        await scene.let_go(deleted)
+
+        await scene.until(lambda: not {failed, evicted} & each.declared, "they have other names")
+        await scene.until(lambda: scene.incarnations("pods").get(deleted) == 2, "it is there again")
+
+        await each.complete(4)
+        listed = await client.get()
+        assert names(client, listed) == each.declared
+
+
+@pytest.mark.usefixtures("operator")
+async def test_the_end_of_the_job_is_the_end_of_its_replicas(scene: Scene, server: ServerProcess) -> None:
+    async with team(scene, "job", [server.url]) as each:
+        client = await each.appear()
+        found = names(client, await client.start({"replicas": 2}, {"replicas": 1}))
+        await each.complete(3)
+        await each.job.reach("Running")
+        for name in found:
+            await each.run(name)
+        await scene.end(each.coordinator, 0)
+        async with scene.kubelet():
+            await each.job.reach("Succeeded")
+            await each.job.until(lambda: not each.job.children("services"), "its services are gone")
+            await each.job.until(lambda: set(each.job.children("pods")) == {each.coordinator}, "its workers are gone")
+
+        assert each.job.status["replicaStatus"]["Collector"] in ({"succeeded": 2}, {"succeeded": 1}, {})
+        assert each.job.status["completionTime"] >= each.job.status["startTime"]
+
+
+@pytest.mark.usefixtures("operator")
+async def test_a_learner_of_several_gpus_is_a_group_that_lives_and_dies_as_one(
+    scene: Scene, server: ServerProcess
+) -> None:
+    config = {"metadata": {"name": "aggregator-config"}, "spec": {"aggregator": {"template": template()}}}
+    if await scene.admin.find("namespaces", None, "di-system") is None:
+        await scene.admin.create("namespaces", {"metadata": {"name": "di-system"}})
+    kind = "diengine.opendilab.org/v1alpha1/aggregatorconfigs"
+    body = {"apiVersion": "diengine.opendilab.org/v1alpha1", "kind": "AggregatorConfig", **config}
+    await scene.admin.create(kind, body, "di-system")
+    async with team(scene, "job", [server.url]) as each:
+        client = await each.appear()
+        found = await client.start({"replicas": 0}, {"replicas": 1, "gpus": "4"})
+        (aggregator,) = names(client, found)
+        await each.complete(2)
+        (learner,) = each.declared - {aggregator}
+        owners = each.job.children("pods")[learner]["metadata"]["ownerReferences"]
+        assert [(owner["kind"], owner["name"]) for owner in owners] == [("DIJob", "job"), ("Pod", aggregator)]
+
+        await scene.end(learner, 1)
+        async with scene.kubelet():
+            await scene.until(lambda: not {aggregator, learner} & each.declared, "the group has other names")
+            await each.complete(2)
+    await scene.admin.delete(kind, "di-system", "aggregator-config")
+
+
+# --- crashes -----------------------------------------------------------------------------------
+
+
+async def test_whatever_crashes_in_the_end_there_is_what_was_declared(plane: ControlPlane, scene: Scene) -> None:
+    """Random requests of several coordinators, while server and operator die; no job touches another's."""
+    async with AsyncExitStack() as stack:
+        operator = await stack.enter_async_context(OperatorProcess(plane))
+        servers = [await stack.enter_async_context(ServerProcess(plane)) for _ in range(2)]
+        urls = [each.url for each in servers]
+        teams = [await stack.enter_async_context(team(scene, f"job-{n}", urls)) for n in range(4)]
+
+        async def crash() -> None:
+            dice = random.Random(20261115)
+            for number in range(4):
+                await asyncio.sleep(BREATH * dice.random())
+                await asyncio.to_thread(servers[number % 2].come_again)
+                if dice.random() < 0.5:
+                    operator.kill()
+                    await asyncio.to_thread(operator._start)
+
+        crashing = asyncio.ensure_future(crash())
+        expected = await asyncio.gather(*(ask_at_random(each, number) for number, each in enumerate(teams)))
+        await crashing
+        for each, number in zip(teams, expected, strict=True):
+            await each.complete(number)
+            assert all(name.startswith(f"{each.job.name}-") for name in each.declared)
+
+
+async def ask_at_random(each: Team, seed: int) -> int:
+    """More, fewer, others in place of the failed; answers how many there must be in the end."""
+    dice = random.Random(seed)
+    client = await each.appear()
+    await client.start({"replicas": 2}, {"replicas": 1})
+    number = 3
+    # Two failures at most: each makes the next replacement wait longer.
+    requests = ["add"] * 4 + ["delete"] * 2 + ["failed"] * 2
+    dice.shuffle(requests)
+    for step, request in enumerate(requests):
+        size = dice.randint(1, 2)
+        match request:
+            case "add":
+                await persist(client, "POST", {"collectors": {"replicas": size, "memory": f"{step + 1}Mi"}})
+                number += size
+            case "delete":
+                gone = await persist(client, "DELETE", {"collectors": {"replicas": size}})
+                number -= len(gone["collectors"])
+            case "failed":
+                listed = await client.get()
+                if listed and listed["collectors"]:
+                    await client.report(collectors=dice.sample(listed["collectors"], 1))
+    return number
+
+
+# --- who may -----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("operator")
+async def test_tokens_speak_for_users_and_for_pods(plane: ControlPlane, scene: Scene, server: ServerProcess) -> None:
+    await scene.admin.create("serviceaccounts", {"metadata": {"name": "default"}}, scene.namespace)
+    coordinator = {"template": template(serviceAccountName="default")}
+    async with (
+        team(scene, "job", [server.url], coordinator=coordinator) as each,
+        team(scene, "other", [server.url], coordinator=coordinator) as other,
+    ):
+        await each.appear()
+        await other.appear()
+
+        async def bound(pod: str) -> str:
+            ref = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": scene.pods()[pod]["metadata"]["uid"]}
+            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": ref}}
+            path = path_of("serviceaccounts", scene.namespace, "default", "token")
+            token: str = (await scene.admin.request("POST", path, body))["status"]["token"]
+            return token
+
+        async def add(token: str) -> int:
+            body = {"namespace": scene.namespace, "coordinator": "job-coordinator", "collectors": {"replicas": 1}}
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            async with aiohttp.ClientSession() as session:
+                async with session.post(server.url + REPLICAS, json=body, headers=headers) as response:
+                    return response.status
+
+        await scene.until(lambda: scene.pods()["job-coordinator"]["status"].get("podIP"), "its address is known")
+        assert await add("") == 403
+        assert await add("no-such-token") == 401
+        assert await add(plane.token(TENANT)) == 403
+        assert await add(await bound("other-coordinator")) == 403
+        assert not each.declared
+        assert await add(plane.token("admin")) == 200
+        assert await add(await bound("job-coordinator")) == 200
+        await each.complete(1)
+
+
+async def test_the_server_may_do_what_it_does_and_nothing_else(
+    plane: ControlPlane, scene: Scene, operator: OperatorProcess
+) -> None:
+    with FaultProxy(plane) as proxy:
+        async with ServerProcess(plane, server=proxy.url, args=["--agconfig-name=none"]) as server:
+            async with team(scene, "job", [server.url]) as each:
+                client = await each.appear()
+                await client.start({"replicas": 1}, {"replicas": 1})
+                await each.complete(2)
+                await client.report(collectors=[(await client.get() or {})["collectors"][0]])
+                await each.complete(2)
+                await client.add(collectors={"replicas": 1})
+            await ask_for_gpus(plane, scene, server)
+            assert await asyncio.to_thread(server.terminate) == 0
+
+    assert [str(call) for call in proxy.calls if call.code in (401, 403)] == []
+    unused = granted("trainmaster-server") - used(proxy.calls)
+    assert used(proxy.calls) - granted("trainmaster-server") == set()
+    # The same Event again is a patch; a config that is there, and nodes for it, are asked for only together.
+    assert {(p.resource, p.verb) for p in unused} <= {("events", "patch"), ("nodes", "list"), ("dijobs", "get")}
+
+
+async def ask_for_gpus(plane: ControlPlane, scene: Scene, server: ServerProcess) -> None:
+    """With an administrator's token; the config is not there."""
+    body = {"namespace": scene.namespace, "coordinator": "job-coordinator", "learners": {"replicas": 1, "gpus": 2}}
+    headers = {"Authorization": f"Bearer {plane.token('admin')}"}
+    async with aiohttp.ClientSession() as session:
+        async with session.post(server.url + REPLICAS, json=body, headers=headers) as response:
+            assert (response.status, "AGConfig" in await response.text()) == (404, True)
