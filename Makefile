@@ -27,7 +27,7 @@ check: $(STAMP) ## the quick gate: format, lint, layers, types, generated files,
 	$(BIN)/ruff check -q .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -m "not cluster and not local" -p tests.summary
+	$(BIN)/python -m pytest -q -n 2 -m "not cluster and not long" -p tests.summary
 
 testbed: $(STAMP) ## build the control plane of the test bed into the user's cache, once
 	$(BIN)/python -m testbed.build
@@ -36,7 +36,7 @@ testbed-path: $(STAMP) ## print the folder of the test bed's binaries (make -s t
 	@$(BIN)/python -m testbed.build --path
 
 test: check testbed ## everything: the quick gate, then the tests against a real control plane
-	$(BIN)/python -m pytest -q -m "cluster or local" -p tests.summary
+	$(BIN)/python -m pytest -q -m "cluster or long" -p tests.summary
 
 bench: testbed ## measure against the raw API and Kubernetes' own Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench

@@ -1,16 +1,17 @@
 """What every test may ask for: the test bed's control plane, a namespace of its own, a client.
 
 One control plane serves the whole run and is started by the first test that asks. A test that uses it, directly or
-through another fixture, carries the marker `cluster` without saying so. What starts whole clusters or training jobs
-on this machine is `local`.
+through another fixture, carries the marker `cluster` without saying so. What takes long without one is `long`.
 """
 
 import itertools
 import re
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 
 from testbed import build
 from testbed.admin import Admin
@@ -19,7 +20,14 @@ from testbed.plane import ControlPlane, User
 _numbers = itertools.count(1)
 
 
-_LOCAL = ("tests/local/", "tests/examples/")
+_LONG = (
+    "tests/local/",
+    "tests/examples/",
+    "tests/embedded/apiserver/test_fuzz.py",
+    "tests/embedded/node/test_shim.py",
+    "tests/laws/test_mutations.py",
+    "tests/server/admission/test_server.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m "not cluster" looks at the markers
@@ -27,8 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "binaries" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.cluster)
-        elif item.nodeid.startswith(_LOCAL):
-            item.add_marker(pytest.mark.local)
+        elif item.nodeid.startswith(_LONG):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of looptime's wrapper
@@ -38,6 +46,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if pyfuncitem.get_closest_marker("asyncio") is None:
         pyfuncitem.funcargs.pop("event_loop_policy", None)
     return (yield)
+
+
+@pytest.fixture(autouse=True)
+def forgetful_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that runs inside of a test must not decide where the loggers of all later tests write to."""
+    configure = structlog.configure
+
+    def without_cache(**given: Any) -> None:
+        configure(**{**given, "cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", without_cache)
 
 
 @pytest.fixture(scope="session")
