@@ -10,7 +10,7 @@ from trainmaster.core.errors import BadConfig
 
 DIJOB = "apiVersion: diengine.opendilab.org/v1alpha1\nkind: DIJob\n"
 AITJ = "apiVersion: elasticdeeplearning.ai/v1\nkind: AITrainingJob\n"
-TEMPLATE = "{template: {spec: {containers: [{name: di-container, image: x, command: [sh], oddity: kept}]}}}"
+TEMPLATE = "{template: {spec: {containers: [{name: di-container, image: x, command: [sh]}]}}}"
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
@@ -131,7 +131,12 @@ def test_files_without_a_job_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        pytest.param(f"{DIJOB}spec: {{coordinator: {TEMPLATE}}}", "", id="a template keeps what we do not know"),
+        pytest.param(f"{DIJOB}spec: {{coordinator: {TEMPLATE}}}", "", id="none"),
+        pytest.param(
+            f"{DIJOB}spec: {{coordinator: {TEMPLATE.replace('command', 'comand')}}}",
+            r"spec\.coordinator\.template\.spec\.containers\[0\]\.comand",
+            id="in a template",
+        ),
         pytest.param(f"{DIJOB}spec: {{cordinator: {TEMPLATE}}}", "spec.cordinator", id="spelling"),
         pytest.param(f"{AITJ}spek: {{}}", "spek", id="at the top"),
         pytest.param(
@@ -149,6 +154,29 @@ def test_a_field_that_would_be_dropped_in_silence_is_told(text: str, names: str)
         return
     with pytest.raises(BadConfig, match=rf"job.yaml, document 1: \w+/job has no field {names}; remove"):
         manifest.check_fields([document])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {}", "", id="good"),
+        pytest.param("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndate: {}", "no field date", id="spelling"),
+        pytest.param("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {a: b}", "", id="secret"),
+        pytest.param(
+            f"{DIJOB}metadata: {{name: a}}\nspec: {{coordinator: {TEMPLATE.replace('[sh]', 'sh')}}}",
+            "dijob/a, spec.coordinator.template: json: cannot unmarshal string into Go struct field "
+            "Container.spec.containers.command of type []string; give it another value",
+            id="a word for a list",
+        ),
+    ],
+)
+def test_pods_and_what_they_need_are_read_before_anything_starts(text: str, said: str) -> None:
+    if not said:
+        manifest.check_fields([one(text)])
+        return
+    with pytest.raises(BadConfig) as caught:
+        manifest.check_fields([one(text)])
+    assert said in str(caught.value)
 
 
 # --- namespaces ---
@@ -173,6 +201,23 @@ def test_a_document_goes_to_its_namespace(own: str, asked: str, got: str) -> Non
 def test_two_different_namespaces_are_told() -> None:
     with pytest.raises(BadConfig, match="dijob/job says namespace ml, but --namespace rl was given"):
         manifest.placed([one(f"{DIJOB}metadata: {{name: job, namespace: ml}}")], "rl")
+
+
+def test_two_of_one_name_are_told_with_both_places() -> None:
+    twice = list(manifest.parse(f"{DIJOB}metadata: {{name: job}}\n---\n{DIJOB}metadata: {{name: job}}", "job.yaml"))
+    with pytest.raises(
+        BadConfig, match=r"job\.yaml, document 2: dijob/job is in job\.yaml, document 1, too; rename or remove"
+    ):
+        manifest.placed(twice, "")
+
+
+def test_two_of_one_name_may_be_of_two_kinds_or_namespaces() -> None:
+    texts = (
+        f"{DIJOB}metadata: {{name: a}}",
+        f"{DIJOB}metadata: {{name: a, namespace: ml}}",
+        f"{AITJ}metadata: {{name: a}}",
+    )
+    assert len(manifest.placed([one(text) for text in texts], "")) == len(texts)
 
 
 def test_a_namespace_has_none() -> None:

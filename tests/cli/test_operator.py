@@ -7,7 +7,10 @@ import structlog
 from click.testing import CliRunner, Result
 
 from trainmaster.cli.operator import operator
-from trainmaster.cli.wiring import OperatorOptions
+from trainmaster.cli.wiring import OperatorOptions, _chosen
+from trainmaster.core.errors import BadConfig
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.registry import KINDS, all_kinds
 
 Run = Callable[..., Result]
 
@@ -33,6 +36,8 @@ DEFAULTS = OperatorOptions(
     namespace="",
     kinds=(),
     server_url="di-server.di-system:8080",
+    agconfig_namespace="",
+    agconfig_name="aggregator-config",
     thread_num=32,
     request_timeout=30.0,
     leader_elect=False,
@@ -55,6 +60,11 @@ DEFAULTS = OperatorOptions(
         pytest.param(["--run-in-cluster=true"], {"run_in_cluster": True}, id="in cluster"),
         pytest.param(["--namespace=ml"], {"namespace": "ml"}, id="namespace"),
         pytest.param(["--enable-scheme=dijob"], {"kinds": ("dijob",)}, id="one kind, as training-operator writes it"),
+        pytest.param(
+            ["--agconfig-namespace=ns", "--agconfig-name=ag"],
+            {"agconfig_namespace": "ns", "agconfig_name": "ag"},
+            id="the AggregatorConfig",
+        ),
         pytest.param(["--server-address", "di:80"], {"server_url": "di:80"}, id="the older name of server-url"),
         pytest.param(["--thread-num", "4"], {"thread_num": 4}, id="threads"),
         pytest.param(["--leader-elect"], {"leader_elect": True}, id="election"),
@@ -122,3 +132,22 @@ def test_a_bad_option_is_told_and_nothing_starts(given: list[OperatorOptions], a
     assert result.exit_code == 2
     assert said in result.stderr
     assert given == []
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds"),
+    [
+        pytest.param((), [kind.resource.kind for kind in KINDS], id="all"),
+        pytest.param(("dijob",), ["DIJob"], id="one"),
+        pytest.param(("AITrainingJob", "DIJOB"), ["DIJob", "AITrainingJob"], id="in any order and case"),
+    ],
+)
+def test_kinds_are_chosen_by_name(names: tuple[str, ...], kinds: list[str]) -> None:
+    assert [kind.resource.kind for kind in _chosen(all_kinds(Settings()), names)] == kinds
+
+
+def test_a_kind_that_is_not_there_is_told() -> None:
+    with pytest.raises(BadConfig) as told:
+        _chosen(all_kinds(Settings())[:1], ("dijob", "tfjob"))
+
+    assert str(told.value) == "--enable-scheme tfjob: there is no such kind; there are dijob"

@@ -148,3 +148,15 @@ def test_a_place_that_is_not_there_is_told_with_what_there_is(text: str, said: s
 )
 def test_what_is_no_override_is_told(text: str, said: str) -> None:
     assert error_of(text, JOB).startswith(f"--set {text}: {said}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("metadata={}", "this AITrainingJob has no metadata.name; give it one", id="no name"),
+        pytest.param("metadata.name=5", "this AITrainingJob has no metadata.name", id="a number for a name"),
+        pytest.param("kind=Pod", "Pod is served as v1, not as elasticdeeplearning.ai/v1", id="another kind"),
+    ],
+)
+def test_what_is_no_job_any_more_is_told(text: str, said: str) -> None:
+    assert error_of(text, JOB).startswith(f"job.yaml, document 1: {said}")

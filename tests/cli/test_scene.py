@@ -9,7 +9,9 @@ from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
 from trainmaster.kinds.registry import KINDS
 
-DIJOB, AITJ = (kind.resource for kind in KINDS)
+DIJOB, AITJ = (
+    next(kind.resource for kind in KINDS if kind.resource.kind == name) for name in ("DIJob", "AITrainingJob")
+)
 START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 
 
@@ -176,12 +178,18 @@ def test_replicas_are_in_the_order_of_their_numbers(scene: Scene) -> None:
     assert [replica.name for replica in replicas(scene)] == ["ps-0", "trainer-9", "trainer-10"]
 
 
-def test_a_role_with_one_place_has_no_number() -> None:
+def test_replicas_without_numbers_are_told_apart_by_the_names_of_their_pods() -> None:
     scene = Scene({kind.resource: kind.slots for kind in KINDS})
     scene.take_job(DIJOB, None, job())
-    body = {"name": "x-coordinator", "uid": "p", "labels": {"replica-type": "coordinator"}}
-    scene.take_pod(None, raw({"metadata": {**body, "ownerReferences": [{"uid": "job", "controller": True}]}}))
-    assert [replica.name for replica in replicas(scene)] == ["coordinator"]
+    for name in ("collector-x7k2p", "collector-b4m9z", "coordinator"):
+        meta = {"name": f"mnist-{name}", "uid": name, "labels": {"replica-type": name.partition("-")[0]}}
+        owner = {"uid": "job", "name": "mnist", "controller": True}
+        scene.take_pod(None, raw({"metadata": {**meta, "ownerReferences": [owner]}}))
+    assert [(replica.name, replica.restarts) for replica in replicas(scene)] == [
+        ("collector-b4m9z", 0),
+        ("collector-x7k2p", 0),
+        ("coordinator", 0),
+    ]
 
 
 def test_what_ended_and_was_cleaned_up_is_still_seen_as_it_ended(scene: Scene) -> None:

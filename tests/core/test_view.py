@@ -311,6 +311,21 @@ def test_a_bookmark_carries_a_version_and_no_view(codec: Codec[Any], body: dict[
     assert (event.type, event.view, event.resource_version) == ("BOOKMARK", None, "12746")
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _NamedWire(msgspec.Struct):
+    metadata: _Named
+
+
+def test_a_bookmark_is_one_also_where_every_object_must_have_a_name() -> None:
+    codec: Codec[Any] = Codec(_NamedWire, lambda wire: pytest.fail(f"{wire} is no object"))
+    event = codec.line(line({"metadata": {"resourceVersion": "12746"}}, "BOOKMARK"))
+
+    assert (event.type, event.view, event.resource_version) == ("BOOKMARK", None, "12746")
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_an_error_carries_its_code_and_no_view(codec: Codec[Any]) -> None:
     body = {

@@ -1,6 +1,7 @@
 """``trainmaster down``: the end of ``trainmaster up``."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -51,7 +52,8 @@ def _stop(folder: Path) -> bool:
     asked = 0
     while (pid := holder_of(folder)) is not None:
         if pid and pid != asked:
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(pid, signal.SIGTERM)
             asked = pid
         if time.monotonic() > deadline:
             raise BadConfig(f"process {pid} did not stop within {PATIENCE:g} s; end it with: kill -9 {pid}")

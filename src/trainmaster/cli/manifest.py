@@ -1,5 +1,6 @@
 """Manifests as people write them: several files, several documents in each. What is wrong is told with its place."""
 
+import copy
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -13,6 +14,7 @@ from trainmaster.api.crd import DEFINITIONS, all_crds
 from trainmaster.cli import field
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.embedded.apiserver import shape
 from trainmaster.kinds.registry import KINDS
 
 STDIN = "-"
@@ -61,22 +63,55 @@ def parse(text: str, name: str) -> Iterator[Document]:
     """The documents of one file; an empty one is counted and left out."""
     for number, body in enumerate(_bodies(text, name), 1):
         if body is not None:
-            where = f"{name}, document {number}"
-            yield _document(body, where)
+            yield document_of(body, f"{name}, document {number}")
 
 
 def placed(documents: Sequence[Document], namespace: str) -> list[Document]:
-    """Everything in its namespace: its own, else the one that was asked for, else ``default``."""
-    return [document if document.resource == NAMESPACE else _placed(document, namespace) for document in documents]
+    """Everything in its namespace: its own, else the one that was asked for, else ``default``; and once only."""
+    found: dict[tuple[Resource, Key], Document] = {}
+    for given in documents:
+        document = given if given.resource == NAMESPACE else _placed(given, namespace)
+        first = found.setdefault((document.resource, document.key), document)
+        if first is not document:
+            raise BadConfig(f"{document.where}: {document} is in {first.where}, too; rename or remove one of them")
+    return list(found.values())
 
 
 def check_fields(documents: Sequence[Document]) -> None:
-    """A field that would be dropped in silence is a mistake."""
+    """A field that would be dropped in silence is a mistake, and so is one that no pod can have as it is written."""
     for document in documents:
-        schema = _schemas().get(document.resource)
-        if schema is not None and (names := list(field.unknown(schema, document.body))):
+        if names := _unknown_fields(document):
             known = "remove it or correct its spelling" if len(names) == 1 else "remove them or correct their spelling"
             raise BadConfig(f"{document.where}: {document} has no field {', '.join(names)}; {known}")
+
+
+def _unknown_fields(document: Document) -> list[str]:
+    schema = _schemas().get(document.resource)
+    if schema is None:
+        return _unknown_in(document, document.resource.kind, document.body)
+    names = list(field.unknown(schema, document.body))
+    for path, template in _templates(document.body.get("spec"), "spec"):
+        names += [f"{path}.{name}" for name in _unknown_in(document, "Pod", template, path)]
+    return names
+
+
+def _unknown_in(document: Document, kind: str, body: dict[str, Any], path: str = "") -> list[str]:
+    """By the table of a built-in kind, which a CRD does not know: it keeps all that a template says."""
+    try:
+        return shape.read(kind, copy.deepcopy(body))
+    except shape.WrongType as error:
+        place = f", {path}" if path else ""
+        raise BadConfig(f"{document.where}: {document}{place}: {error}; give it another value") from error
+
+
+def _templates(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The pod templates of a job, with their paths."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "template" and isinstance(inner, dict):
+                yield f"{path}.{name}", inner
+            else:
+                yield from _templates(inner, f"{path}.{name}")
 
 
 def schema_of(resource: Resource) -> dict[str, Any]:
@@ -144,7 +179,8 @@ def _repeated(node: Any) -> Iterator[Any]:
             yield from _repeated(item)
 
 
-def _document(body: Any, where: str) -> Document:
+def document_of(body: Any, where: str) -> Document:
+    """Raises BadConfig for what is no object that is known here."""
     if not isinstance(body, dict):
         raise BadConfig(f"{where}: is {_noun(body)}, not an object; it must have apiVersion, kind and metadata")
     for name in ("apiVersion", "kind"):

@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from trainmaster.cli import field
-from trainmaster.cli.manifest import Document, schema_of
+from trainmaster.cli.manifest import Document, document_of, schema_of
 from trainmaster.core.errors import BadConfig
 
 _PART = re.compile(r"(?:^|\.)((?:\\.|[^.\[\]\\])+)|\[(\d{1,9})\]")
@@ -62,7 +62,8 @@ def apply(overrides: Sequence[Override], documents: Sequence[Document]) -> list[
         missing = [error for job in jobs if (error := _applied(override, job))]
         if len(missing) == len(jobs):
             raise BadConfig(f"--set {override.text}: {max(missing, key=lambda error: error.depth)}")
-    return changed
+    # Read once more: a kind or a name may be another one now, or none.
+    return [document_of(document.body, document.where) if document.is_job else document for document in changed]
 
 
 def _applied(override: Override, job: Document) -> _Missing | None:

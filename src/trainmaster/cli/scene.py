@@ -118,6 +118,7 @@ class _PodSpec(Wire, frozen=True):
 
 class _Owner(Wire, frozen=True):
     uid: str = ""
+    name: str = ""
     controller: bool = False
 
 
@@ -125,8 +126,8 @@ class _PodMeta(ObjectMeta, frozen=True):
     owner_references: tuple[_Owner, ...] = ()
 
     @property
-    def owner(self) -> str:
-        return next((owner.uid for owner in self.owner_references if owner.controller), "")
+    def controller(self) -> _Owner:
+        return next((owner for owner in self.owner_references if owner.controller), _Owner())
 
 
 class _Pod(Wire, frozen=True):
@@ -258,7 +259,7 @@ class Scene:
     def _replicas(self, owner: str) -> tuple[Replica, ...]:
         found: dict[str, Replica] = {}
         for uid, pod in self._pods.items():  # in the order of their creation: a newer pod takes the older one's place
-            if pod.metadata.owner == owner:
+            if pod.metadata.controller.uid == owner:
                 replica = self._replica(uid, pod)
                 if earlier := found.get(replica.name):
                     restarts = earlier.restarts + replica.restarts + 1
@@ -281,13 +282,17 @@ class Scene:
         )
 
     def _replica_name(self, pod: _Pod) -> str:
-        resource = self._kinds.get(pod.metadata.owner)
+        owner = pod.metadata.controller
+        resource = self._kinds.get(owner.uid)
         slots = self._slots.get(resource) if resource else None
         slot = slots.slot_of(pod.metadata.labels) if slots else None
         if slots is None or slot is None:
             return pod.metadata.name
         role, index = slot
-        return f"{role}-{index}" if slots.index else role
+        if slots.index:
+            return f"{role}-{index}"
+        # Without a number the pod's own name tells two of a role apart: job-coordinator, job-collector-x7k2p.
+        return pod.metadata.name.removeprefix(f"{owner.name}-")
 
     def _state(self, uid: str, pod: _Pod) -> tuple[str, str]:
         if uid in self._stopped:

@@ -157,10 +157,15 @@ class Session:
     async def _create(self) -> None:
         documents = self._options.documents
         declared = {document.key.name for document in documents if document.resource == NAMESPACE}
-        for namespace in sorted({document.key.namespace for document in documents} - declared - {"", "default"}):
-            with contextlib.suppress(AlreadyExists):
-                body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        places = {document.key.namespace: document.where for document in reversed(documents)}
+        for namespace in sorted(places.keys() - declared - {"", "default"}):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            try:
                 await self._cluster.create(NAMESPACE, "", msgspec.json.encode(body))
+            except AlreadyExists:
+                pass
+            except ApiError as error:
+                raise BadConfig(f"{places[namespace]}: {error}") from error
         for document in documents:
             encoded = msgspec.json.encode(document.body)
             try:

@@ -17,6 +17,9 @@ from trainmaster.core.ids import Key
 V = TypeVar("V", bound="PodView | ServiceView | JobView")
 W = TypeVar("W")
 
+LONGEST_LINE = 200
+"""What is kept of a termination message, which may have 4 KB."""
+
 
 class OwnerView(msgspec.Struct, frozen=True, gc=False):
     """The controller reference of a child."""
@@ -32,6 +35,8 @@ class ContainerView(msgspec.Struct, frozen=True, gc=False):
     waiting: str = ""
     exit_code: int | None = None
     reason: str = ""
+    line: str = ""
+    """The last line of its termination message."""
 
 
 class ServiceView(msgspec.Struct, frozen=True):
@@ -127,8 +132,11 @@ class Codec(Generic[V]):
         try:
             wire = self._line.decode(line)
         except msgspec.ValidationError:
-            if _KIND.decode(line).type == "ERROR":
+            type_ = _KIND.decode(line).type
+            if type_ == "ERROR":
                 return _error_line(line)
+            if type_ == "BOOKMARK":  # it has a version and not even a name
+                return WatchLine("BOOKMARK", None, version_of(line))
             raise
         if wire.type == "ERROR":  # a Status can look like a resource of which we read the metadata alone
             return _error_line(line)
@@ -185,6 +193,7 @@ class _WaitingWire(msgspec.Struct, gc=False):
 class _TerminatedWire(msgspec.Struct, rename="camel", gc=False):
     exit_code: int = 0
     reason: str = ""
+    message: str = ""
 
 
 class _StateWire(msgspec.Struct):
@@ -326,8 +335,13 @@ def _slim_container(wire: _ContainerWire) -> ContainerView:
     name = intern(wire.name)
     state = wire.state or _StateWire()
     if state.terminated:
-        return ContainerView(name, exit_code=state.terminated.exit_code, reason=state.terminated.reason)
+        ended = state.terminated
+        return ContainerView(name, exit_code=ended.exit_code, reason=ended.reason, line=_last_line(ended.message))
     return ContainerView(name, waiting=state.waiting.reason if state.waiting else "")
+
+
+def _last_line(message: str) -> str:
+    return message.rstrip().rpartition("\n")[2][-LONGEST_LINE:] if message else ""
 
 
 def _slim_service(wire: _ServiceWire) -> ServiceView:

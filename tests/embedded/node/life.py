@@ -16,6 +16,7 @@ from typing import Any
 from testbed.admin import Admin, eventually
 from testbed.certificate import Pair
 from testbed.plane import ControlPlane
+from trainmaster.cli.node import _access
 from trainmaster.embedded.node.agent import NodeOptions, run_node
 from trainmaster.embedded.node.process import marked, running_shims, send, sweep
 from trainmaster.kube.client import KubeCluster
@@ -78,11 +79,13 @@ class Scene:
         return NodeOptions(**{**wanted, **fields})
 
     @asynccontextmanager
-    async def node(self, **fields: Any) -> AsyncIterator[None]:
-        """The node runs while the block does."""
+    async def node(self, *, has_accounts: bool = False, **fields: Any) -> AsyncIterator[None]:
+        """The node runs while the block does; with accounts as the command `trainmaster node` runs it."""
         stop, ready = asyncio.Event(), asyncio.Event()
-        async with KubeCluster(load_config(kubeconfig=str(self.plane.kubeconfig()))) as cluster:
-            running = asyncio.ensure_future(run_node(cluster, self.options(**fields), stop, ready))
+        config = load_config(kubeconfig=str(self.plane.kubeconfig()))
+        async with KubeCluster(config) as cluster:
+            access = _access(config, cluster) if has_accounts else None
+            running = asyncio.ensure_future(run_node(cluster, self.options(**fields), stop, ready, access=access))
             waiting = asyncio.ensure_future(ready.wait())
             await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()

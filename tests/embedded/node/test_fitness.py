@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.embedded.node.build import a_container, a_pod
-from trainmaster.embedded.node.fitness import mounts_of, unfit
+from trainmaster.embedded.node.fitness import unfit
 from trainmaster.embedded.node.isolation import Isolation
 from trainmaster.embedded.node.pod import Pod
 
@@ -31,10 +31,6 @@ def with_volume(container: Object, **volume: Any) -> Pod:
         a_pod(a_container(livenessProbe={"exec": {"command": ["true"]}})),
         with_volume(a_container(), emptyDir={}),
         with_volume(mounting("/data"), hostPath={"path": "/data/"}),
-        a_pod(
-            a_container(volumeMounts=[{"name": "kube-api-access-x", "mountPath": "/var/run/secrets"}]),
-            volumes=[{"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {}}]}}],
-        ),
     ],
 )
 def test_what_can_run(pod: Pod, isolation: Isolation) -> None:
@@ -82,7 +78,7 @@ def test_what_cannot_run_says_why(pod: Pod, isolation: Isolation, reason: str, m
     assert (verdict.reason, verdict.message[: len(message)]) == (reason, message)
 
 
-def test_token_that_nobody_asked_for_is_not_mounted() -> None:
-    container = a_container(volumeMounts=[{"name": "kube-api-access-x"}, {"name": "mine"}])
+def test_token_can_be_had_where_there_are_service_accounts() -> None:
+    pod = with_volume(mounting("/token"), projected={"sources": [{"serviceAccountToken": {"path": "token"}}]})
 
-    assert [mount["name"] for mount in mounts_of(container)] == ["mine"]
+    assert unfit(pod, FREE, has_accounts=True) is None

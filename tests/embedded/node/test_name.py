@@ -47,6 +47,14 @@ def test_short_names_only_within_the_namespace(services: list[Key], pods: list[N
     assert "10.0.0.7 printer\n" in text
 
 
+def test_a_name_is_never_the_alias_of_another_pod() -> None:
+    """What a resolver calls canonical is the first name of the line."""
+    text = hosts_text("n", [Key("n", "web")], [NamedPod(Key("n", "web")), NamedPod(Key("n", "sig"))], BASE)
+
+    assert [line.split()[1] for line in text.splitlines() if "web" in line.split()] == ["web.n"]
+    assert not [line for line in text.splitlines() if {"web", "sig"} <= set(line.split())]
+
+
 def test_no_line_is_too_long_for_a_resolver() -> None:
     text = hosts_text("n", [Key("n", f"{'s' * 50}-{number}") for number in range(100)], [], BASE)
 

@@ -1,11 +1,12 @@
 """Probes: counted by tables, and asked of real containers."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.embedded.node.life import PYTHON, Scene, container, state_of
-from trainmaster.embedded.node.probe import Counter
+from trainmaster.embedded.node.probe import Counter, Target, run_handler
 
 Object = dict[str, Any]
 PROBE = {"periodSeconds": 1, "failureThreshold": 1}
@@ -26,6 +27,19 @@ def test_thresholds(probe: Object, initially: bool, outcomes: list[bool], comple
     counter = Counter(probe, initially=initially)
 
     assert [counter.count(ok=outcome) for outcome in outcomes] == completed
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        ({"httpGet": {"port": 1}}, 'Get "http://127.0.0.1:1/": connection refused'),
+        ({"tcpSocket": {"port": 1}}, "dial tcp 127.0.0.1:1: connection refused"),
+    ],
+)
+async def test_a_port_on_which_nobody_listens_is_told_in_few_words(tmp_path: Path, handler: Object, said: str) -> None:
+    outcome = await run_handler(handler, Target([], tmp_path, 0, "/", {}, {}), 5.0)
+
+    assert (outcome.ok, outcome.message) == (False, said)
 
 
 def is_ready(pod: Object) -> bool:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from trainmaster.embedded.node.process import CONTAINER, POD_UID, marked, sweep, when_ended
+from trainmaster.embedded.node.process import CONTAINER, POD_UID, marked, running_shims, sweep, when_ended
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 
@@ -50,6 +50,15 @@ async def test_cancelling_twice_leaves_other_files_alone() -> None:
         assert os.fstat(receiver).st_ino == os.fstat(sender).st_ino
         os.close(receiver)
         os.close(sender)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_program_that_is_called_run_is_no_shim() -> None:
+    process = subprocess.Popen(["run", "1000"], executable="/bin/sleep")
+    try:
+        assert process.pid not in running_shims().values()
     finally:
         process.kill()
         process.wait()

@@ -10,7 +10,6 @@ from trainmaster.core.ids import Key
 from trainmaster.embedded.node.pod import LOOPBACK
 
 DOMAIN = "svc.cluster.local"
-NAMES_IN_LINE = 8
 
 
 class NamedPod(NamedTuple):
@@ -23,17 +22,13 @@ class NamedPod(NamedTuple):
 
 def hosts_text(namespace: str, services: Iterable[Key], pods: Iterable[NamedPod], base: str) -> str:
     """``base`` is the machine's own hosts file: all that resolved before still does."""
-    names: dict[str, None] = {}
+    lines: dict[Key, dict[str, None]] = {}  # a line of its own for each, whose first name is the canonical one
     for service in services:
-        names |= dict.fromkeys(_service_names(namespace, service))
+        lines.setdefault(service, {}).update(dict.fromkeys(_service_names(namespace, service)))
     for pod in pods:
-        names |= dict.fromkeys(_pod_names(namespace, pod))
-    ordered = sorted(names)
-    lines = [
-        f"{LOOPBACK}\t{' '.join(ordered[start : start + NAMES_IN_LINE])}"
-        for start in range(0, len(ordered), NAMES_IN_LINE)
-    ]
-    return "\n".join([base.rstrip("\n"), f"# pods and services of {namespace}, and what it can see", *lines, ""])
+        lines.setdefault(pod.key, {}).update(dict.fromkeys(_pod_names(namespace, pod)))
+    told = [f"{LOOPBACK}\t{' '.join(lines[key])}" for key in sorted(lines)]
+    return "\n".join([base.rstrip("\n"), f"# pods and services of {namespace}, and what it can see", *told, ""])
 
 
 def _service_names(namespace: str, service: Key) -> Iterator[str]:

@@ -97,7 +97,7 @@ async def _http(action: Object, target: Target) -> Outcome:
                     return Outcome(True)
                 return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
     except (aiohttp.ClientError, OSError) as error:
-        return Outcome(False, f'Get "{url}": {error}')
+        return Outcome(False, f'Get "{url}": {_why(error)}')
 
 
 async def _tcp(action: Object, target: Target) -> Outcome:
@@ -105,11 +105,17 @@ async def _tcp(action: Object, target: Target) -> Outcome:
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError as error:
-        return Outcome(False, f"dial tcp {host}:{port}: {error.strerror or error}")
+        return Outcome(False, f"dial tcp {host}:{port}: {_why(error)}")
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
     return Outcome(True)
+
+
+def _why(error: Exception) -> str:
+    """In the system's words: those of asyncio and aiohttp repeat the address, and say not that it was refused."""
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number).lower() if number and number > 0 else str(error)
 
 
 def _port(port: int | str, target: Target) -> int:

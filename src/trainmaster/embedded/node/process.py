@@ -30,7 +30,7 @@ def running_shims() -> dict[str, int]:
     found = {}
     for pid in pids():
         words = _words(pid, "cmdline")
-        if words[-2:-1] == [b"run"] and b"/shim." in words[-3]:
+        if len(words) > 2 and words[-2] == b"run" and b"/shim." in words[-3]:
             found[os.fsdecode(words[-1])] = pid
     return found
 
