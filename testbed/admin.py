@@ -134,9 +134,15 @@ class Admin:
         *,
         grace: int | None = None,
         propagation: str | None = None,
+        uid: str = "",
     ) -> Object:
-        """Delete; a pod on a node goes only with grace=0, which is what its kubelet says when it is gone."""
-        wanted = {"gracePeriodSeconds": grace, "propagationPolicy": propagation}
+        """Delete; a pod on a node goes only with grace=0, which is what its kubelet says when it is gone. With ``uid``
+        only that incarnation."""
+        wanted = {
+            "gracePeriodSeconds": grace,
+            "propagationPolicy": propagation,
+            "preconditions": {"uid": uid} if uid else None,
+        }
         options = {key: value for key, value in wanted.items() if value is not None}
         return await self.request("DELETE", path_of(resource, namespace, name), options or None)
 

@@ -6,15 +6,20 @@ import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 import structlog
 
 from trainmaster.cli.log import configure_logging
 from trainmaster.core.errors import BadConfig
+from trainmaster.core.ids import Key
 
 if TYPE_CHECKING:
+    from trainmaster.embedded.node.account import Access
     from trainmaster.embedded.node.agent import NodeOptions
+    from trainmaster.kube.client import KubeCluster
+    from trainmaster.kube.config import Config
 
 log = structlog.get_logger(__name__)
 
@@ -82,9 +87,25 @@ async def _run(kubeconfig: str, context: str, options: "NodeOptions") -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with KubeCluster(load_config(kubeconfig=kubeconfig, context=context)) as cluster:
-        await run_node(cluster, options, stop)
+    config = load_config(kubeconfig=kubeconfig, context=context)
+    async with KubeCluster(config) as cluster:
+        await run_node(cluster, options, stop, access=_access(config, cluster))
     log.info("stopped; containers run on, and the next start takes them over", folder=str(options.folder))
+
+
+def _access(config: "Config", cluster: "KubeCluster") -> "Access | None":
+    """Containers find the API server where we do. Without TLS they would not take it for one."""
+    from trainmaster.embedded.node.account import Access
+    from trainmaster.embedded.node.resource import SERVICE_ACCOUNT
+
+    url = urlsplit(config.server)
+    if url.scheme != "https" or not url.hostname:
+        return None
+
+    async def request(account: Key, body: bytes) -> bytes:
+        return await cluster.ask(SERVICE_ACCOUNT, account, "token", body)
+
+    return Access(url.hostname, url.port or 443, request)
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:

@@ -1,6 +1,7 @@
 """The embedded Kubernetes API: HTTPS on loopback over one store, with the controllers that a small cluster needs."""
 
 import logging
+import os
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -128,6 +129,7 @@ async def _listen(stack: AsyncExitStack, api: Api, bells: Bells, tls: ssl.SSLCon
     try:
         await site.start()
     except OSError as error:
-        raise BadConfig(f"the API cannot listen on {HOST}:{port}: {error.strerror or error}") from error
+        why = os.strerror(error.errno) if error.errno else str(error)  # asyncio's own text says the address again
+        raise BadConfig(f"the API cannot listen on {HOST}:{port}: {why}; choose another port") from error
     sockets = runner.addresses
     return int(sockets[0][1])

@@ -110,7 +110,9 @@ class Store:
         self.version = int(connection.execute("SELECT version FROM counter").fetchone()[0])
         for resource, namespace, name, version, body in connection.execute("SELECT * FROM object"):
             place = Place(resource, namespace, name)
-            self._objects[resource][place] = Stored(place, version, body)
+            stored = Stored(place, version, body)
+            stored.decode()  # SQLite has no checksums: better now than in the middle of a list
+            self._objects[resource][place] = stored
         self._start = self.version
         self._histories: dict[str, _History] = {}
         self._order: deque[str] = deque()
@@ -137,7 +139,7 @@ class Store:
             connection.execute("UPDATE counter SET version = version")
             connection.execute("COMMIT")
             return cls(connection)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
             connection.close()
             raise BadConfig(f"the database {database} cannot be used: {_why(error)}") from error
 
@@ -250,6 +252,7 @@ def _why(error: Exception) -> str:
         return "the disk is full"
     if "readonly" in said or "read-only" in said.lower():
         return "it is read-only"
-    if "malformed" in said or "not a database" in said:
+    is_noise = isinstance(error, msgspec.DecodeError | UnicodeDecodeError)
+    if is_noise or "malformed" in said or "not a database" in said:
         return "it is damaged or no database of trainmaster; move it away to start with an empty one"
     return said

@@ -18,6 +18,7 @@ import structlog
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import POD, SERVICE, Key
 from trainmaster.core.view import JOB_CODEC, JobView
+from trainmaster.embedded.node.account import Access
 from trainmaster.embedded.node.backoff import RestartBackoff
 from trainmaster.embedded.node.container import Container
 from trainmaster.embedded.node.host import Host
@@ -58,18 +59,28 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds before the second restart of a container, doubling from then on."""
     keeps_logs: bool = False
     """True: what containers wrote stays when their pod is gone, for somebody who reads the files."""
+    is_last: bool = False
+    """True: no node comes after this one to take its containers over, so they end when this process does."""
 
 
 async def run_node(
-    cluster: Cluster, options: NodeOptions, stop: asyncio.Event, ready: asyncio.Event | None = None
+    cluster: Cluster,
+    options: NodeOptions,
+    stop: asyncio.Event,
+    ready: asyncio.Event | None = None,
+    *,
+    access: Access | None = None,
 ) -> None:
-    """Until ``stop``. Containers go on without the node: the next one takes them over."""
+    """Until ``stop``. Containers go on without the node: the next one takes them over.
+
+    With ``access`` they can speak with the API server, as their service account.
+    """
     folder = options.folder.resolve()
     with _locked(folder):
         isolation = await probe_isolation()
         if not isolation.mode:
             log.warning("containers get no file system of their own", because=isolation.why)
-        await Agent(cluster, options, folder, isolation).run(stop, ready)
+        await Agent(cluster, options, folder, isolation, access).run(stop, ready)
 
 
 @contextmanager
@@ -92,7 +103,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 class Agent:
-    def __init__(self, cluster: Cluster, options: NodeOptions, folder: Path, isolation: Isolation) -> None:
+    def __init__(
+        self, cluster: Cluster, options: NodeOptions, folder: Path, isolation: Isolation, access: Access | None
+    ) -> None:
         self._cluster = cluster
         self._options = options
         self._folder = folder
@@ -102,6 +115,7 @@ class Agent:
         self._names_changed = asyncio.Event()
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_leaving = False
         self._shims: dict[str, int] = {}
         """What nodes before us left running; of interest only at the start."""
         self._room = capacity()
@@ -116,6 +130,8 @@ class Agent:
             allocatable=self._room,
             backoff=RestartBackoff(options.restart_backoff),
             keeps_logs=options.keeps_logs,
+            is_last=options.is_last,
+            access=access,
         )
 
     async def run(self, stop: asyncio.Event, ready: asyncio.Event | None) -> None:
@@ -176,6 +192,8 @@ class Agent:
             log.exception("a pod cannot be taken, by a defect in trainmaster", pod=str(view and view.key))
 
     def _take(self, before: JobView | None, after: JobView | None) -> None:
+        if self._is_leaving:
+            return  # whoever let go of a pod must not take it again: the next node does
         if before is not None and (after is None or after.uid != before.uid) and before.uid in self._workers:
             self._workers[before.uid].lose()
         if after is not None:
@@ -206,6 +224,7 @@ class Agent:
             )
 
     async def _let_go(self) -> None:
+        self._is_leaving = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -33,6 +33,13 @@ class Source(NamedTuple):
     name: str
 
 
+class Token(NamedTuple):
+    """A token of the pod's service account, as a volume asks for it."""
+
+    audience: str
+    seconds: int
+
+
 Data = Mapping[str, bytes]
 Sources = Mapping[Source, Data | None]
 """What was found; None where there is no such object."""
@@ -84,6 +91,7 @@ class Surroundings(NamedTuple):
     sources: Sources
     allocatable: Mapping[str, str]
     """The node's resources: what a container without a limit may use."""
+    tokens: Mapping[Token, bytes] = {}
 
 
 def environment(pod: Pod, container: Object, around: Surroundings) -> dict[str, str]:

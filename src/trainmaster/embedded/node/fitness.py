@@ -1,37 +1,34 @@
 """Pods that this node can never run: said at once, in a sentence, instead of tried again and again."""
 
-from collections.abc import Iterator
+from collections.abc import Set
 
 from trainmaster.embedded.node.decision import Verdict
 from trainmaster.embedded.node.isolation import Isolation
 from trainmaster.embedded.node.pod import Object, Pod
 
 VOLUMES = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
-INJECTED = "kube-api-access-"
-"""The volume with a service account's token, which admission control adds to every pod. Local programs need none."""
+PROJECTED = frozenset({"configMap", "secret", "downwardAPI"})
+TOKEN = "serviceAccountToken"  # noqa: S105  the word, not one
 
 
-def unfit(pod: Pod, isolation: Isolation) -> Verdict | None:
-    """Why this pod cannot run here, whatever is waited for; None when it can."""
+def unfit(pod: Pod, isolation: Isolation, *, has_accounts: bool = False) -> Verdict | None:
+    """Why this pod cannot run here, whatever is waited for; None when it can. ``has_accounts`` where the API server
+    gives out tokens of service accounts."""
+    projected = PROJECTED | {TOKEN} if has_accounts else PROJECTED
     containers = (*pod.init_containers, *pod.containers)
     for container in containers:
         if not container.get("command"):
             return Verdict("NoCommand", _no_command(container))
     for name, volume in pod.volumes.items():
-        if message := _volume_problem(name, volume):
+        if message := _volume_problem(name, volume, projected):
             return Verdict("UnsupportedVolume", message)
     for container in containers:
-        for mount in () if isolation.mode else mounts_of(container):
+        for mount in () if isolation.mode else container.get("volumeMounts") or ():
             if not _is_in_place(pod, mount):
                 return Verdict("NamespacesNotAllowed", _no_namespace(container, mount, isolation))
         if message := _probe_problem(container):
             return Verdict("UnsupportedProbe", message)
     return None
-
-
-def mounts_of(container: Object) -> Iterator[Object]:
-    """What the container mounts, without the token that nobody asked for."""
-    return (each for each in container.get("volumeMounts") or () if not each["name"].startswith(INJECTED))
 
 
 def _no_command(container: Object) -> str:
@@ -41,15 +38,13 @@ def _no_command(container: Object) -> str:
     )
 
 
-def _volume_problem(name: str, volume: Object) -> str:
-    if name.startswith(INJECTED):
-        return ""
+def _volume_problem(name: str, volume: Object, projected: Set[str]) -> str:
     kinds = [kind for kind in volume if kind != "name"] or ["emptyDir"]
     if kinds[0] not in VOLUMES:
         return f"volume {name} is a {kinds[0]}, which local mode does not have; use one of {', '.join(VOLUMES)}"
     sources = (volume.get("projected") or {}).get("sources") or ()
     for source in sources:
-        if strange := sorted(source.keys() - {"configMap", "secret", "downwardAPI"}):
+        if strange := sorted(source.keys() - projected):
             return f"volume {name} projects a {strange[0]}, which local mode does not have"
     return ""
 

@@ -10,6 +10,7 @@ import msgspec
 from trainmaster.core.errors import NotFound
 from trainmaster.core.ids import Key
 from trainmaster.embedded.node import environment, resource
+from trainmaster.embedded.node.account import Access
 from trainmaster.embedded.node.backoff import RestartBackoff
 from trainmaster.embedded.node.environment import Source, Sources, data_of
 from trainmaster.embedded.node.isolation import Isolation, compiled_shim
@@ -34,6 +35,8 @@ class Host:
         allocatable: Mapping[str, str],
         backoff: RestartBackoff,
         keeps_logs: bool,
+        is_last: bool,
+        access: Access | None,
     ) -> None:
         self.cluster = cluster
         self.folder = folder
@@ -46,7 +49,12 @@ class Host:
         self.allocatable = allocatable
         self.backoff = backoff
         self.keeps_logs = keeps_logs
+        self.is_last = is_last
+        # A token that cannot be mounted where programs look for it is no token.
+        self.access = access if isolation.mode else None
         self.inherited = environment.inherited(os.environ)
+        if self.access:
+            self.inherited |= self.access.environment
         self.starting = asyncio.Semaphore(STARTS_AT_ONCE)
 
     async def fetch(self, namespace: str, sources: Iterable[Source]) -> Sources:

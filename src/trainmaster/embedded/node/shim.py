@@ -7,6 +7,8 @@ here (child subreaper), and ends with the program, as in a pid namespace.
 
     SIGTERM   asks the program to end        SIGUSR1   ends it and all it started, at once
 
+With an ``owner`` in SPEC it does not outlive that process.
+
 ``exec SPEC`` runs a command inside a running container (probes, hooks), ``probe`` says which namespaces work here.
 """
 
@@ -108,6 +110,7 @@ class Shim:
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self._follow(self._spec.get("owner", 0))
         started = _now()
         try:
             streams = self._start(started)
@@ -120,6 +123,14 @@ class Shim:
         self._drain(streams)
         self._end(self._outcome(code), started)
         return 0
+
+    def _follow(self, owner: int) -> None:
+        """End with the process that started us, where nobody would find us after it. It starts us in its main thread:
+        the kernel means the end of the thread."""
+        if owner:
+            _prctl(PR_SET_PDEATHSIG, signal.SIGUSR1)
+            if os.getppid() != owner:  # it ended before the kernel knew
+                _signal(os.getpid(), signal.SIGUSR1)
 
     def _tell(self, what: dict[str, Any]) -> None:
         """The node reads one line of our stdout; from then on nobody may wait for us."""

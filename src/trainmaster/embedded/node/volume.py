@@ -1,6 +1,6 @@
 """Volumes: where their files are on this machine, and at which paths a container mounts them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,14 +13,17 @@ from trainmaster.embedded.node.environment import (
     Source,
     Sources,
     Surroundings,
+    Token,
     expand,
     field_of,
     resource_of,
 )
-from trainmaster.embedded.node.fitness import INJECTED, mounts_of
+from trainmaster.embedded.node.fitness import TOKEN
 from trainmaster.embedded.node.pod import Object, Pod
 
 DEFAULT_MODE = 0o644
+TOKEN_SECONDS = 3600
+"""The API's default."""
 _KINDS = {"configMap": CONFIG_MAP, "secret": SECRET}
 
 
@@ -31,20 +34,26 @@ class File(NamedTuple):
 
 def volume_references(pod: Pod) -> Iterator[Source]:
     """The objects that the pod's volumes are made of."""
-    for volume in _own_volumes(pod):
+    for volume in pod.volumes.values():
         for kind, source in _parts(volume):
             if kind in _KINDS:
                 yield Source(_KINDS[kind], _name_of(source))
 
 
-def _own_volumes(pod: Pod) -> Iterable[Object]:
-    return (volume for name, volume in pod.volumes.items() if not name.startswith(INJECTED))
+def token_references(pod: Pod) -> Iterator[Token]:
+    """The tokens that are in the pod's volumes."""
+    for volume in pod.volumes.values():
+        yield from (_token(source) for kind, source in _parts(volume) if kind == TOKEN)
+
+
+def _token(source: Object) -> Token:
+    return Token(source.get("audience", ""), source.get("expirationSeconds", TOKEN_SECONDS))
 
 
 def _parts(volume: Object) -> Iterator[tuple[str, Object]]:
     """A projected volume is made of several; all others of one."""
     for part in (volume.get("projected") or {}).get("sources") or [volume]:
-        for kind in ("configMap", "secret", "downwardAPI"):
+        for kind in ("configMap", "secret", "downwardAPI", TOKEN):
             if kind in part:
                 yield kind, part[kind]
 
@@ -62,6 +71,8 @@ def files_of(pod: Pod, volume: Object, around: Surroundings) -> dict[str, File]:
     for kind, source in _parts(volume):
         if kind == "downwardAPI":
             files |= _downward(pod, source, around, mode)
+        elif kind == TOKEN:
+            files[source["path"]] = File(around.tokens[_token(source)], mode)
         else:
             files |= _chosen(pod, volume, Source(_KINDS[kind], _name_of(source)), source, around.sources, mode)
     return files
@@ -106,7 +117,7 @@ def _downward(pod: Pod, source: Object, around: Surroundings, mode: int) -> dict
 
 def make_volumes(pod: Pod, folder: Path, around: Surroundings) -> None:
     """Bring the pod's volumes to what they should be; what is right already is not touched."""
-    for volume in _own_volumes(pod):
+    for volume in pod.volumes.values():
         place = folder / volume["name"]
         if host := volume.get("hostPath"):
             _make_host_path(volume, host)
@@ -147,7 +158,7 @@ def _make_host_path(volume: Object, host: Object) -> None:
 def mounts(pod: Pod, container: Object, folder: Path, env: Mapping[str, str]) -> list[dict[str, Any]]:
     """The container's mounts as the shim takes them. A volume that is made of objects cannot be written to."""
     found = []
-    for mount in mounts_of(container):
+    for mount in container.get("volumeMounts") or ():
         volume = pod.volumes[mount["name"]]
         host = volume.get("hostPath")
         source = Path(host["path"]) if host else folder / mount["name"]

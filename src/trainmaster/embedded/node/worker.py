@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +12,13 @@ import structlog
 
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.quantity import amount_of
+from trainmaster.embedded.node.account import Tokens, without_account
 from trainmaster.embedded.node.container import Container
 from trainmaster.embedded.node.decision import Decision, Records, decide
 from trainmaster.embedded.node.disk import remove_folder, write_whole
 from trainmaster.embedded.node.environment import (
     BadReference,
+    Source,
     Surroundings,
     command_of,
     environment,
@@ -28,11 +31,11 @@ from trainmaster.embedded.node.pod import Object, Pod
 from trainmaster.embedded.node.process import CONTAINER, POD_UID, sweep
 from trainmaster.embedded.node.reporter import Reporter
 from trainmaster.embedded.node.status import status_of
-from trainmaster.embedded.node.volume import make_volumes, mounts, volume_references
+from trainmaster.embedded.node.volume import make_volumes, mounts, token_references, volume_references
 
 RETRY_SECONDS = 5.0
 REFRESH_SECONDS = 60.0
-"""How often files of config maps and secrets are compared with their objects, as a kubelet does."""
+"""How often files of config maps and secrets are compared with their objects, as a kubelet does; tokens, too."""
 LOST_GRACE = 1.0
 """Seconds for a pod that the API does not know any more: nobody waits for it."""
 CLOCK_STEP = 0.01
@@ -44,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 class PodWorker:
     def __init__(self, host: Host, pod: Pod, shims: Mapping[str, int]) -> None:
-        self.pod = pod
+        self.pod = pod = pod if host.access else without_account(pod)
         self._host = host
         self._folder = host.folder / "pods" / pod.uid
         self._must_go = False
@@ -53,7 +56,8 @@ class PodWorker:
         self._changed = asyncio.Event()
         self._changed.set()
         self._reporter = Reporter(host.cluster, pod)
-        self._unfit = unfit(pod, host.isolation)
+        self._unfit = unfit(pod, host.isolation, has_accounts=host.access is not None)
+        self._tokens = Tokens(host.access)
         self.containers = {
             spec["name"]: Container(
                 spec,
@@ -67,12 +71,14 @@ class PodWorker:
         }
         for container in self.containers.values():
             container.adopt(shims)
+        if any(record.is_running for record in self._records().values()):
+            self._refresh_at = self._next_refresh(0.0)
 
     # --- what the agent says ---
 
     def see(self, pod: Pod) -> None:
         """A newer version of the same pod."""
-        self.pod = pod
+        self.pod = pod = pod if self._host.access else without_account(pod)
         self._reporter.see(pod)
         self._changed.set()
 
@@ -182,12 +188,10 @@ class PodWorker:
     async def _spec(self, container: Container) -> Object:
         """All that the shim needs to know."""
         pod, body, host = self.pod, container.spec, self._host
-        wanted = {*references(body), *volume_references(pod)}
-        around = Surroundings(await host.fetch(pod.key.namespace, wanted), host.allocatable)
+        around = await self._around({*references(body), *volume_references(pod)})
         volumes = self._folder / "volumes"
         make_volumes(pod, volumes, around)
-        if any(volume_references(pod)):
-            self._refresh_at = time.time() + REFRESH_SECONDS
+        self._refresh_at = self._next_refresh(time.time() + REFRESH_SECONDS)
         own = environment(pod, body, around)
         attempt = container.attempt_folder()
         spec: Object = {
@@ -202,6 +206,7 @@ class PodWorker:
             "messageFile": str(attempt / "message"),
             "messagePolicy": body.get("terminationMessagePolicy", "File"),
             "grace": pod.grace,
+            "owner": os.getpid() if host.is_last else 0,
         }
         hosts = host.hosts.file(pod.key.namespace)
         env = {**host.inherited, "HOSTNAME": pod.hostname, **own, **self._marks(container)}
@@ -222,12 +227,22 @@ class PodWorker:
         spec["env"] = env
         return spec
 
+    async def _around(self, wanted: set[Source]) -> Surroundings:
+        pod, host = self.pod, self._host
+        found = await host.fetch(pod.key.namespace, wanted)
+        return Surroundings(found, host.allocatable, await self._tokens.get(pod, set(token_references(pod))))
+
+    def _next_refresh(self, moment: float) -> float:
+        """This moment, for a pod with files that can change."""
+        return moment if any(volume_references(self.pod)) or any(token_references(self.pod)) else math.inf
+
     async def _refresh(self) -> None:
-        """Files of config maps and secrets follow their objects; while those cannot be had, they stay."""
+        """Files of config maps and secrets follow their objects, tokens their time; while those cannot be had, they
+        stay."""
         self._refresh_at = time.time() + REFRESH_SECONDS
         try:
-            found = await self._host.fetch(self.pod.key.namespace, set(volume_references(self.pod)))
-            make_volumes(self.pod, self._folder / "volumes", Surroundings(found, self._host.allocatable))
+            around = await self._around(set(volume_references(self.pod)))
+            make_volumes(self.pod, self._folder / "volumes", around)
         except (Trainmaster, BadReference) as error:
             self._say("Warning", "FailedMount", str(error))
 

@@ -1,0 +1,112 @@
+"""The Dockerfile, as far as it can be held to its word without a registry."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+import venv
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from testbed.operator import REPOSITORY
+
+DOCKERFILE = REPOSITORY / "Dockerfile"
+
+
+def instructions() -> list[tuple[str, list[str]]]:
+    """Each instruction with its words; comments are left out, continued lines are one."""
+    text = re.sub(r"(?m)^#.*\n", "", DOCKERFILE.read_text()).replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [(line.split()[0], shlex.split(line)[1:]) for line in lines]
+
+
+def copied() -> list[str]:
+    """What is copied out of the repository."""
+    return [
+        word for name, words in instructions() if name == "COPY" and "--from" not in words[0] for word in words[:-1]
+    ]
+
+
+def is_sent(path: str) -> bool:
+    """Whether .dockerignore lets this through: the last line that matches decides."""
+    sent = True
+    for line in (REPOSITORY / ".dockerignore").read_text().splitlines():
+        pattern = line.removeprefix("!")
+        if line and not line.startswith("#") and any(fnmatch(part, pattern) for part in (path, path.split("/")[0])):
+            sent = line.startswith("!")
+    return sent
+
+
+def test_everything_that_is_copied_is_there_and_is_sent_to_the_builder() -> None:
+    assert copied()
+    for path in copied():
+        assert (REPOSITORY / path).exists(), path
+        assert is_sent(path), path
+    assert not is_sent(".git")
+    assert not is_sent("tests")
+
+
+def test_the_last_stage_is_slim_and_nobody_in_it_is_root() -> None:
+    stages = [i for i, (name, _) in enumerate(instructions()) if name == "FROM"]
+    last = instructions()[stages[-1] :]
+    images = [instructions()[i][1][0] for i in stages]
+
+    assert {image.rpartition("-")[2] for image in images} == {"slim"}
+    assert not any("/" in image for image in images)  # where it comes from is the builder's to say
+    assert ("USER", ["65532:65532"]) in last
+    assert last[-1] == ("ENTRYPOINT", ["[trainmaster]"])
+    assert not any("install" in words and "uninstall" not in words for name, words in last if name == "RUN")
+
+
+def test_the_image_has_the_python_that_the_tests_have() -> None:
+    minor = {words[0].partition(":")[2] for name, words in instructions() if name == "FROM"}
+
+    assert minor == {"3.11-slim"}
+    assert 'requires-python = ">=3.11"' in (REPOSITORY / "pyproject.toml").read_text()
+
+
+def test_every_package_is_pinned_by_its_hash() -> None:
+    development = (REPOSITORY / "requirements" / "dev.txt").read_text()
+    for line in (REPOSITORY / "requirements" / "build.txt").read_text().splitlines():
+        assert line.startswith("#") or line.rstrip(" \\") in development, line
+    installed = [words for name, words in instructions() if name == "RUN" and "-r" in words]
+    assert [words[-1] for words in installed] == ["requirements/run.txt", "requirements/build.txt"]
+    assert all("--require-hashes" in words for words in installed)
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A virtual environment made as the Dockerfile makes it, but for the packages: those are ours."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "src"):
+        (source / name).symlink_to(REPOSITORY / name)
+    wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]
+    subprocess.run(wheel, check=True)
+    venv.create(tmp_path / "venv", with_pip=False)
+    [file] = tmp_path.glob("*.whl")
+    subprocess.run([*pip, "--python", str(tmp_path / "venv"), "install", "--no-deps", "--no-index", file], check=True)
+    return tmp_path / "venv"
+
+
+def test_the_wheel_has_the_command_and_all_that_it_needs(installed: Path) -> None:
+    def run(*words: str | Path) -> str:
+        packages = sysconfig.get_path("purelib")
+        # Nothing of ours may be found in the packages: the wheel comes first.
+        own = next(installed.glob("lib/python*/site-packages"))
+        environ = {"PATH": os.defpath, "PYTHONPATH": f"{own}:{packages}", "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(words, env=environ, cwd=installed, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    command = installed / "bin" / "trainmaster"
+    found = run(installed / "bin" / "python", "-c", "import trainmaster; print(trainmaster.__file__)")
+
+    assert Path(found.strip()).is_relative_to(installed)
+    assert run(command, "crds") == (REPOSITORY / "deploy" / "crds.yaml").read_text()
+    for each in ("operator", "server", "webhook"):
+        assert "Usage" in run(command, each, "--help")
