@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test testbed testbed-path bench generate clean
+.PHONY: help setup demo demo-digits check test testbed testbed-path bench generate clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -19,7 +19,10 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 setup: $(STAMP) ## the virtual environment with the pinned packages
 
-demo: $(STAMP) ## a real job on this machine: a parameter server and three trainers learn to read digits
+demo: $(STAMP) ## a real job on this machine: collectors and a learner balance a pole (reinforcement learning)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/trainmaster run examples/dijob-cartpole.yaml
+
+demo-digits: $(STAMP) ## another one: a parameter server and three trainers learn to read digits
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/trainmaster run examples/aitrainingjob-digits.yaml
 
 check: $(STAMP) ## the quick gate: format, lint, layers, types, generated files, tests that need no cluster

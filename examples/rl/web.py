@@ -138,12 +138,13 @@ def end_on_sigterm(code: int) -> None:
 
 def serve(role: str, routes: Mapping[int, Routes]) -> None:
     """The life of a worker: it listens until it is told to end, because only the coordinator knows the job's end."""
-    end_on_sigterm(0)
+    # Blocked in all threads, so that it waits for sigwait: else any of them could take it while this one sleeps on.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     for port, its_routes in routes.items():
         try:
             Listener(port, its_routes).start()
         except OSError as error:
             sys.exit(f"{role} cannot listen on port {port}: {error}")
     say(f"{role} listens on {', '.join(map(str, routes))}")
-    while True:
-        signal.pause()
+    signal.sigwait({signal.SIGTERM})
+    sys.exit(0)
