@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import local, machine, phase, table
+from bench import diserver, local, machine, phase, table
 from bench.bed import Bed
 from bench.load import LoadFailed
 from bench.observer import Stuck
@@ -20,7 +20,7 @@ from bench.table import Results
 from testbed.plane import NotBuilt
 from testbed.process import StartFailed
 
-PHASES = "abcdef"
+PHASES = "abcdefg"
 RESULT = Path(__file__).with_name("result.json")
 
 
@@ -69,6 +69,9 @@ def _measure(bed: Bed, results: Results, only: str, rounds: int) -> None:
     if "e" in only:
         progress.phase = "e"
         results.footprint = phase.footprint(bed, table.MANY * jobs)
+    if "g" in only:
+        progress.phase = "g"
+        results.diserver = diserver.measure(bed)
 
 
 def _write(results: Results, facts: dict[str, object]) -> None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench import local
+from bench import diserver, local
+from bench.diserver import DiServer
 from bench.local import Local
 from bench.machine import OTHERS
 from bench.phase import Created, Footprint, Lives
@@ -26,6 +27,8 @@ COLD_START = 1.5
 MANY_PROCESSES = 20.0
 IDLE_CORES = 0.02
 IDLE_MEMORY = 120.0
+POST_SECONDS = 0.05
+GETS = 2000
 
 DISTURBING_CORES = 0.2
 
@@ -40,6 +43,7 @@ class Results(msgspec.Struct):
     lives: Lives | None = None
     footprint: Footprint | None = None
     local: Local | None = None
+    diserver: DiServer | None = None
 
 
 class Row(NamedTuple):
@@ -83,7 +87,13 @@ def render(results: Results) -> str:
 
 
 def budgets(results: Results) -> list[Budget]:
-    return [*_speed(results), *_reports(results.lives), *_memory(results), *_local(results.local)]
+    return [
+        *_speed(results),
+        *_reports(results.lives),
+        *_memory(results),
+        *_local(results.local),
+        *_diserver(results.diserver),
+    ]
 
 
 def ratios(results: Results) -> list[float]:
@@ -194,6 +204,21 @@ def _local(found: Local | None) -> list[Budget]:
         kept = cores <= IDLE_CORES and rss <= IDLE_MEMORY
         budgets.append(Budget(says, f"{cores:.1%}, {rss} MB", _verdict(kept)))
     return budgets
+
+
+def _diserver(found: DiServer | None) -> list[Budget]:
+    if found is None:
+        return []
+    p99, rate = percentile(found.posts, 0.99), found.gets_per_core
+    says = f"di-server: {GETS} GETs a second of one core with {diserver.REPLICAS} replicas"
+    return [
+        Budget(
+            f"di-server: POST for 2 + 2 replicas, p99 at most {POST_SECONDS * 1000:g} ms",
+            f"{p99 * 1000:.0f} ms",
+            _verdict(p99 <= POST_SECONDS),
+        ),
+        Budget(says, f"{rate:.0f}/s", _verdict(rate >= GETS)),
+    ]
 
 
 def _local_rows(found: Local | None) -> list[Row]:
