@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.build import kind_of
 from tests.manifests.build import Manifest
+from trainmaster.api import aitrainingjob, dijob
 from trainmaster.core.ids import POD, Key, Resource
-from trainmaster.kinds.registry import KINDS
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
 
-DIJOB, AITJ = (kind.resource for kind in KINDS)
+DIJOB, AITJ = dijob.RESOURCE, aitrainingjob.RESOURCE
 POLL = 0.05
 
 
@@ -35,8 +36,7 @@ async def client_of(state: Path) -> AsyncIterator[KubeCluster]:
 
 
 async def create(cluster: KubeCluster, manifest: Manifest) -> None:
-    resource = next(kind.resource for kind in KINDS if kind.resource.kind == manifest["kind"])
-    await cluster.create(resource, "default", json.dumps(manifest).encode())
+    await cluster.create(kind_of(manifest).resource, "default", json.dumps(manifest).encode())
 
 
 async def items_of(cluster: KubeCluster, resource: Resource) -> list[dict[str, Any]]:

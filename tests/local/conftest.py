@@ -1,6 +1,5 @@
 """A fixture that starts `trainmaster`, and leaves nothing running."""
 
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.program import Program, containers_of
+from trainmaster.embedded.node.process import send
 
 Start = Callable[..., Program]
 Up = Callable[..., Program]
@@ -26,7 +26,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for program in started:
         program.kill()
     for pid in containers_of(tmp_path):
-        os.kill(pid, signal.SIGUSR1)
+        send(pid, signal.SIGUSR1)
 
 
 @pytest.fixture

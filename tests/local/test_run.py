@@ -157,6 +157,14 @@ def test_what_the_api_refuses_ends_with_2(start: Start, tmp_path: Path) -> None:
     assert containers_of(tmp_path) == []
 
 
+def test_a_namespace_that_cannot_be_is_told_with_its_place(start: Start, tmp_path: Path) -> None:
+    file = written(tmp_path, serial(script("exit")))
+    code, _, err = start("run", file, "--namespace", "No_Good").end()
+
+    assert code == 2
+    assert err.startswith(f'trainmaster: {file}, document 1: create namespaces No_Good: Namespace "No_Good" is invalid')
+
+
 def test_what_the_operator_cannot_run_ends_with_2_and_its_reason(start: Start, tmp_path: Path) -> None:
     file = written(tmp_path, job(trainer=role(script("exit"), 9999, ports=(7164,))))
     code, out, _ = start("run", file).end()
