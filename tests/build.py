@@ -26,6 +26,12 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 STAMP = "2026-11-15T12:00:00Z"
 """NOW as it stands on the wire."""
 
+RL = {
+    "DIJob": ("diengine.opendilab.org", "dijob-name", "di-operator"),
+    "NerveXJob": ("nervex.sensetime.com", "nervexjob-name", "nervex-operator"),
+}
+"""The kinds around a coordinator: the values of their labels, and the label that names a job."""
+
 SETTINGS = Settings(server_url="di-server.di-system:8080")
 
 # --- jobs --------------------------------------------------------------------------------------
@@ -107,6 +113,43 @@ def a_dijob(
     )
 
 
+def a_nervexjob(
+    name: str = "cartpole",
+    *,
+    namespace: str = "rl",
+    coordinator: Json | None = None,
+    spec: Json | None = None,
+    status: Json | None = None,
+    generation: int = 1,
+) -> Json:
+    """A NerveXJob; ``coordinator`` is its pod template."""
+    template = a_template(a_container("coordinator")) if coordinator is None else coordinator
+    return _a_job(
+        "nervex.sensetime.com/v1alpha1",
+        "NerveXJob",
+        _metadata(name, namespace, generation, None),
+        {"coordinator": {"template": template}, **(spec or {})},
+        status,
+    )
+
+
+def an_agconfig(template: Json | None = None) -> Json:
+    """The AggregatorConfig of NerveXJobs; ``template`` is that of the aggregator."""
+    given = a_template(a_container("aggregator", ports={"aggregator": 80})) if template is None else template
+    return {
+        "apiVersion": "nervex.sensetime.com/v1alpha1",
+        "kind": "AggregatorConfig",
+        "metadata": _metadata("aggregator-config", "nervex-system", 1, None),
+        "spec": {"aggregator": {"template": given}},
+    }
+
+
+def with_aggregator(job: Json, agconfig: Json | None = None) -> Json:
+    """The NerveXJob after the template of its aggregator was put on record."""
+    template = (agconfig or an_agconfig())["spec"]["aggregator"]["template"]
+    return {**job, "status": {**job.get("status", {}), "declared": {"aggregatorTemplate": template}}}
+
+
 def _metadata(name: str, namespace: str, generation: int, labels: Json | None) -> Json:
     metadata: Json = {
         "name": name,
@@ -142,17 +185,18 @@ def with_spec(job: Json, **fields: Any) -> Json:
 def child_name(job: Json, role: str, index: int = 0) -> str:
     """The name of a replica's pod and service."""
     name = job["metadata"]["name"]
-    return f"{name}-{role}" if job["kind"] == "DIJob" else f"{name}-{role.lower()}-{index}"
+    return f"{name}-{role}" if job["kind"] in RL else f"{name}-{role.lower()}-{index}"
 
 
 def child_labels(job: Json, role: str, index: int = 0) -> dict[str, str]:
     """The labels by which a child says whose replica it is."""
     name = job["metadata"]["name"]
-    if job["kind"] == "DIJob":
+    if job["kind"] in RL:
+        group, label, controller = RL[job["kind"]]
         return {
-            "group-name": "diengine.opendilab.org",
-            "dijob-name": name,
-            "controller-name": "di-operator",
+            "group-name": group,
+            label: name,
+            "controller-name": controller,
             "replica-type": role,
             "pod-name": child_name(job, role),
         }
@@ -172,7 +216,7 @@ def owner_reference(job: Json) -> Json:
         "uid": job["metadata"]["uid"],
         "controller": True,
     }
-    return reference if job["kind"] == "DIJob" else reference | {"blockOwnerDeletion": True}
+    return reference if job["kind"] in RL else reference | {"blockOwnerDeletion": True}
 
 
 def pod_json(
@@ -199,7 +243,7 @@ def pod_json(
     if node is None:
         node = "" if phase == "Pending" else "node-1"
     if containers is None:
-        main = "di-container" if job["kind"] == "DIJob" else "aitj-main"
+        main = {"DIJob": "di-container", "NerveXJob": role}.get(job["kind"], "aitj-main")
         containers = {main: exit_code} if phase != "Pending" else {}
     found: Json = {
         "apiVersion": "v1",
@@ -302,8 +346,8 @@ def a_service(job: Json, role: str, index: int = 0, *, deleting: bool = False, n
 
 def replicas_of(job: Json) -> list[tuple[str, int]]:
     """Every slot of the job, as (role, index)."""
-    if job["kind"] == "DIJob":
-        return [("coordinator", 0)]
+    if job["kind"] in RL:
+        return [("coordinator", 0)] + ([("aggregator", 0)] if job["kind"] == "NerveXJob" else [])
     specs = job["spec"]["replicaSpecs"]
     return [(role, index) for role in sorted(specs) for index in range(specs[role].get("replicas", 1))]
 
@@ -364,11 +408,16 @@ def _kinds(settings: Settings) -> dict[str, Kind[Any]]:
     return {kind.resource.kind: kind for kind in all_kinds(settings)}
 
 
-def observed(job: Json, children: Iterable[Child] = (), *, taken: Iterable[int] = ()) -> Observed:
+def observed(
+    job: Json, children: Iterable[Child] = (), *, taken: Iterable[int] = (), agconfig: Json | None = None
+) -> Observed:
+    """``agconfig`` is what a NerveXJob finds, empty for none; a good one unless told."""
     found = list(children)
     pods = [child for child in found if isinstance(child, PodView)]
     services = [child for child in found if isinstance(child, ServiceView)]
-    return Observed.of(pods, services, kind_of(job).slots, frozenset(taken))
+    config = an_agconfig() if agconfig is None else agconfig
+    related = msgspec.json.encode(config) if config and kind_of(job).related else None
+    return Observed.of(pods, services, kind_of(job).slots, frozenset(taken), related)
 
 
 def plan_of(
@@ -378,8 +427,10 @@ def plan_of(
     now: datetime = NOW,
     settings: Settings = SETTINGS,
     taken: Iterable[int] = (),
+    agconfig: Json | None = None,
 ) -> Plan:
-    return kind_of(job, settings).plan(view_of(job), observed(job, children, taken=taken), now)
+    seen = observed(job, children, taken=taken, agconfig=agconfig)
+    return kind_of(job, settings).plan(view_of(job), seen, now)
 
 
 def names_of(actions: Iterable[Create | Delete], resource: Resource) -> list[str]:

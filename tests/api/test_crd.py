@@ -80,6 +80,13 @@ def nodes(schema: crd.Schema, path: str = "") -> Iterator[tuple[str, crd.Schema]
             ],
             id="AITrainingJob",
         ),
+        pytest.param(
+            "NerveXJob",
+            "nervexjobs.nervex.sensetime.com",
+            ("nervexjobs", "nervexjob", "NerveXJobList", ["nvxjob"]),
+            [("Phase", ".status.phase"), ("Age", ".metadata.creationTimestamp")],
+            id="NerveXJob",
+        ),
     ],
 )
 def test_a_kind_keeps_its_names_and_columns(

@@ -1,3 +1,4 @@
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -141,6 +142,7 @@ def test_a_pod_is_slimmed_to_the_facts_that_decisions_need() -> None:
             ContainerView("log", waiting="CrashLoopBackOff"),
             ContainerView("proxy"),
         ),
+        leaves=datetime(2026, 11, 15, 12, 0, 30, tzinfo=UTC),
     )
 
 

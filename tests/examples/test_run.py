@@ -21,7 +21,7 @@ DEADLINE = 240
 )
 def test_a_job_with_replicas_from_di_server_comes_to_its_good_end(manifest: str, says: str, tmp_path: Path) -> None:
     env = {"PATH": f"{COMMAND.parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    command = [COMMAND, "run", f"examples/{manifest}.yaml"]
+    command: list[str | Path] = [COMMAND, "run", f"examples/{manifest}.yaml"]
 
     run = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=DEADLINE)
 

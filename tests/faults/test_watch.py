@@ -33,7 +33,7 @@ from trainmaster.kinds.base import Settings
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
 
-JOBS = ("dijobs", "aitrainingjobs")
+JOBS = ("dijobs", "aitrainingjobs", "nervexjobs")
 RESOURCES = ("pods", "services", *JOBS)
 
 CUTS = 6

@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 DIJOBS = "diengine.opendilab.org/v1alpha1/dijobs"
 AITRAININGJOBS = "elasticdeeplearning.ai/v1/aitrainingjobs"
-WATCHED = ("pods", "services", DIJOBS, AITRAININGJOBS)
+NERVEXJOBS = "nervex.sensetime.com/v1alpha1/nervexjobs"
+WATCHED = ("pods", "services", DIJOBS, AITRAININGJOBS, NERVEXJOBS)
 
 PATIENCE = 150.0
 """Seconds until a wait is given up: no test passes faster by a small number here, and some machines are slow."""

@@ -12,7 +12,7 @@ import pytest
 from testbed.admin import Admin
 from testbed.operator import OperatorProcess, install
 from testbed.plane import ControlPlane, User
-from tests.integration.scene import Chronicle, Scene
+from tests.integration.scene import Chronicle, Scene, give_aggregators
 
 TENANT = "tenant"
 """A user of the plane who may do nothing until a test says so."""
@@ -23,6 +23,7 @@ def plane(binaries: Path) -> Iterator[ControlPlane]:
     """etcd and kube-apiserver, with CRDs and RBAC installed; no controllers, no scheduler, no nodes."""
     with ControlPlane(binaries=binaries, users={TENANT: User(TENANT)}) as plane:
         install(plane)
+        give_aggregators(plane)
         yield plane
 
 

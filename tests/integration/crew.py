@@ -10,7 +10,7 @@ import aiohttp
 
 from tests.faults.world import Object, is_deleting
 from tests.integration.scene import Job, Scene
-from tests.manifests.build import Manifest, dijob, template
+from tests.manifests.build import Manifest, container, dijob, template
 from tests.server.di.client import Client
 
 _addresses = (f"127.1.{high}.{low}" for high, low in itertools.product(range(1, 250), range(1, 250)))
@@ -56,12 +56,12 @@ class Team:
         return set(self.job.status.get("declared", {}).get("members", {}))
 
     async def complete(self, number: int) -> None:
-        """So many replicas are declared, and its pods and services are theirs and its coordinator's: none left over."""
+        """So many replicas are declared, and its pods and services are theirs and those of the spec: none left over."""
 
         def is_complete() -> bool:
-            wanted = {self.coordinator, *self.declared}
+            wanted = {*self.job.slots, *self.declared}
             pods = {name for name, pod in self.job.children("pods").items() if not is_deleting(pod)}
-            return len(wanted) == number + 1 and pods == wanted == set(self.job.children("services"))
+            return len(self.declared) == number and pods == wanted == set(self.job.children("services"))
 
         await self.job.until(is_complete, f"it has exactly the {number} that are declared")
 
@@ -76,8 +76,9 @@ class Team:
 
 
 @asynccontextmanager
-async def team(scene: Scene, name: str, urls: Sequence[str], **spec: Any) -> AsyncIterator[Team]:
-    found = Team(await scene.create(manifest(name, **spec)), urls)
+async def team(scene: Scene, job: str | Manifest, urls: Sequence[str], **spec: Any) -> AsyncIterator[Team]:
+    """Of a DIJob of this name, or of another job."""
+    found = Team(await scene.create(manifest(job, **spec) if isinstance(job, str) else job), urls)
     try:
         yield found
     finally:
@@ -86,6 +87,11 @@ async def team(scene: Scene, name: str, urls: Sequence[str], **spec: Any) -> Asy
 
 def manifest(name: str, **spec: Any) -> Manifest:
     return dijob(name, **{"collector": {"template": template()}, "learner": {"template": template()}, **spec})
+
+
+def roles(*names: str) -> Manifest:
+    """Templates of a NerveXJob, whose containers are called as their roles."""
+    return {name: {"template": template(container(name))} for name in names}
 
 
 def names(client: Client, found: Object | None) -> set[str]:

@@ -14,12 +14,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
+import yaml
+
 from testbed.admin import Admin
 from testbed.answer import Refused
 from testbed.plane import ControlPlane
 from tests.build import child_name, replicas_of
 from tests.faults.world import PATIENCE, Object, World, is_deleting
-from tests.manifests.build import Manifest, aitrainingjob, resource_of
+from tests.manifests.build import Manifest, agconfig, aitrainingjob, resource_of
 
 T = TypeVar("T")
 
@@ -104,8 +106,9 @@ class Scene:
 
         while True:
             for pod in await self.until(leaving, "a pod is to go"):
-                done.add(pod["metadata"]["uid"])
-                await self.let_go(pod["metadata"]["name"])
+                done.add(uid := pod["metadata"]["uid"])
+                with suppress(Refused):  # it went by itself, and its successor may have the name already
+                    await self.admin.delete("pods", self.namespace, pod["metadata"]["name"], grace=0, uid=uid)
 
     # --- looking ---
 
@@ -222,10 +225,18 @@ class Job:
         await self.until(lambda: self.stored.get("metadata", {}).get("uid") != self.uid, "it is deleted")
 
     def _is_serving(self, pod: Object) -> bool:
-        """A parameter server: its role is never complete."""
+        """A parameter server, whose role is never complete, or an aggregator."""
+        if pod["metadata"]["labels"].get("replica-type") == "aggregator":
+            return True
         role = pod["metadata"]["labels"].get("TrainingJobReplicaName")
         specs = self._created["spec"].get("replicaSpecs", {})
         return role in specs and specs[role].get("completePolicy") == "None"
+
+
+def give_aggregators(plane: ControlPlane) -> None:
+    """What NerveXJobs have the template of their aggregator from, where operators look for it by themselves."""
+    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nervex-system"}}
+    plane.apply(yaml.safe_dump_all([place, agconfig()]))
 
 
 def owner_of(child: Object) -> str:

@@ -15,10 +15,10 @@ from testbed.proxy import FaultProxy
 from testbed.server import ServerProcess
 from tests.faults.world import Object
 from tests.integration.conftest import TENANT
-from tests.integration.crew import Team, names, team
+from tests.integration.crew import Team, names, roles, team
 from tests.integration.scene import Scene
 from tests.integration.test_permission import granted, used
-from tests.manifests.build import template
+from tests.manifests.build import nervexjob, template
 from tests.server.di.client import Client
 
 REPLICAS = "/v1alpha1/replicas"
@@ -285,6 +285,10 @@ async def test_the_server_may_do_what_it_does_and_nothing_else(
                 await client.report(collectors=[(await client.get() or {})["collectors"][0]])
                 await each.complete(2)
                 await client.add(collectors={"replicas": 1})
+            async with team(scene, nervexjob("vex", **roles("collector", "learner")), [server.url]) as each:
+                client = await each.appear()
+                await client.start({"replicas": 1}, {"replicas": 1})
+                await each.complete(2)
             await ask_for_gpus(plane, scene, server)
             assert await asyncio.to_thread(server.terminate) == 0
 
@@ -292,7 +296,12 @@ async def test_the_server_may_do_what_it_does_and_nothing_else(
     unused = granted("trainmaster-server") - used(proxy.calls)
     assert used(proxy.calls) - granted("trainmaster-server") == set()
     # The same Event again is a patch; a config that is there, and nodes for it, are asked for only together.
-    assert {(p.resource, p.verb) for p in unused} <= {("events", "patch"), ("nodes", "list"), ("dijobs", "get")}
+    assert {(p.resource, p.verb) for p in unused} <= {
+        ("events", "patch"),
+        ("nodes", "list"),
+        ("dijobs", "get"),
+        ("nervexjobs", "get"),
+    }
 
 
 async def ask_for_gpus(plane: ControlPlane, scene: Scene, server: ServerProcess) -> None:

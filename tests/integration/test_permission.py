@@ -14,7 +14,7 @@ from testbed.proxy import Call, FaultProxy
 from tests.faults.world import PATIENCE
 from tests.integration.conftest import TENANT
 from tests.integration.scene import Chronicle, Job, Scene
-from tests.manifests.build import aitrainingjob, container, dijob, replica
+from tests.manifests.build import agconfig, aitrainingjob, container, dijob, nervexjob, replica
 
 
 class Permission(NamedTuple):
@@ -25,6 +25,9 @@ class Permission(NamedTuple):
 
 # Needed by an admission plug-in of some clusters, not by a request of ours; rbac.yaml says so beside it.
 UNASKED = Permission("elasticdeeplearning.ai", "aitrainingjobs/finalizers", "update")
+
+
+AGGREGATORCONFIGS = "nervex.sensetime.com/v1alpha1/aggregatorconfigs"
 
 
 def granted(whom: str = "trainmaster-operator") -> set[Permission]:
@@ -66,12 +69,20 @@ def _verb(call: Call) -> str:
     return {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[call.method]
 
 
-async def live_both(scene: Scene) -> None:
+async def live_all(scene: Scene) -> None:
     """A whole life of each kind."""
-    for manifest in (dijob("di", cleanPodPolicy="All"), aitrainingjob("ai")):
+    for manifest in (dijob("di", cleanPodPolicy="All"), aitrainingjob("ai"), nervexjob("nvx", cleanPodPolicy="All")):
         job = await scene.create(manifest)
         await job.live()
-        await job.childless()
+        async with scene.kubelet():
+            await job.childless()
+
+
+async def outlive(scene: Scene) -> None:
+    """A job that is not kept after its end."""
+    job = await scene.create(aitrainingjob("kept", ttlSecondsAfterFinished=2))
+    await job.live()
+    await job.until(lambda: not job.stored, "it is gone")
 
 
 async def meet_taken_names(scene: Scene) -> list[Job]:
@@ -94,7 +105,8 @@ async def test_the_operator_may_do_what_it_does_and_nothing_else(plane: ControlP
         # A lease that nobody had before: it is created, and not only renewed.
         args = ["--leader-elect", "--leader-elect-resource-name=rbac"]
         async with OperatorProcess(plane, server=proxy.url, args=args) as operator:
-            await live_both(scene)
+            await live_all(scene)
+            await outlive(scene)
             jobs = await meet_taken_names(scene)
 
             async def said_again() -> None:
@@ -122,12 +134,14 @@ async def test_an_operator_of_one_namespace_needs_a_role_there_and_touches_nothi
     plane: ControlPlane, scene: Scene, outside: Scene
 ) -> None:
     await scene.admin.create("rbac.authorization.k8s.io/v1/rolebindings", binding(TENANT), scene.namespace)
+    # An operator of one namespace looks for it there.
+    await scene.admin.create(AGGREGATORCONFIGS, agconfig(scene.namespace), scene.namespace)
     alone = [await outside.create(dijob("di")), await outside.create(aitrainingjob("ai"))]
 
     with FaultProxy(plane) as proxy:
         args = ["--namespace", scene.namespace]
         async with OperatorProcess(plane, server=proxy.url, user=TENANT, args=args) as operator:
-            await live_both(scene)
+            await live_all(scene)
             assert await asyncio.to_thread(operator.terminate) == 0
 
     assert {call.namespace for call in proxy.calls} == {scene.namespace}

@@ -7,6 +7,7 @@ in times, uids and versions alone.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +18,13 @@ from testbed.embedded import EmbeddedPlane
 from testbed.operator import OperatorProcess, install
 from testbed.plane import ControlPlane
 from tests.faults.world import PATIENCE, Object
-from tests.integration.scene import ENDED, Chronicle, Job, Scene
+from tests.integration import test_external as external
+from tests.integration import test_restart as restarts
+from tests.integration.scene import ENDED, Chronicle, Job, Scene, give_aggregators
 from tests.integration.test_aitrainingjob import trainers, with_ps
 from tests.integration.test_dijob import COORDINATOR, started_with
 from tests.integration.test_end import ENDS, LEFT, is_judged, workers
-from tests.manifests.build import Manifest, aitrainingjob, container, coordinated, dijob, template
+from tests.manifests.build import Manifest, aitrainingjob, container, coordinated, dijob, nervexjob, template
 
 Play = Callable[[Scene], Awaitable[Job]]
 
@@ -107,6 +110,27 @@ async def dijob_ends(scene: Scene, manifest: Manifest, code: int) -> Job:
     return job
 
 
+async def nervexjob_ends(scene: Scene, manifest: Manifest, code: int, left: set[str]) -> Job:
+    job = await scene.create(manifest)
+    await job.pods_are_there()
+    await job.reach("Created")
+    await scene.report("Running", *job.slots)
+    await job.reach("Running")
+    await scene.end(COORDINATOR, code)
+    await job.until(lambda: set(job.children("pods")) == left and not job.children("services"), "it is cleaned up")
+    return job
+
+
+async def nervexjob_loses_its_aggregator(scene: Scene) -> Job:
+    job = await scene.create(nervexjob())
+    await job.start()
+    await scene.end("job-aggregator", 1)
+    await job.until(lambda: scene.incarnations("pods").get("job-aggregator") == 2, "it is there again")
+    await job.live()
+    await job.until(lambda: set(job.children("pods")) == {COORDINATOR}, "its coordinator alone is left")
+    return job
+
+
 async def dijob_ends_beside_a_side_car(scene: Scene) -> Job:
     job = await scene.create(coordinated(template(container(), container("side-car"))))
     await job.reach("Created")
@@ -128,6 +152,21 @@ async def cannot_be_created(scene: Scene, manifest: Manifest) -> Job:
     return job
 
 
+async def aitrainingjob_restarts(scene: Scene, row: restarts.Row) -> Job:
+    job = await scene.create(aitrainingjob("job", **row.spec))
+    await come_up(job)
+    for code in row.faults:
+        await restarts.fall(job, code)
+    return job
+
+
+async def aitrainingjob_is_told(scene: Scene, row: external.Row) -> Job:
+    job = await scene.create(aitrainingjob("job", **row.spec))
+    await come_up(job)
+    await external.tell(job, row)
+    return job
+
+
 VOLUME = {"name": "data", "emptyDir": {}}
 
 SCENARIOS: dict[str, Play] = {
@@ -138,6 +177,8 @@ SCENARIOS: dict[str, Play] = {
         )
         for row in LEFT
     },
+    **{f"restarts-{row.id}": partial(aitrainingjob_restarts, row=row) for row in restarts.ROWS},
+    **{f"told-{row.id}": partial(aitrainingjob_is_told, row=row) for row in external.ROWS},
     "lives": partial(aitrainingjob_lives, manifest=with_ps()),
     "loses-a-pod": aitrainingjob_loses_a_pod,
     "grows": aitrainingjob_grows,
@@ -147,6 +188,17 @@ SCENARIOS: dict[str, Play] = {
         f"dijob-cleans-{policy.lower()}": partial(dijob_ends, manifest=dijob(cleanPodPolicy=policy), code=0)
         for policy in ("All", "Running", "None")
     },
+    **{
+        f"nervexjob-{policy.lower()}-{code}": partial(
+            nervexjob_ends, manifest=nervexjob(cleanPodPolicy=policy), code=code, left=left
+        )
+        for policy, code, left in (
+            ("Running", 0, {COORDINATOR}),
+            ("All", 0, set[str]()),
+            ("None", 1, {COORDINATOR, "job-aggregator"}),
+        )
+    },
+    "nervexjob-loses-its-aggregator": nervexjob_loses_its_aggregator,
     "dijob-has-a-port": partial(
         dijob_ends, manifest=started_with(ports=[{"name": "di-port", "containerPort": 22270}]), code=0
     ),
@@ -168,7 +220,8 @@ async def trace(scene: Scene, play: Play) -> Trace:
         job = await play(scene)
         await scene.settled()
     return Trace(
-        statuses=[told(status) for status in job.statuses if status.get("phase")],
+        # Counters alone may be stored in between or not: that is no step of the story.
+        statuses=[status for status, _ in groupby(told(status) for status in job.statuses if status.get("phase"))],
         children={resource: sorted(job.children(resource)) for resource in ("pods", "services")},
         events=await events_of(job),
     )
@@ -193,12 +246,16 @@ async def events_of(job: Job) -> list[tuple[str, ...]]:
 
 def told(status: Object) -> Object:
     """A status without its times. Counters may be stored with this change or with the next one: they are compared
-    at the end, by `Trace.children` and the conditions."""
-    timeless = {key: value for key, value in status.items() if "Time" not in key and "replicaStatus" not in key}
-    conditions = [
-        {key: value for key, value in entry.items() if "Time" not in key} for entry in status.get("conditions", ())
-    ]
-    return {**timeless, "conditions": conditions}
+    at the end, by `Trace.children` and the conditions. Who was displaced is known by a uid, and told by an Event."""
+    kept = {key: value for key, value in status.items() if "replicaStatus" not in key and key != "displaced"}
+    found: Object = timeless(kept)
+    return found
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: timeless(entry) for key, entry in value.items() if not key.lower().endswith("time")}
+    return [timeless(entry) for entry in value] if isinstance(value, list) else value
 
 
 def nameless(job: Job, message: str) -> str:
@@ -228,6 +285,7 @@ def real(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Trace | st
 def embedded(binaries: Path) -> Iterator[dict[str, Trace | str]]:
     with EmbeddedPlane(binaries=binaries) as plane:
         install(plane)
+        give_aggregators(plane)
         with OperatorProcess(plane):
             yield asyncio.run(play_all(plane))
 

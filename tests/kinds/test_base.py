@@ -14,6 +14,7 @@ from tests.build import (
     Json,
     a_container,
     a_dijob,
+    a_nervexjob,
     a_pod,
     a_replica,
     a_template,
@@ -26,6 +27,7 @@ from tests.build import (
     services_of,
     settled,
     view_of,
+    with_aggregator,
     with_spec,
     with_status,
 )
@@ -35,10 +37,15 @@ from trainmaster.kinds.base import Failure, named
 from trainmaster.kinds.registry import KINDS
 
 LATER = NOW + timedelta(minutes=5)
-GOOD = (pytest.param(a_dijob(), id="DIJob"), pytest.param(an_aitj(trainer=2, ps=1), id="AITrainingJob"))
+GOOD = (
+    pytest.param(a_dijob(), id="DIJob"),
+    pytest.param(an_aitj(trainer=2, ps=1), id="AITrainingJob"),
+    pytest.param(with_aggregator(a_nervexjob()), id="NerveXJob"),
+)
 BAD = (
     pytest.param(a_dijob("7up"), a_dijob("up"), "Created", id="DIJob"),
     pytest.param(an_aitj("7up"), an_aitj("up"), "Pending", id="AITrainingJob"),
+    pytest.param(with_aggregator(a_nervexjob("7up")), a_nervexjob("up"), "Created", id="NerveXJob"),
 )
 """A job that must not run, the same after its user fixed it, and its first phase."""
 
@@ -62,10 +69,11 @@ def concluded(job: Json, plan: Plan, *failures: Failure) -> Plan:
 
 
 def test_the_registry_names_every_kind_once() -> None:
-    assert [kind.resource.kind for kind in KINDS] == ["DIJob", "AITrainingJob"]
+    assert [kind.resource.kind for kind in KINDS] == ["DIJob", "AITrainingJob", "NerveXJob"]
     assert [str(kind.resource) for kind in KINDS] == [
         "dijobs.diengine.opendilab.org",
         "aitrainingjobs.elasticdeeplearning.ai",
+        "nervexjobs.nervex.sensetime.com",
     ]
 
 

@@ -99,6 +99,9 @@ def test_it_is_the_runtimes_cluster() -> None:
             id="patch the status",
         ),
         pytest.param(
+            lambda c: c.ask(POD, KEY, "token", b"{}"), "POST", f"{PODS}/a/token", JSON, b"{}", id="ask about an object"
+        ),
+        pytest.param(
             lambda c: c.get(POD, Key("ml", "a b/c%")), "GET", f"{PODS}/a%20b%2Fc%25", None, b"", id="encoded name"
         ),
     ],

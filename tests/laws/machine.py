@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.laws.maker import Maker
-from tests.laws.memory import MemoryApi, Object
+from tests.laws.memory import MemoryApi, Object, owner_uid
 from tests.laws.operator import ENDED, FAULTS, Crash, LawBroken, Operator, Trouble, VirtualLoop, stored_ports
 from trainmaster.core.errors import NotSynced
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
@@ -20,6 +20,8 @@ KEYS = (Key("n", "a"), Key("n", "b"))
 SETTLE_ROUNDS = 40
 
 pick = st.integers(0, 7)
+place = st.integers(0, 11)
+"""Of a resource, of which there are three or four."""
 
 
 class JobMachine(RuleBasedStateMachine):
@@ -32,11 +34,15 @@ class JobMachine(RuleBasedStateMachine):
         self.operator = Operator(self.api, self.maker, self.loop)
         self.kind = self.operator.kind
         self.children: tuple[Resource, ...] = (POD, SERVICE)
-        self.resources = (self.kind.resource, *self.children)
+        related = self.kind.related
+        self.resources = (self.kind.resource, *self.children, *([related.resource] if related else []))
         self.ended: dict[str, str] = {}
         self.generations: dict[str, int] = {}
         self.verdicts: dict[str, str] = {}
         self.ports: dict[str, dict[tuple[str, str], int]] = {}
+        self.restarts: dict[str, dict[str, int]] = {}
+        self.failures: dict[str, set[str]] = {}
+        """The pods that have failed, by the uid of their job."""
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
@@ -60,6 +66,14 @@ class JobMachine(RuleBasedStateMachine):
         else:
             body = msgspec.json.encode(self.maker.manifest(key, spec))
             self.loop.run_until_complete(self.api.create(self.kind.resource, key.namespace, body))
+
+    @rule(number=pick, which=pick, stays=st.booleans())
+    def annotate(self, number: int, which: int, stays: bool) -> None:
+        """Somebody tells a job something, or takes it back."""
+        jobs, words = sorted(self.api.objects.get(self.kind.resource, {})), self.maker.annotations
+        if jobs and words and number < 4:  # rarely: most of them are the end
+            told = {words[which % len(words)]: "said"} if stays else {}
+            self.api.annotate(self.kind.resource, jobs[number % len(jobs)], told)
 
     @rule(number=pick)
     def delete_job(self, number: int) -> None:
@@ -95,14 +109,14 @@ class JobMachine(RuleBasedStateMachine):
 
     # --- the operator ---
 
-    @rule(number=st.integers(0, 2), count=st.integers(1, 4))
+    @rule(number=place, count=st.integers(1, 4))
     def deliver(self, number: int, count: int) -> None:
-        self.operator.deliver(self.resources[number], count)
+        self.operator.deliver(self.resources[number % len(self.resources)], count)
 
-    @rule(number=st.integers(0, 2))
+    @rule(number=place)
     def list_again(self, number: int) -> None:
         """At the start, or after 410 Gone."""
-        self.operator.sync(self.resources[number])
+        self.operator.sync(self.resources[number % len(self.resources)])
 
     @rule()
     def catch_up(self) -> None:
@@ -132,11 +146,11 @@ class JobMachine(RuleBasedStateMachine):
                     self._pass(key, None)
             self.report_all_pods(step)
 
-    @rule(number=st.integers(0, 2))
+    @rule(number=place)
     def restart(self, number: int) -> None:
         """A new process that begins to work while only one of its lists is complete."""
         self.operator = Operator(self.api, self.maker, self.loop)
-        self.operator.sync(self.resources[number])
+        self.operator.sync(self.resources[number % len(self.resources)])
         self._pass(KEYS[0], None)
 
     # --- the laws ---
@@ -175,6 +189,23 @@ class JobMachine(RuleBasedStateMachine):
             verdict = (status.get("ending") or {}).get("phase") or (status["phase"] if uid in self.ended else "")
             if verdict and self.verdicts.setdefault(uid, verdict) != verdict:
                 raise LawBroken(f"monotone: {self.verdicts[uid]} was the verdict, now {verdict}")
+
+    @invariant()
+    def restart_counters_never_go_back(self) -> None:
+        for job in self._jobs():
+            uid, counted = job["metadata"]["uid"], job.get("status", {}).get("RestartCount", {})
+            if any(counted.get(role, 0) < before for role, before in self.restarts.get(uid, {}).items()):
+                raise LawBroken(f"monotone: {self.restarts[uid]} restarts were counted, now {counted}")
+            self.restarts[uid] = counted
+
+    @invariant()
+    def a_failure_is_counted_once(self) -> None:
+        """That it is counted at all, before its pod is deleted, is a law about that delete."""
+        for job in self._jobs():
+            uid, restarts = job["metadata"]["uid"], job.get("status", {}).get("restarts", {})
+            used = sum(of_role.get("used", 0) for of_role in restarts.values())
+            if used > len(self.failures.get(uid, ())):
+                raise LawBroken(f"monotone: {used} restarts, but only {len(self.failures[uid])} pods have failed")
 
     @invariant()
     def a_port_is_given_once_and_stays(self) -> None:
@@ -225,6 +256,8 @@ class JobMachine(RuleBasedStateMachine):
             name = pod["spec"]["containers"][0]["name"]
             state = {} if to == "Running" else {"terminated": {"exitCode": int(to == "Failed"), "reason": "Error"}}
             self.api.set_status(POD, key, {"phase": to, "containerStatuses": [{"name": name, "state": state}]})
+            if to == "Failed":
+                self.failures.setdefault(owner_uid(pod), set()).add(pod["metadata"]["uid"])
 
     def _pass(self, key: Key, trouble: Trouble | None) -> None:
         try:
@@ -246,8 +279,10 @@ class JobMachine(RuleBasedStateMachine):
             plans = [self.operator.plan(key) for key in KEYS]
             for key in KEYS:
                 self._pass(key, None)
-            if all(plan.is_quiet for plan in plans) and self.api.revision == before:
+            timers = [plan.requeue_after for plan in plans if plan.requeue_after is not None]
+            if all(plan.is_quiet for plan in plans) and self.api.revision == before and not timers:
                 return
+            self.loop.virtual += max(timers, default=0)
         raise LawBroken("settles: still at work after the disturbances stopped")
 
     def _check_settled(self, key: Key, job: Object) -> None:
@@ -257,6 +292,10 @@ class JobMachine(RuleBasedStateMachine):
         uid, phase = job["metadata"]["uid"], job["status"]["phase"]
         pods = self.api.owned_by(uid, POD)
         services = {k.name for k in self.api.owned_by(uid, SERVICE)}
+        if phase not in ENDED and self.maker.is_stopped(job):
+            if alive := [p for p in pods.values() if p["status"]["phase"] in ("Pending", "Running")]:
+                raise LawBroken(f"settles: a job that was told to stop has {len(alive)} pods that run")
+            return
         if phase not in ENDED:
             wanted = self.maker.children(key, job["spec"])
             if {k.name for k in pods} != wanted or services != wanted:
@@ -274,5 +313,45 @@ def _has_ended(job: Object) -> bool:
     return job.get("status", {}).get("phase") in ENDED
 
 
+class RelatedMachine(JobMachine):
+    """Beside their jobs, users also come and go with the object that these are planned with."""
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        if data.draw(st.booleans()):
+            self.relate(data)
+        super().begin(data)
+
+    @rule(data=st.data())
+    def relate(self, data: st.DataObject) -> None:
+        """Creates the object, or gives it a new spec."""
+        related, made = self.kind.related, self.maker.related
+        assert related is not None
+        assert made is not None
+        resource, key = related
+        spec = data.draw(made)
+        if key in self.api.objects.get(resource, {}):
+            self.api.edit(resource, key, spec)
+        else:
+            body = msgspec.json.encode({"metadata": {"name": key.name}, "spec": spec})
+            self.loop.run_until_complete(self.api.create(resource, key.namespace, body))
+
+    @rule()
+    def unrelate(self) -> None:
+        assert self.kind.related is not None
+        resource, key = self.kind.related
+        if key in self.api.objects.get(resource, {}):
+            self.api.remove(resource, key)
+
+    def _check_settled(self, key: Key, job: Object) -> None:
+        """A job that never saw the object waits without pods, and is quiet."""
+        conditions = {entry["type"]: entry["status"] for entry in job["status"].get("conditions", ())}
+        if conditions.get("PodCreateFailed") != "True":
+            super()._check_settled(key, job)
+        elif self.api.owned_by(job["metadata"]["uid"], POD) or not self.operator.plan(key).is_quiet:
+            raise LawBroken("settles: a job that waits for its AggregatorConfig has pods, or something to do")
+
+
 def machine_of(made: Maker) -> type[JobMachine]:
-    return type(f"{made.kind.__name__}Machine", (JobMachine,), {"maker": made})
+    base = RelatedMachine if made.related is not None else JobMachine
+    return type(f"{made.kind.__name__}Machine", (base,), {"maker": made})

@@ -127,6 +127,12 @@ class MemoryApi:
             changed["metadata"]["generation"] += 1
             self._store("MODIFIED", resource, key, changed)
 
+    def annotate(self, resource: Resource, key: Key, annotations: Object) -> None:
+        """A user sets these annotations, and no others."""
+        changed = deepcopy(self.objects[resource][key])
+        changed["metadata"]["annotations"] = annotations
+        self._store("MODIFIED", resource, key, changed)
+
     def remove(self, resource: Resource, key: Key) -> None:
         """Gone at once, as after a forced delete or when the kubelet has ended the last process."""
         self._delete(resource, key, grace=0)

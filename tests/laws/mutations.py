@@ -8,15 +8,17 @@ import pytest
 
 from trainmaster.core import plan as plans
 from trainmaster.core import template
-from trainmaster.core.ids import Key, Resource
+from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.plan import Plan
-from trainmaster.core.policies import port
+from trainmaster.core.policies import port, restart
 from trainmaster.kinds.aitrainingjob import body
 from trainmaster.kinds.aitrainingjob import kind as aitj
 from trainmaster.kinds.aitrainingjob import status as aitj_status
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind
-from trainmaster.kinds.dijob.kind import DIJobKind
+from trainmaster.kinds.dijob import standing
+from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
+from trainmaster.kinds.dijob.standing import Standing
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
@@ -31,9 +33,10 @@ class Mutation(NamedTuple):
 
 
 def _verdict_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
-    def end(self: Any, job: Any, result: Any, observed: Any, now: Any) -> Plan:
-        wanted = original(self, job, result, observed, now)
-        return msgspec.structs.replace(wanted, status_first=False, deletes=aitj._clean_up(job, observed))
+    def end(self: Any, job: Any, result: Any, observed: Any, now: Any, clean: Any = None) -> Plan:
+        wanted = original(self, job, result, observed, now, clean)
+        deletes = aitj._clean_up(clean or job.spec.clean_pod_policy, observed, now)
+        return msgspec.structs.replace(wanted, status_first=False, deletes=deletes)
 
     original = AITrainingJobKind._end
     patch.setattr(AITrainingJobKind, "_end", end)
@@ -101,7 +104,9 @@ def _ended_job_gets_its_pod_back(patch: pytest.MonkeyPatch) -> None:
 
     def decide(self: Any, job: Any, observed: Any, now: Any) -> Plan:
         wanted = original(self, job, observed, now)
-        return msgspec.structs.replace(wanted, creates=self._missing(job, observed))
+        own = Standing.of(job, observed)
+        creates = standing.missing(own, observed, now, self.owner(job), self.settings)
+        return msgspec.structs.replace(wanted, creates=creates)
 
     patch.setattr(DIJobKind, "decide", decide)
 
@@ -137,13 +142,63 @@ def _lazy_status_is_never_stored(patch: pytest.MonkeyPatch) -> None:
 def _generation_seen_is_guessed(patch: pytest.MonkeyPatch) -> None:
     original = AITrainingJobKind._go_on
 
-    def go_on(self: Any, job: Any, observed: Any, now: Any) -> Plan:
-        wanted = original(self, job, observed, now)
+    def go_on(self: Any, job: Any, observed: Any, *args: Any) -> Plan:
+        wanted = original(self, job, observed, *args)
         if wanted.status is None:
             return wanted
         return msgspec.structs.replace(wanted, status={**wanted.status, "observedGeneration": len(observed.all_pods)})
 
     patch.setattr(AITrainingJobKind, "_go_on", go_on)
+
+
+def _restart_is_counted_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
+    def again(self: Any, job: Any, fallen: Any, observed: Any, now: Any) -> Plan:
+        wanted = original(self, job, fallen, observed, now)
+        pods = plans.deletions(POD, observed.all_pods, "")
+        return msgspec.structs.replace(wanted, status_first=False, deletes=pods)
+
+    original = AITrainingJobKind._restart
+    patch.setattr(AITrainingJobKind, "_restart", again)
+
+
+def _a_pod_of_the_old_attempt_is_judged_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(restart.Restarts, "attempt_of", lambda self, index: 0)
+
+
+def _a_role_that_restarts_begins_to_count_anew(patch: pytest.MonkeyPatch) -> None:
+    original = restart.decide
+    patch.setattr(
+        restart, "decide", lambda fallen, rules, restarts, history, **times: original(fallen, rules, {}, (), **times)
+    )
+
+
+def _a_stop_is_not_stored_before_the_pods_go(patch: pytest.MonkeyPatch) -> None:
+    original = AITrainingJobKind._stop
+
+    def stop(self: Any, job: Any, why: str, observed: Any, now: Any) -> Plan:
+        wanted = original(self, job, why, observed, now)
+        pods = plans.deletions(POD, observed.all_pods, why)
+        return msgspec.structs.replace(wanted, status_first=False, deletes=pods)
+
+    patch.setattr(AITrainingJobKind, "_stop", stop)
+
+
+def _a_job_is_deleted_whether_it_has_ended_or_not(patch: pytest.MonkeyPatch) -> None:
+    original = AITrainingJobKind._go_on
+
+    def go_on(self: Any, job: Any, observed: Any, now: Any, outdated: Any) -> Plan:
+        wanted = original(self, job, observed, now, outdated)
+        if job.spec.ttl_seconds_after_finished is None:
+            return wanted
+        name = Key(job.metadata.namespace, job.metadata.name)
+        gone = plans.Delete(self.resource, name, job.metadata.uid, "")
+        return msgspec.structs.replace(wanted, deletes=(*wanted.deletes, gone))
+
+    patch.setattr(AITrainingJobKind, "_go_on", go_on)
+
+
+def _back_off_is_never_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(restart.Restarts, "is_waiting", lambda self, now: self.next_time is not None)
 
 
 def _drawn_ports_are_not_booked(patch: pytest.MonkeyPatch) -> None:
@@ -168,6 +223,20 @@ def _a_job_that_grows_gets_all_its_ports_anew(patch: pytest.MonkeyPatch) -> None
     patch.setattr(aitj, "allot", lambda wanted, stored, **options: original(wanted, {}, **options))
 
 
+def _lost_before_it_is_on_record(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Standing, "is_on_record", Standing.is_lost)
+
+
+def _a_template_is_never_kept(patch: pytest.MonkeyPatch) -> None:
+    original = NerveXJobKind._aggregator_template
+
+    def template(self: Any, job: Any, observed: Any) -> Any:
+        unknown = msgspec.structs.replace(job.status, declared=type(job.status.declared)())
+        return original(self, msgspec.structs.replace(job, status=unknown), observed)
+
+    patch.setattr(NerveXJobKind, "_aggregator_template", template)
+
+
 MUTATIONS = (
     Mutation("the verdict is stored after the deletes", AITrainingJobKind, _verdict_after_the_deletes),
     Mutation("a delete without uid", AITrainingJobKind, _delete_without_uid),
@@ -184,6 +253,14 @@ MUTATIONS = (
     Mutation("the status changes with the time", AITrainingJobKind, _status_says_the_time),
     Mutation("a lazy status is never stored", AITrainingJobKind, _lazy_status_is_never_stored),
     Mutation("observedGeneration is guessed", AITrainingJobKind, _generation_seen_is_guessed),
+    Mutation("a restart is counted after the deletes", AITrainingJobKind, _restart_is_counted_after_the_deletes),
+    Mutation("a fault is judged again", AITrainingJobKind, _a_pod_of_the_old_attempt_is_judged_again),
+    Mutation("restarts are counted anew", AITrainingJobKind, _a_role_that_restarts_begins_to_count_anew),
+    Mutation("a stop is not stored before the pods go", AITrainingJobKind, _a_stop_is_not_stored_before_the_pods_go),
+    Mutation("a job is deleted before its end", AITrainingJobKind, _a_job_is_deleted_whether_it_has_ended_or_not),
+    Mutation("back-off is never over", AITrainingJobKind, _back_off_is_never_over),
+    Mutation("a lost aggregator is deleted before it is on record", NerveXJobKind, _lost_before_it_is_on_record),
+    Mutation("the template of an aggregator is never kept", NerveXJobKind, _a_template_is_never_kept),
     Mutation("drawn ports are not booked", AITrainingJobKind, _drawn_ports_are_not_booked),
     Mutation("ports of others are not looked at", AITrainingJobKind, _ports_of_others_are_not_looked_at),
     Mutation("pods before their ports are stored", AITrainingJobKind, _pods_before_their_ports_are_stored),

@@ -136,11 +136,19 @@ class Port:
         target = self._api.objects.get(resource, {}).get(key)
         if target is None or target["metadata"]["uid"] != uid:
             return  # the precondition will refuse it
+        if resource == self._jobs:
+            if target["metadata"]["uid"] != self.job_uid or target["status"]["phase"] not in ENDED:
+                raise LawBroken(f"owned: job {key} is deleted, and has not ended")
+            return
         if owner_uid(target) != self.job_uid:
             raise LawBroken(f"owned: {resource} {key} belongs to somebody else")
         job = self._stored_job()
         status = job.get("status", {}) if job else {}
+        if any((c["type"], c["status"]) == ("Suspended", "True") for c in status.get("conditions", ())):
+            return
         if job is None or status.get("ending") or status.get("phase") in ENDED:
+            return
+        if resource == POD and (_is_outdated(target, status) or _is_displaced(target, status)):
             return
         if key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid):
             raise LawBroken(f"state lives in the API: {key.name} is deleted before a verdict was stored")
@@ -180,6 +188,18 @@ class Port:
         return written
 
 
+def _is_outdated(pod: Object, status: Object) -> bool:
+    """A restart of this pod was counted since it was created."""
+    role = pod["metadata"]["labels"].get("TrainingJobReplicaName", "")
+    counted = status.get("RestartCount", {}).get(role, 0)
+    return bool(counted > int(pod["metadata"]["labels"].get("RestartCount", 0)))
+
+
+def _is_displaced(pod: Object, status: Object) -> bool:
+    """That this pod is lost is on record."""
+    return pod["metadata"]["uid"] in {record["uid"] for record in status.get("displaced", {}).values()}
+
+
 def _fault(what: str) -> Exception:
     match what:
         case "409":
@@ -217,6 +237,10 @@ class Operator:
             POD: (self.pods, POD_CODEC),
             SERVICE: (self.services, SERVICE_CODEC),
         }
+        self.related: Store[JobView] | None = None
+        if kind.related:
+            self.related = Store[JobView](kind.related.resource)
+            self._codecs[kind.related.resource] = (self.related, JOB_CODEC)
         self._cursor: dict[Resource, int] = {}
         self.ports = PortBook()
         self.ports.follow(self.jobs, self.pods)
@@ -235,6 +259,7 @@ class Operator:
             ports=self.ports,
             now=self.now,
             workers=1,
+            related=self.related,
         )
 
     def _wanted(self, key: Key, uid: str) -> set[str]:
@@ -298,7 +323,9 @@ class Operator:
         if job is None:
             return Plan()
         pods, services = self.pods.owned(job.uid), self.services.owned(job.uid)
-        observed = Observed.of(pods, services, self.kind.slots, self.ports.taken(job.uid))
+        found = self.related.get(self.kind.related.key) if self.related and self.kind.related else None
+        related = found.raw if found else None
+        observed = Observed.of(pods, services, self.kind.slots, self.ports.taken(job.uid), related)
         plan = self.kind.plan(job, observed, self.now())
         if plan != self.kind.plan(job, observed, self.now()):
             raise LawBroken("pure: the same input gives two plans")

@@ -14,6 +14,7 @@ from tests.manifests.build import (
     container,
     coordinated,
     dijob,
+    nervexjob,
     replica,
     replicated,
     template,
@@ -467,10 +468,32 @@ _AITRAININGJOB = (
 )
 
 
+_NERVEXJOB = (
+    _rejected("name-starts-with-a-digit", nervexjob("1st"), "must start with a letter", "must start with a letter"),
+    _rejected(
+        "name-too-long-for-collectors",
+        nervexjob("a" * 48, **{role: {"template": template(container(role))} for role in ("collector", "learner")}),
+        '-collector-xxxxx" would have 64 characters, 63 are allowed; shorten the name by 1',
+        "-collector-xxxxx' would have 64 characters",
+    ),
+    _rejected(
+        "name-too-long-for-learners",
+        nervexjob("a" * 50, learner={"template": template(container("learner"))}),
+        '-learner-xxxxx" would have 64 characters, 63 are allowed; shorten the name by 1',
+        "-learner-xxxxx' would have 64 characters",
+    ),
+)
+
+
 def _named(kind: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
     return tuple(row._replace(id=f"{kind}-{row.id}") for row in rows)
 
 
-ROWS = (*_named("metadata", _METADATA), *_named("dijob", _DIJOB), *_named("aitrainingjob", _AITRAININGJOB))
+ROWS = (
+    *_named("metadata", _METADATA),
+    *_named("dijob", _DIJOB),
+    *_named("nervexjob", _NERVEXJOB),
+    *_named("aitrainingjob", _AITRAININGJOB),
+)
 REJECTED_ROWS = tuple(row for row in ROWS if row.expected == "rejected")
 ACCEPTED_ROWS = tuple(row for row in ROWS if row.expected == "condition")

@@ -43,6 +43,26 @@ def coordinated(given: Any, name: str = "job", **spec: Any) -> Manifest:
     return dijob(name, coordinator={"template": given}, **spec)
 
 
+def nervexjob(name: str = "job", *, metadata: Manifest | None = None, **spec: Any) -> Manifest:
+    """A NerveXJob with a coordinator, unless the spec says otherwise."""
+    return {
+        "apiVersion": "nervex.sensetime.com/v1alpha1",
+        "kind": "NerveXJob",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"coordinator": {"template": template(container("coordinator"))}, **spec},
+    }
+
+
+def agconfig(namespace: str = "nervex-system", **fields: Any) -> Manifest:
+    """The AggregatorConfig of NerveXJobs; ``fields`` are those of the aggregator's container."""
+    return {
+        "apiVersion": "nervex.sensetime.com/v1alpha1",
+        "kind": "AggregatorConfig",
+        "metadata": {"name": "aggregator-config", "namespace": namespace},
+        "spec": {"aggregator": {"template": template(container("aggregator", **fields))}},
+    }
+
+
 def aitrainingjob(name: str = "job", *, metadata: Manifest | None = None, **spec: Any) -> Manifest:
     """An AITrainingJob with one trainer, unless the spec says otherwise."""
     return {

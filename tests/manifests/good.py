@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.manifests.build import TRAINER, Manifest, aitrainingjob, container, dijob, replica, template
+from tests.manifests.build import TRAINER, Manifest, aitrainingjob, container, dijob, nervexjob, replica, template
 
 _SHARED: list[Any] = [{"name": "cache", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]
 
@@ -70,4 +70,8 @@ MINIMAL = aitrainingjob("minimal")
 # <job>-<replica>-<index> has exactly 63 characters.
 LONGEST = aitrainingjob("a" * 58, replicaSpecs={"t": replica(replicas=100)})
 
-JOBS: tuple[Manifest, ...] = (SERIAL, PARALLEL, DEFAULTED, MNIST, MINIMAL, LONGEST)
+NERVEX = nervexjob("nervex", **{role: {"template": template(container(role))} for role in ("collector", "learner")})
+# <job>-collector-<5> has exactly 63 characters.
+LONG_NERVEX = nervexjob("a" * 47, collector={"template": template(container("collector"))})
+
+JOBS: tuple[Manifest, ...] = (SERIAL, PARALLEL, DEFAULTED, MNIST, MINIMAL, LONGEST, NERVEX, LONG_NERVEX)

@@ -66,7 +66,7 @@ async def test_a_good_job_and_its_first_children_are_accepted(
 ) -> None:
     stored = await admin.create(resource_of(job), job, namespace)
     plan = plan_of(stored)
-    if plan.ports:  # which are on record before there are children
+    if plan.status_first:  # ports, or a template, are on record before there are children
         plan = plan_of(with_status(stored, plan))
 
     first = plan.creates[:10]

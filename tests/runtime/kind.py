@@ -14,7 +14,7 @@ from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Event, Plan, normal, warning
 from trainmaster.core.view import JobView, PodView, ServiceView
-from trainmaster.kinds.base import Kind, Settings
+from trainmaster.kinds.base import Kind, Related, Settings
 
 Json = dict[str, Any]
 
@@ -48,11 +48,16 @@ class ToyKind(Kind[Toy]):
     initial_phase = "Created"
     ended = frozenset({"Ended"})
 
-    def __init__(self, decide: Decide = lambda job, observed: Plan()) -> None:
+    def __init__(self, decide: Decide = lambda job, observed: Plan(), related: Related | None = None) -> None:
         super().__init__(Settings())
+        self._related = related
         self.decided_by = decide
         self.passes: list[tuple[str, float]] = []
         """Of which job, and when."""
+
+    @property
+    def related(self) -> Related | None:
+        return self._related
 
     def errors(self, job: Toy) -> list[str]:
         return []

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
@@ -23,11 +24,12 @@ from tests.runtime.kind import (
     pod_json,
     toy_json,
 )
-from trainmaster.core.errors import Conflict, Forbidden, ServerError, Unreachable
+from trainmaster.core.errors import Conflict, Forbidden, NotSynced, ServerError, Unreachable
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Delete, Event, Plan, normal, warning
 from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
+from trainmaster.kinds.base import Related
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, LAZY_SECONDS, Controller
@@ -62,9 +64,11 @@ class Rig:
         decide: Decide = lambda job, observed: Plan(),
         jobs: tuple[str, ...] = ("mnist",),
         is_free: Callable[[int], bool] = lambda port: True,
+        related: Related | None = None,
     ) -> None:
         self.cluster = FakeCluster(*((TOY, toy_json(name)) for name in jobs))
-        self.kind = ToyKind(decide)
+        self.kind = ToyKind(decide, related)
+        self.related = Store[JobView](related.resource) if related else None
         self.jobs, self.pods, self.services = Store[JobView](TOY), Store[PodView](POD), Store[ServiceView](SERVICE)
         self.barrier = Barrier({TOY: self.jobs, POD: self.pods, SERVICE: self.services})
         self.recorder = Notebook(self.cluster)
@@ -81,6 +85,7 @@ class Rig:
             ports=self.ports,
             now=lambda: NOW,
             workers=2,
+            related=self.related,
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
         )
         self.queue = self.controller.queue
@@ -757,3 +762,54 @@ async def test_a_pass_in_hand_shows_as_an_active_worker() -> None:
         shown.append(REGISTRY.get_sample_value("controller_runtime_active_workers", {"controller": "toy"}))
     assert shown == [1.0, 0.0]
     assert REGISTRY.get_sample_value("controller_runtime_max_concurrent_reconciles", {"controller": "toy"}) == 2
+
+
+# --- an object that all jobs are planned with ---------------------------------------------------
+
+CONFIG = Related(Resource("test.example", "v1", "configs", "Config"), Key("system", "config"))
+
+
+def a_config(name: str = "config") -> JobView:
+    return msgspec.structs.replace(a_toy(name), key=Key("system", name))
+
+
+async def test_a_plan_sees_the_related_object_as_it_stands_on_the_wire() -> None:
+    seen: list[bytes | None] = []
+
+    def look(_job: Any, observed: Observed) -> Plan:
+        seen.append(observed.related)
+        return Plan()
+
+    rig = Rig(look, related=CONFIG)
+    assert rig.related is not None
+    rig.related.replace([], 1000)
+    await rig.reconcile()
+    rig.related.put(a_config("another"))
+    await rig.reconcile()
+    rig.related.put(a_config())
+    await rig.reconcile()
+
+    assert seen == [None, None, a_config().raw]
+
+
+async def test_before_the_related_object_was_looked_for_nothing_is_planned() -> None:
+    rig = Rig(related=CONFIG)
+
+    with pytest.raises(NotSynced):
+        await rig.reconcile()
+    assert rig.kind.passes == []
+
+
+async def test_all_jobs_are_looked_at_when_the_related_object_comes_changes_and_goes() -> None:
+    rig = Rig(jobs=("mnist", "other"), related=CONFIG)
+    assert rig.related is not None
+    rig.related.replace([], 1000)
+    async with rig.working(1):
+        rig.related.put(a_config())
+        await asyncio.sleep(1)
+        rig.related.put(a_config())
+        await asyncio.sleep(1)
+        rig.related.remove(a_config())
+        await asyncio.sleep(1)
+
+    assert [len(rig.passes(name)) for name in ("mnist", "other")] == [4, 4]

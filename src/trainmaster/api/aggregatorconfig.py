@@ -1,4 +1,7 @@
-"""AggregatorConfig, diengine.opendilab.org/v1alpha1: the template of the aggregators that di-server asks for."""
+"""AggregatorConfig, diengine.opendilab.org/v1alpha1: the template of the aggregators that di-server asks for.
+
+That of nervex.sensetime.com has the same fields.
+"""
 
 from trainmaster.api.dijob import RoleSpec
 from trainmaster.api.meta import ObjectMeta, Wire
@@ -12,7 +15,7 @@ class AggregatorConfigSpec(Wire, frozen=True):
 
 
 class AggregatorConfig(Wire, frozen=True):
-    """How an aggregator runs: it gathers the learners of one replica that has several GPUs."""
+    """How an aggregator runs: it gathers learners, and is one learner to the coordinator."""
 
     metadata: ObjectMeta
     spec: AggregatorConfigSpec

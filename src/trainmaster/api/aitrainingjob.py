@@ -10,9 +10,11 @@ from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
 from trainmaster.core.policies.cleanup import CleanPodPolicy
 from trainmaster.core.policies.completion import EndPolicy
+from trainmaster.core.policies.restart import Restart, RestartPolicy, Restarts, RestartScope
 
 RESOURCE = Resource("elasticdeeplearning.ai", "v1", "aitrainingjobs", "AITrainingJob")
 
+Seconds = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 
 
@@ -22,10 +24,10 @@ class ReplicaSpec(Wire, frozen=True):
     min_replicas: Count | None = None
     max_replicas: Count | None = None
     restart_limit: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
-    restart_policy: Literal["Always", "OnFailure", "OnNodeFail", "Never", "ExitCode", "OnNodeFailWithExitCode"] = (
-        "Never"
-    )
-    restart_scope: Literal["All", "Replica", "Pod"] = "All"
+    restart_policy: RestartPolicy = "Never"
+    restart_scope: RestartScope = "All"
+    restart_backoff_seconds: Annotated[int, msgspec.Meta(ge=0, le=3600)] = 10
+    restart_reset_seconds: Seconds | None = None
     fail_policy: EndPolicy = "Any"
     complete_policy: EndPolicy = "All"
     edl_policy: Literal["Auto", "Manual", "Never"] = "Never"
@@ -38,6 +40,11 @@ class AITrainingJobSpec(Wire, frozen=True):
     priority: str = ""
     scheduler_name: str = ""
     time_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    pending_time_limit: Seconds | None = None
+    creating_time_limit: Seconds | None = None
+    ttl_seconds_after_finished: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
+    suspend: bool = False
+    requeue_on_preemption: bool = False
     restarting_exit_code: str = ""
     clean_pod_policy: CleanPodPolicy = "All"
     fail_policy: EndPolicy = "Any"
@@ -49,6 +56,7 @@ class ReplicaStatus(Wire, frozen=True):
     scheduled: int = 0
     active: int = 0
     succeeded: int = 0
+    restarting: int = 0
     failed: int = 0
 
 
@@ -57,6 +65,8 @@ class Ending(Wire, frozen=True):
 
     phase: str
     message: str = ""
+    clean: CleanPodPolicy | None = None
+    """In the place of the job's own policy, where that would leave something running."""
 
 
 class AITrainingJobStatus(Wire, frozen=True):
@@ -64,9 +74,14 @@ class AITrainingJobStatus(Wire, frozen=True):
     observed_generation: int = 0
     conditions: Conditions = ()
     replica_statuses: dict[str, ReplicaStatus] = {}
+    restart_count: dict[str, int] = msgspec.field(name="RestartCount", default_factory=dict)
+    restart_replica_name: str = msgspec.field(name="RestartReplicaName", default="")
+    restarts: dict[str, Restarts] = {}
+    restart_history: tuple[Restart, ...] = ()
     ports: Ports = {}
     ending: Ending | None = None
     start_time: datetime | None = None
+    first_running_time: datetime | None = None
     start_running_time: datetime | None = None
     end_time: datetime | None = None
 

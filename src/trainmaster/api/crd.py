@@ -13,7 +13,7 @@ import msgspec
 import yaml
 from msgspec import inspect
 
-from trainmaster.api import aggregatorconfig, aitrainingjob, dijob
+from trainmaster.api import aggregatorconfig, aitrainingjob, dijob, nervexjob
 from trainmaster.core.ids import Resource
 from trainmaster.core.name import MAX_LABEL
 from trainmaster.core.template import ContainerPart, VolumePart
@@ -62,6 +62,8 @@ DEFINITIONS = (
     Definition(dijob.RESOURCE, dijob.DIJob, "dijob", (_PHASE, _AGE)),
     Definition(aitrainingjob.RESOURCE, aitrainingjob.AITrainingJob, "aitj", (_PHASE, _AGE, _MESSAGE)),
     Definition(aggregatorconfig.RESOURCE, aggregatorconfig.AggregatorConfig, "agconfig", (_AGE,)),
+    Definition(nervexjob.RESOURCE, nervexjob.NerveXJob, "nvxjob", (_PHASE, _AGE)),
+    Definition(nervexjob.AGGREGATOR_CONFIG, aggregatorconfig.AggregatorConfig, "agconfig", (_AGE,)),
 )
 
 # Lists of these are keyed by name, as they are in a pod: the API server refuses a name that occurs twice, and
@@ -74,13 +76,6 @@ _KEYED: frozenset[type] = frozenset({ContainerPart, VolumePart})
 # the schema for changed, and no template is without one.
 _NAME = "self.metadata.name"
 _IS_OLD = "oldSelf.hasValue()"
-# A job of which one can ask for learners may get DDP learners.
-_SUFFIX = (
-    "(has(self.spec) && has(self.spec.learner) ? '-ddp-learner-xxxxx' : "
-    "has(self.spec) && has(self.spec.collector) ? '-collector-xxxxx' : '-coordinator')"
-)
-_CHILD_NAME_SIZE = f"size({_NAME}) + size({_SUFFIX})"
-
 _SERVICE_NAME = Rule(
     rule=f"{_IS_OLD} || {_NAME}.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
     path=".metadata.name",
@@ -90,17 +85,29 @@ _SERVICE_NAME = Rule(
     ),
 )
 
-_DIJOB = (
-    _SERVICE_NAME,
-    Rule(
-        rule=f"{_IS_OLD} || {_CHILD_NAME_SIZE} <= {MAX_LABEL}",
+
+def _child_name(suffix: str) -> Rule:
+    """The job's name with the longest ending that a pod of it can have."""
+    size = f"size({_NAME}) + size({suffix})"
+    return Rule(
+        rule=f"{_IS_OLD} || {size} <= {MAX_LABEL}",
         path=".metadata.name",
         message=f"is too long: the names of pods are made from it and may have {MAX_LABEL} characters",
         detail=(
             f"'is too long: \"%s%s\" would have %d characters, {MAX_LABEL} are allowed; shorten the name by %d'"
-            f".format([{_NAME}, {_SUFFIX}, {_CHILD_NAME_SIZE}, {_CHILD_NAME_SIZE} - {MAX_LABEL}])"
+            f".format([{_NAME}, {suffix}, {size}, {size} - {MAX_LABEL}])"
         ),
-    ),
+    )
+
+
+# A job of which one can ask for learners may get DDP learners.
+_DIJOB = _child_name(
+    "(has(self.spec) && has(self.spec.learner) ? '-ddp-learner-xxxxx' : "
+    "has(self.spec) && has(self.spec.collector) ? '-collector-xxxxx' : '-coordinator')"
+)
+_NERVEXJOB = _child_name(
+    "(has(self.spec) && has(self.spec.collector) ? '-collector-xxxxx' : "
+    "has(self.spec) && has(self.spec.learner) ? '-learner-xxxxx' : '-coordinator')"
 )
 
 # In a loop over the names n of spec.replicaSpecs, seen from the job.
@@ -168,7 +175,8 @@ def _bound(field: str, sign: str, wrong: str) -> Rule:
 
 
 RULES: Mapping[type, tuple[Rule, ...]] = {
-    dijob.DIJob: _DIJOB,
+    dijob.DIJob: (_SERVICE_NAME, _DIJOB),
+    nervexjob.NerveXJob: (_SERVICE_NAME, _NERVEXJOB),
     aitrainingjob.AITrainingJob: _AITRAININGJOB,
     aitrainingjob.AITrainingJobSpec: _AITRAININGJOB_SPEC,
     aitrainingjob.ReplicaSpec: (_bound("minReplicas", "<=", "more"), _bound("maxReplicas", ">=", "less")),

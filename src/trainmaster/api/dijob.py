@@ -32,7 +32,7 @@ class RoleStatus(Wire, frozen=True):
 
 
 class Displaced(Wire, frozen=True):
-    """The last coordinator that its node refused or put out: it comes again. On record before it is deleted."""
+    """The last pod of a standing role that was lost, and comes again. On record before it is deleted."""
 
     uid: str
     at: datetime
@@ -46,7 +46,7 @@ class DIJobStatus(Wire, frozen=True):
     replica_status: dict[str, RoleStatus] = {}
     ports: Ports = {}
     declared: Declared = Declared()
-    displaced: Displaced | None = None
+    displaced: dict[str, Displaced] = {}
     start_time: datetime | None = None
     completion_time: datetime | None = None
 

@@ -131,4 +131,5 @@ def _node_options(state: State, workdir: Path) -> NodeOptions:
         key=state.key,
         token=state.token,
         keeps_logs=not state.keeps,  # of a run, which reads the files and removes the folder
+        is_last=not state.keeps,
     )

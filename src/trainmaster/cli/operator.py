@@ -34,6 +34,14 @@ DURATION = Duration()
     help="Where pods reach di-server (KUBERNETES_SERVER_URL).",
 )
 @click.option(
+    "--agconfig-namespace",
+    default="",
+    help=f"Of NerveXJobs' AggregatorConfig; default --namespace, else {Settings().aggregator_config.namespace}.",
+)
+@click.option(
+    "--agconfig-name", default=Settings().aggregator_config.name, show_default=True, help="The AggregatorConfig's name."
+)
+@click.option(
     "--thread-num",
     type=click.IntRange(1, 1000),
     default=32,

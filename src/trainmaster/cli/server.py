@@ -27,9 +27,15 @@ DURATION = Duration()
 @click.option("--run-in-cluster/--no-run-in-cluster", default=False, help="Use the pod's service account only.")
 @click.option("--namespace", default="", help="Serve the jobs of this namespace alone; default all.")
 @click.option(
+    "--enable-scheme",
+    "kinds",
+    multiple=True,
+    help="Serve the jobs of this kind alone, dijob or nervexjob; may be repeated; default both.",
+)
+@click.option(
     "--bind-address", "--server-bind-address", default=":8080", show_default=True, help="Where to listen, host:port."
 )
-@click.option("--agconfig-namespace", default="di-system", show_default=True, help="Of the AggregatorConfig.")
+@click.option("--agconfig-namespace", default="di-system", show_default=True, help="Of DIJobs' AggregatorConfig.")
 @click.option("--agconfig-name", default="aggregator-config", show_default=True, help="Its name.")
 @click.option(
     "--gpu-alloc-policy",
@@ -86,7 +92,7 @@ DURATION = Duration()
 @click.option("--lease-lock-name", default=None, hidden=True)
 @click.option("--lease-lock-namespace", default=None, hidden=True)
 def server(log_format: str, verbosity: int, **given: Any) -> None:
-    """Serve the coordinators of DIJobs: di-server. Several may run at once.
+    """Serve the coordinators of DIJobs and NerveXJobs: di-server. Several may run at once.
 
     \b
     Example:
@@ -110,6 +116,7 @@ def options_of(given: Mapping[str, Any]) -> "ServerOptions":
     return ServerOptions(
         bind_address=given["bind_address"],
         namespace=given["namespace"],
+        kinds=given["kinds"],
         allow_unidentified=given["allow_unidentified"],
         drain=given["shutdown_delay_duration"],
         rules=Rules(

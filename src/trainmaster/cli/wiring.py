@@ -54,6 +54,8 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     kinds: tuple[str, ...]
     server_url: str
+    agconfig_namespace: str
+    agconfig_name: str
     thread_num: int
     request_timeout: float
     leader_elect: bool
@@ -110,7 +112,7 @@ async def _operate(options: OperatorOptions) -> None:
     ) as cluster:
         elector = _elector(options, config, cluster) if options.leader_elect else None
         gate.elector = elector
-        settings = Settings(server_url=options.server_url)
+        settings = Settings(server_url=options.server_url, aggregator_config=_aggregator_config(options))
         manager = build_manager(
             cluster,
             settings,
@@ -142,6 +144,12 @@ def _config(options: OperatorOptions) -> Config:
     if options.run_in_cluster:
         return in_cluster_config()
     return load_config(kubeconfig=options.kubeconfig, context=options.context, master=options.master)
+
+
+def _aggregator_config(options: OperatorOptions) -> Key:
+    """An operator of one namespace has no rights elsewhere: unless told otherwise it looks there."""
+    default = Settings().aggregator_config
+    return Key(options.agconfig_namespace or options.namespace or default.namespace, options.agconfig_name)
 
 
 def _elector(options: OperatorOptions, config: Config, cluster: Cluster) -> Elector:
@@ -181,6 +189,7 @@ def build_manager(
     pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
     kinds = _chosen(all_kinds(settings), names)
     jobs: dict[Resource, Store[JobView]] = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
+    related = {kind.related: Store[JobView](kind.related.resource) for kind in kinds if kind.related}
     barrier = Barrier({POD: pods, SERVICE: services, **jobs})
     executor = Executor(cluster, barrier)
     ports = PortBook(is_free_here) if settings.shared_network else PortBook()
@@ -192,6 +201,10 @@ def build_manager(
         Reflector(cluster, pods, POD_CODEC, namespace=namespace, selector=selector),
         Reflector(cluster, services, SERVICE_CODEC, namespace=namespace, selector=selector),
         *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in jobs.values()),
+        *(
+            Reflector(cluster, store, JOB_CODEC, namespace=key.namespace, fields=f"metadata.name={key.name}")
+            for (_, key), store in related.items()
+        ),
     ]
     controllers += [
         Controller(
@@ -205,6 +218,7 @@ def build_manager(
             ports=ports,
             now=_now,
             workers=workers,
+            related=related[kind.related] if kind.related else None,
         )
         for kind in kinds
     ]

@@ -11,6 +11,9 @@ POD_CREATE_FAILED = "PodCreateFailed"
 FINISHED = "Finished"
 """True: the job has ended, well or badly; the reason is its last phase. Made for ``kubectl wait``."""
 
+SUSPENDED = "Suspended"
+"""True: the job was told to stop and waits to be told to go on."""
+
 
 class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     type: str

@@ -25,12 +25,14 @@ class SlotLabels(msgspec.Struct, frozen=True):
 class Observed(msgspec.Struct, frozen=True):
     """``pods[role][index]`` is the pod in that slot. ``strays`` are owned pods whose labels fit no slot
     or whose slot is taken by another pod. ``taken`` are the ports that nobody may be given any more where
-    pods share a network."""
+    pods share a network. ``related`` is the object, not the job's own, that its kind wants to be planned
+    with, as it stands on the wire; None when there is none."""
 
     pods: dict[str, dict[int, PodView]]
     strays: tuple[PodView, ...]
     services: dict[str, ServiceView]
     taken: frozenset[int] = frozenset()
+    related: bytes | None = None
 
     @classmethod
     def of(
@@ -39,6 +41,7 @@ class Observed(msgspec.Struct, frozen=True):
         services: Iterable[ServiceView],
         slots: SlotLabels,
         taken: frozenset[int] = frozenset(),
+        related: bytes | None = None,
     ) -> "Observed":
         by_role: dict[str, dict[int, PodView]] = {}
         strays: list[PodView] = []
@@ -48,7 +51,8 @@ class Observed(msgspec.Struct, frozen=True):
                 strays.append(pod)
             else:
                 by_role[slot[0]][slot[1]] = pod
-        return cls(by_role, tuple(strays), {s.key.name: s for s in sorted(services, key=lambda s: s.key.name)}, taken)
+        by_name = {s.key.name: s for s in sorted(services, key=lambda s: s.key.name)}
+        return cls(by_role, tuple(strays), by_name, taken, related)
 
     def role(self, name: str) -> Mapping[int, PodView]:
         return self.pods.get(name, {})

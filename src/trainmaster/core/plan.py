@@ -34,6 +34,8 @@ class Delete(msgspec.Struct, frozen=True):
     key: Key
     uid: str
     why: str
+    grace: int | None = None
+    """Seconds; None leaves it to the object, 0 does not wait for its node."""
 
 
 def deletions(resource: Resource, views: Iterable[PodView] | Iterable[ServiceView], why: str) -> tuple[Delete, ...]:
@@ -53,6 +55,11 @@ def normal(reason: str, message: str) -> Event:
 
 def warning(reason: str, message: str) -> Event:
     return Event("Warning", reason, message)
+
+
+def soonest(*seconds: float | None) -> float | None:
+    """The earliest of several times to look again; None is never."""
+    return min((s for s in seconds if s is not None), default=None)
 
 
 class Plan(msgspec.Struct, frozen=True):

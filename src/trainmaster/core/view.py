@@ -62,6 +62,10 @@ class PodView(msgspec.Struct, frozen=True):
     unschedulable: str
     containers: tuple[ContainerView, ...]
     host_ports: tuple[int, ...] = ()
+    leaves: datetime | None = None
+    """Until when it was given time to go; None while nobody told it to."""
+    is_forced: bool = False
+    """It was told to go at once."""
 
     @property
     def is_ended(self) -> bool:
@@ -173,6 +177,7 @@ class _MetaWire(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = "0"
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     owner_references: list[_OwnerWire] | None = None
 
@@ -322,6 +327,8 @@ def _slim_pod(wire: _PodWire) -> PodView:
         unschedulable=unschedulable,
         containers=tuple(_slim_container(c) for c in status.container_statuses or ()),
         host_ports=_host_ports(bytes(spec.containers)),
+        leaves=meta.deletion_timestamp,
+        is_forced=meta.deletion_grace_period_seconds == 0,
     )
 
 

@@ -8,7 +8,7 @@ one pass. ``tests/laws`` holds every registered kind to the laws of docs/decisio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -16,7 +16,7 @@ from trainmaster.api.meta import ObjectMeta, Wire
 from trainmaster.core import condition
 from trainmaster.core.condition import Conditions
 from trainmaster.core.errors import BadSpec, located
-from trainmaster.core.ids import Resource
+from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Delete, Event, Plan, warning
 from trainmaster.core.template import Owner
@@ -29,6 +29,15 @@ class Settings(msgspec.Struct, frozen=True):
     server_url: str = "di-server.di-system:8080"
     shared_network: bool = False
     """True where all pods are processes of one machine: their ports are given to them."""
+    aggregator_config: Key = Key("nervex-system", "aggregator-config")
+    """Where NerveXJobs have the template of their aggregator from."""
+
+
+class Related(NamedTuple):
+    """One object that all jobs of a kind are planned with, and that none of them owns."""
+
+    resource: Resource
+    key: Key
 
 
 class Job(Protocol):
@@ -89,6 +98,11 @@ class Kind(ABC, Generic[J]):
     @abstractmethod
     def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
         """The Event for children that were created or deleted, or could not be."""
+
+    @property
+    def related(self) -> Related | None:
+        """What ``Observed.related`` has to be; None for a kind that needs nothing but its own."""
+        return None
 
     # --- what all kinds share ---
 

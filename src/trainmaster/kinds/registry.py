@@ -4,9 +4,9 @@ from typing import Any
 
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind, Settings
-from trainmaster.kinds.dijob.kind import DIJobKind
+from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 
-KINDS: tuple[type[Kind[Any]], ...] = (DIJobKind, AITrainingJobKind)
+KINDS: tuple[type[Kind[Any]], ...] = (DIJobKind, AITrainingJobKind, NerveXJobKind)
 
 
 def all_kinds(settings: Settings) -> tuple[Kind[Any], ...]:

@@ -52,12 +52,14 @@ class Controller:
         ports: PortBook,
         now: Callable[[], datetime],
         workers: int,
+        related: Store[JobView] | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         self.kind = kind
         self.workers = workers
         self.queue = KeyQueue(backoff or Backoff(1.0, 120.0), metrics.QueueMetrics(self.name))
         self._jobs, self._pods, self._services = jobs, pods, services
+        self._related = related
         self._barrier = barrier
         self._executor = executor
         self._recorder = recorder
@@ -73,6 +75,8 @@ class Controller:
         jobs.listen(self._job_changed)
         pods.listen(self._child_changed)
         services.listen(self._child_changed)
+        if related is not None:
+            related.listen(self._related_changed)
 
     @property
     def name(self) -> str:
@@ -146,6 +150,7 @@ class Controller:
                 self._services.owned(job.uid),
                 self.kind.slots,
                 taken | foreign if foreign else taken,
+                self._related_body(),
             )
             plan = self.kind.plan(job, observed, self._now())
             found = self._ports.foreign(plan.ports) - foreign
@@ -153,6 +158,13 @@ class Controller:
                 self._ports.draw(job.uid, plan.ports)
                 return observed, plan
             foreign |= found
+
+    def _related_body(self) -> bytes | None:
+        wanted = self.kind.related
+        if wanted is None or self._related is None:
+            return None
+        found = self._related.get(wanted.key)
+        return found.raw if found is not None else None
 
     async def _apply(self, job: JobView, plan: Plan, observed: Observed) -> Applied:
         applied = Applied()
@@ -244,6 +256,12 @@ class Controller:
             if owner.api_version.rpartition("/")[0] == self.kind.resource.group:
                 priority = URGENT if _has_new_phase(before, after) else NORMAL
                 self._enqueue(Key(view.key.namespace, owner.name), priority)
+
+    def _related_changed(self, _before: JobView | None, _after: JobView | None) -> None:
+        """Any job may have waited for it."""
+        if self._is_working:
+            for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
+                self.queue.add(key)
 
     def _forget(self, job: JobView) -> None:
         self._barrier.forget(job.uid)

@@ -140,7 +140,7 @@ class Executor:
     async def _delete(self, job: JobView, action: Delete, applied: Applied) -> None:
         resource, key = action.resource, action.key
         try:
-            written = await self._cluster.delete(resource, key, uid=action.uid)
+            written = await self._cluster.delete(resource, key, uid=action.uid, grace=action.grace)
             if written.resource_version:
                 self._barrier.wrote(job.uid, resource, written.resource_version)
             else:

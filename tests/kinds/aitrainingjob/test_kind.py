@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.build import (
@@ -318,7 +319,20 @@ def test_terminating_is_repeated_until_no_pod_is_left() -> None:
 
     assert names_of(plan.deletes, POD) == ["mnist-trainer-1"]
     assert plan.status is None
-    assert plan_of(job, going[:1]) == Plan()
+    assert plan_of(job, going[:1]) == Plan(requeue_after=60.0)
+
+
+def test_a_pod_that_does_not_go_is_forced_to_once() -> None:
+    job, children = ended(JOB)
+    job = with_status(job, plan_of(job, children))
+    stuck, late = [a_pod(JOB, "ps", deleting=True)], NOW + timedelta(seconds=60)
+
+    early, plan = plan_of(job, stuck, now=NOW + timedelta(seconds=59)), plan_of(job, stuck, now=late)
+    forced = plan_of(job, [msgspec.structs.replace(stuck[0], is_forced=True)], now=late)
+
+    assert early == Plan(requeue_after=1.0)
+    assert [(delete.key.name, delete.grace) for delete in plan.deletes] == [("mnist-ps-0", 0)]
+    assert forced == Plan()
 
 
 def test_a_terminating_job_creates_nothing_and_reconsiders_nothing() -> None:

@@ -23,6 +23,7 @@ def errors_of(job: Json) -> tuple[str, ...]:
         pytest.param(an_aitj("a" * 53, trainer=1), id="a name of 53 characters: 63 with -trainer-0"),
         pytest.param(an_aitj("a" * 53, trainer=10), id="whose last pod has one digit"),
         pytest.param(an_aitj(trainer=a_replica(2, minReplicas=1, maxReplicas=3)), id="an elastic range"),
+        pytest.param(an_aitj(spec={"restartingExitCode": " 137, 128-143 ,SIGSEGV"}), id="exit codes of all sorts"),
         pytest.param(an_aitj(trainer=a_replica(2, minReplicas=2, maxReplicas=2)), id="a range of one"),
         pytest.param(
             an_aitj(spec={"frameworkType": "paddle", "faultTolerant": True, "x": 1}), id="fields nobody reads"
@@ -75,6 +76,18 @@ def test_a_good_job_has_no_errors(job: Json) -> None:
         ),
         pytest.param(an_aitj(clean="Some"), "spec.cleanPodPolicy", "'Some'", id="an unknown clean-up policy"),
         pytest.param(an_aitj(fail="Most"), "spec.failPolicy", "'Most'", id="an unknown end policy"),
+        pytest.param(
+            an_aitj(spec={"restartingExitCode": "137,oops"}),
+            "spec.restartingExitCode",
+            "'oops' is no exit code",
+            id="an exit code that is none",
+        ),
+        pytest.param(
+            an_aitj(spec={"restartingExitCode": "143-128"}),
+            "spec.restartingExitCode",
+            "write 128-143",
+            id="an empty range of exit codes",
+        ),
         pytest.param(an_aitj(spec={"timeLimit": 0}), "spec.timeLimit", ">= 1", id="no time at all"),
     ],
 )
@@ -131,12 +144,6 @@ def test_the_order_of_the_errors_does_not_depend_on_the_order_of_the_roles() -> 
 @pytest.mark.parametrize(
     ("job", "ignored"),
     [
-        pytest.param(an_aitj(spec={"timeLimit": 60}), "spec.timeLimit", id="a deadline"),
-        pytest.param(
-            an_aitj(trainer=a_replica(1, restartPolicy="OnFailure")),
-            "spec.replicaSpecs.trainer.restartPolicy",
-            id="a restart",
-        ),
         pytest.param(
             an_aitj(trainer=a_replica(1, edlPolicy="Auto")), "spec.replicaSpecs.trainer.edlPolicy", id="elasticity"
         ),

@@ -289,7 +289,7 @@ def test_a_coordinator_that_its_node_puts_out_comes_again_after_a_moment(reason:
     assert (third.creates, third.requeue_after) == ((), 1.0)
     assert names_of(fourth.creates, POD) == ["cartpole-coordinator"]
     assert job["status"]["phase"] == "Running"
-    assert job["status"]["displaced"]["times"] == 1
+    assert job["status"]["displaced"]["coordinator"]["times"] == 1
 
 
 @pytest.mark.parametrize(("later", "times"), [(timedelta(seconds=30), 2), (timedelta(minutes=11), 1)])
@@ -303,7 +303,7 @@ def test_a_node_that_puts_out_again_and_again_is_given_time(later: timedelta, ti
     )
 
     assert again.status is not None
-    assert again.status["displaced"]["times"] == times
+    assert again.status["displaced"]["coordinator"]["times"] == times
 
 
 # --- bodies ------------------------------------------------------------------------------------

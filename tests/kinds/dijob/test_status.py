@@ -8,6 +8,7 @@ from tests.build import NOW, a_dijob, a_pod
 from trainmaster.api.dijob import DIJobStatus, RoleStatus
 from trainmaster.core.condition import Condition
 from trainmaster.core.view import PodView
+from trainmaster.kinds.dijob.profile import DI
 from trainmaster.kinds.dijob.status import counted, enter, folded, is_displaced, pod_state
 
 JOB = a_dijob()
@@ -36,7 +37,7 @@ def a_coordinator(phase: str = "", restart: str = "Never", **containers: int | s
     ],
 )
 def test_a_coordinator_counts_by_its_phase_and_not_when_it_goes(pod: PodView | None, state: str) -> None:
-    assert pod_state(pod) == state
+    assert pod_state(pod, "di-container") == state
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_a_coordinator_counts_by_its_phase_and_not_when_it_goes(pod: PodView | N
     ],
 )
 def test_the_main_container_decides_while_a_side_car_runs(restart: str, exit_code: int | None, state: str) -> None:
-    assert pod_state(a_coordinator("Running", restart, shell=None, di_container=exit_code)) == state
+    assert pod_state(a_coordinator("Running", restart, shell=None, di_container=exit_code), "di-container") == state
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_the_main_container_decides_while_a_side_car_runs(restart: str, exit_cod
 def test_a_side_car_that_ends_does_not_end_the_job(
     side_car: int | str | None, main: int | str | None, state: str
 ) -> None:
-    assert pod_state(a_coordinator("Running", shell=side_car, di_container=main)) == state
+    assert pod_state(a_coordinator("Running", shell=side_car, di_container=main), "di-container") == state
 
 
 @pytest.mark.parametrize(
@@ -85,11 +86,11 @@ def test_a_side_car_that_ends_does_not_end_the_job(
     ],
 )
 def test_the_verdict_is_the_same_when_the_side_car_has_ended_too(pod: PodView, state: str) -> None:
-    assert pod_state(pod) == state
+    assert pod_state(pod, "di-container") == state
 
 
 def test_without_a_main_container_the_pod_decides() -> None:
-    assert pod_state(a_coordinator("Running", coordinator=1)) == "Running"
+    assert pod_state(a_coordinator("Running", coordinator=1), "di-container") == "Running"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_without_a_main_container_the_pod_decides() -> None:
     ],
 )
 def test_one_pod_is_counted_once_or_not_at_all(pod: PodView | None, counters: RoleStatus) -> None:
-    found = counted([("coordinator", pod)] if pod else [])
+    found = counted([("coordinator", pod)] if pod else [], DI)
 
     assert found == dict.fromkeys(("Aggregator", "Collector", "Learner"), RoleStatus()) | {"Coordinator": counters}
 
@@ -113,7 +114,7 @@ def test_one_pod_is_counted_once_or_not_at_all(pod: PodView | None, counters: Ro
 def test_every_role_is_counted_and_ddp_learners_only_when_there_are_any() -> None:
     roles = ["collector", "collector", "learner", "aggregator", "ddp-learner"]
 
-    found = counted([(role, a_pod(JOB, role, name=f"cartpole-{role}")) for role in roles])
+    found = counted([(role, a_pod(JOB, role, name=f"cartpole-{role}")) for role in roles], DI)
 
     assert found == {
         "Coordinator": RoleStatus(),
@@ -152,29 +153,29 @@ def an_entry(type_: str, status: str = "True", *, since: datetime = NOW, updated
 
 
 def test_a_phase_is_a_condition_with_the_ancestors_reason() -> None:
-    assert enter(DIJobStatus(), "Created", "said", NOW) == DIJobStatus(
+    assert enter(DIJobStatus(), "Created", "said", NOW, DI) == DIJobStatus(
         phase="Created", conditions=(an_entry("Created"),), start_time=NOW
     )
 
 
 def test_created_stays_true_when_the_job_runs() -> None:
-    status = enter(enter(DIJobStatus(), "Created", "said", NOW), "Running", "said", LATER)
+    status = enter(enter(DIJobStatus(), "Created", "said", NOW, DI), "Running", "said", LATER, DI)
 
     assert status.phase == "Running"
     assert status.conditions == (an_entry("Created"), an_entry("Running", since=LATER, updated=LATER))
 
 
 def test_entering_the_same_phase_again_keeps_its_entry_untouched() -> None:
-    status = enter(DIJobStatus(), "Running", "said", NOW)
+    status = enter(DIJobStatus(), "Running", "said", NOW, DI)
 
-    assert enter(status, "Running", "other words", LATER) == status
+    assert enter(status, "Running", "other words", LATER, DI) == status
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_running_becomes_false_with_fresh_times_when_the_job_ends(phase: str) -> None:
-    running = enter(enter(DIJobStatus(), "Created", "said", NOW), "Running", "said", NOW)
+    running = enter(enter(DIJobStatus(), "Created", "said", NOW, DI), "Running", "said", NOW, DI)
 
-    finished, *rest = enter(running, phase, "said", LATER).conditions
+    finished, *rest = enter(running, phase, "said", LATER, DI).conditions
 
     assert rest == [
         an_entry("Created"),
@@ -187,7 +188,7 @@ def test_running_becomes_false_with_fresh_times_when_the_job_ends(phase: str) ->
 def test_there_is_one_entry_for_a_type_and_the_newest_stands_last() -> None:
     old = DIJobStatus(conditions=(an_entry("Running", "False"), an_entry("Created")))
 
-    assert enter(old, "Running", "said", LATER).conditions == (
+    assert enter(old, "Running", "said", LATER, DI).conditions == (
         an_entry("Created"),
         an_entry("Running", since=LATER, updated=LATER),
     )
@@ -196,7 +197,7 @@ def test_there_is_one_entry_for_a_type_and_the_newest_stands_last() -> None:
 def test_another_reason_replaces_the_entry_and_keeps_its_transition_time() -> None:
     foreign = Condition("Running", "True", "SomethingElse", "x", last_update_time=NOW, last_transition_time=NOW)
 
-    (entry,) = enter(DIJobStatus(conditions=(foreign,)), "Running", "said", LATER).conditions
+    (entry,) = enter(DIJobStatus(conditions=(foreign,)), "Running", "said", LATER, DI).conditions
 
     assert entry == an_entry("Running", since=NOW, updated=LATER)
 
@@ -204,4 +205,4 @@ def test_another_reason_replaces_the_entry_and_keeps_its_transition_time() -> No
 def test_a_running_condition_that_was_false_already_keeps_its_times() -> None:
     old = DIJobStatus(conditions=(an_entry("Running", "False"),))
 
-    assert an_entry("Running", "False") in enter(old, "Failed", "said", LATER).conditions
+    assert an_entry("Running", "False") in enter(old, "Failed", "said", LATER, DI).conditions

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_container, a_dijob, a_replica, a_template, an_aitj, kind_of
+from tests.build import a_container, a_dijob, a_nervexjob, a_replica, a_template, an_aitj, kind_of
 from tests.server.admission.build import Json
 from trainmaster.server.admission.custom import Custom, custom_of
 from trainmaster.server.admission.warning import LONGEST, MOST, warnings_of
@@ -64,6 +64,12 @@ PATH = "spec.coordinator.template.spec"
             "none of its ports is published, and none of its exit codes is looked at",
             id="in a replica",
         ),
+        pytest.param(
+            a_nervexjob(coordinator=a_template(RUN)),
+            "spec.coordinator.template.spec.containers: none is called coordinator; "
+            "it gets no port of that name, and side-cars keep its pod alive",
+            id="not called as its role",
+        ),
     ],
 )
 def test_what_is_surely_not_meant_is_told(job: Json, warning: str) -> None:
@@ -91,6 +97,7 @@ def test_what_is_surely_not_meant_is_told(job: Json, warning: str) -> None:
             id="all roles",
         ),
         pytest.param(an_aitj(trainer=a_replica(template=a_template(TRAIN))), id="AITrainingJob"),
+        pytest.param(a_nervexjob(coordinator=a_template(a_container("coordinator", command=["x"]))), id="NerveXJob"),
     ],
 )
 def test_a_job_as_it_is_meant_is_not_warned_of(job: Json) -> None:

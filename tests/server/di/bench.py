@@ -151,11 +151,18 @@ class Bench:
 
 @asynccontextmanager
 async def serving(
-    cluster: FakeCluster | None = None, *, rules: Rules | None = None, is_open: bool = False, synced: bool = True
+    cluster: FakeCluster | None = None,
+    *,
+    rules: Rules | None = None,
+    is_open: bool = False,
+    synced: bool = True,
+    kinds: tuple[str, ...] = (),
 ) -> AsyncIterator[Bench]:
     cluster, reviews = cluster or FakeCluster(), Reviews()
     address = f"127.0.0.1:{free_port()}"
-    options = ServerOptions(bind_address=address, allow_unidentified=is_open, drain=0.0, rules=rules or Rules())
+    options = ServerOptions(
+        bind_address=address, allow_unidentified=is_open, drain=0.0, rules=rules or Rules(), kinds=kinds
+    )
     stop, started = asyncio.Event(), asyncio.Event()
     bench = Bench(cluster, reviews, f"http://{address}")
     running = asyncio.ensure_future(

@@ -142,7 +142,11 @@ async def test_without_gpu_nodes_a_group_has_one_pod(bench: Bench, client: Clien
 async def test_nothing_is_asked_for_that_is_not_needed(bench: Bench, client: Client) -> None:
     await client.start({"replicas": 1}, {"replicas": 1, "gpus": 1})
 
-    assert {call.resource.plural for call in bench.cluster.calls if call.verb in ("get", "list")} == {"pods", "dijobs"}
+    assert {call.resource.plural for call in bench.cluster.calls if call.verb in ("get", "list")} == {
+        "pods",
+        "dijobs",
+        "nervexjobs",
+    }
     assert not [call for call in bench.cluster.asked("get") if call.resource == RESOURCE]
 
 

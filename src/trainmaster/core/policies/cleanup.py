@@ -1,11 +1,18 @@
-"""Which pods of an ended job are removed: the clean-up policies All, Running and None."""
+"""Which pods of an ended job are removed: the clean-up policies All, Running and None. And how: a pod whose node does
+not let go of it is taken off the books in the end."""
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Literal
 
+from trainmaster.core.ids import POD
+from trainmaster.core.plan import Delete, deletions
 from trainmaster.core.view import PodView
 
 CleanPodPolicy = Literal["All", "Running", "None"]
+
+PATIENCE = 60
+"""Seconds beyond its grace period in which a pod may still go by itself."""
 
 
 def pods_to_clean(pods: Iterable[PodView], policy: CleanPodPolicy) -> tuple[PodView, ...]:
@@ -17,6 +24,22 @@ def pods_to_clean(pods: Iterable[PodView], policy: CleanPodPolicy) -> tuple[PodV
             return tuple(pod for pod in pods if not pod.is_ended and not _has_stopped(pod))
         case "None":
             return ()
+
+
+def removal(pods: Iterable[PodView], why: str, now: datetime) -> tuple[Delete, ...]:
+    """Deletes of these pods, those included that were told to go and did not: what a pod was asked nicely is not asked
+    again, and nobody is forced twice."""
+    found = tuple(pods)
+    stuck = [pod for pod in found if (left := patience_left(pod, now)) is not None and left <= 0]
+    forced = f"{why}, and it has not gone within {PATIENCE} seconds beyond its grace period"
+    return (*deletions(POD, found, why), *(Delete(POD, pod.key, pod.uid, forced, grace=0) for pod in stuck))
+
+
+def patience_left(pod: PodView, now: datetime) -> float | None:
+    """Seconds until a pod that is to go is forced to; None when there is nothing to wait for."""
+    if pod.leaves is None or pod.is_forced:
+        return None
+    return (pod.leaves + timedelta(seconds=PATIENCE) - now).total_seconds()
 
 
 def _has_stopped(pod: PodView) -> bool:

@@ -167,9 +167,12 @@ class Builder:
         own = self._slot_labels(slot) | {
             labels.JOB_NAME: self._job.metadata.name,
             labels.POD_ROLE: slot.role.lower(),
-            labels.RESTART_COUNT: "0",
+            labels.RESTART_COUNT: self._restart_count(slot),
         }
         return own | {labels.PRIORITY: self._job.spec.priority} if self._job.spec.priority else own
+
+    def _restart_count(self, slot: Slot) -> str:
+        return str(self._job.status.restart_count.get(slot.role, 0))
 
     def _role_env(self, role: str) -> dict[str, str]:
         namespace, count = self._job.metadata.namespace, self._job.spec.replica_specs[role].replicas
@@ -192,7 +195,7 @@ class Builder:
             "TRAININGJOB_REPLICA_NAME": slot.role.lower(),
             "TRAININGJOB_REPLICA_TYPE": slot.role.lower(),
             "TRAININGJOB_REPLICA_INDEX": str(slot.index),
-            "TRAININGJOB_REPLICA_RESTARTCOUNT": "0",
+            "TRAININGJOB_REPLICA_RESTARTCOUNT": self._restart_count(slot),
             "TRAININGJOB_SERVICE": f"{slot.name}.{meta.namespace}",
             "TRAININGJOB_NAME": meta.name,
             "TRAININGJOB_NAMESPACE": meta.namespace,

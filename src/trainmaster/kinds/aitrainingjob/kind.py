@@ -1,32 +1,41 @@
 """AITrainingJob: any number of roles, created at once; end policies decide when and how it ends."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 
 from trainmaster.api.aitrainingjob import RESOURCE, AITrainingJob, AITrainingJobStatus, Ending
-from trainmaster.core.ids import POD, SERVICE, Resource
+from trainmaster.core.condition import SUSPENDED, is_true, put_standard
+from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, warning
-from trainmaster.core.policies import completion
-from trainmaster.core.policies.cleanup import pods_to_clean
+from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, soonest, warning
+from trainmaster.core.policies import completion, restart
+from trainmaster.core.policies.cleanup import CleanPodPolicy, patience_left, pods_to_clean, removal
 from trainmaster.core.policies.completion import Result
+from trainmaster.core.policies.limit import TIMEOUT, overdue, seconds_left
 from trainmaster.core.policies.port import Allotment, allot, is_complete
+from trainmaster.core.policies.restart import Fallen
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob import labels, validate
 from trainmaster.kinds.aitrainingjob.body import Builder, declared_ports, place_of, shared_ports, slots_of
+from trainmaster.kinds.aitrainingjob.deadline import first_running, kept_limit, limits_of
+from trainmaster.kinds.aitrainingjob.external import asked_end, clean_of, left_behind, reason_to_stop
 from trainmaster.kinds.aitrainingjob.status import (
     ENDED,
     PENDING,
+    RESTARTING,
     RUNNING,
     TERMINATING,
     WAITING,
     count,
     enter,
+    message_of,
     phase_of,
     reason_of,
+    restarting_message,
 )
+from trainmaster.kinds.aitrainingjob.verdict import Verdict, calm_of, restarts_of, rules_of, verdict
 from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
 
 
@@ -54,41 +63,131 @@ class AITrainingJobKind(Kind[AITrainingJob]):
 
     def decide(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
         if job.status.phase in ENDED:
-            return Plan(deletes=_clean_up(job, observed))
+            return self._keep(job, observed, now)
         if job.status.ending:
             return self._terminate(job, job.status.ending, observed, now)
-        result = _result(job, observed)
-        if result.phase:
-            return self._end(job, result, observed, now)
-        return self._go_on(job, observed, now)
+        if left := left_behind(job):
+            return self._end(job, left, observed, now, clean_of(left.phase, job, is_asked=False))
+        found = verdict(job, observed, now)
+        if found.result.is_success:
+            return self._end(job, found.result, observed, now)
+        if asked := asked_end(job):
+            return self._end(job, asked, observed, now, clean_of(asked.phase, job, is_asked=True))
+        if found.result.phase:
+            return self._end(job, found.result, observed, now)
+        if why := reason_to_stop(job):
+            return self._stop(job, why, observed, now)
+        limits = limits_of(job, observed)
+        if over := overdue(limits, now):
+            return self._end(job, Result(TIMEOUT, over.message), observed, now, clean_of(TIMEOUT, job, is_asked=False))
+        plan = self._advance(job, found, observed, now)
+        return msgspec.structs.replace(plan, requeue_after=soonest(plan.requeue_after, seconds_left(limits, now)))
 
-    def _go_on(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
-        allotted = self._allot(job, observed)
-        creates = self._missing(job, observed) if allotted.is_stored else ()
-        counters = count(job, observed)
-        phase, message = phase_of(job, counters, observed)
+    def _advance(self, job: AITrainingJob, found: Verdict, observed: Observed, now: datetime) -> Plan:
+        if found.fallen:
+            return self._restart(job, found.fallen, observed, now)
+        if job.status.restart_replica_name and not found.outdated:
+            return self._restarting(job, observed, now)
+        return self._go_on(job, observed, now, found.outdated)
+
+    def _stop(self, job: AITrainingJob, why: str, observed: Observed, now: datetime) -> Plan:
+        """No pod runs until the job is told to go on. That it was told to stop is stored before the first one goes;
+        those that have ended stay, so that their work is not done again."""
         old = job.status
-        if not old.phase:
+        alive = [pod for pod in observed.all_pods if not pod.is_ended]
+        was_stopped = is_true(old.conditions, SUSPENDED)
+        phase, message = (TERMINATING, f"{why}; deleting pods") if alive else (PENDING, why)
+        entered = enter(old, phase, message, now)
+        new = msgspec.structs.replace(
+            entered,
+            observed_generation=job.metadata.generation,
+            replica_statuses=count(job, observed),
+            conditions=put_standard(
+                cleared(entered.conditions, all_created=True, now=now), SUSPENDED, True, "Stopped", why, now
+            ),
+            restart_replica_name="",
+            first_running_time=None,  # time in which nothing may run is not held against it
+            start_running_time=None,
+        )
+        return Plan(
+            deletes=removal(alive, f"the job is {why}", now) if was_stopped else (),
+            status=changed_status(old, new),
+            status_first=not was_stopped,
+            events=() if was_stopped else (normal("Suspended", why),),
+            requeue_after=_patience(alive, now),
+        )
+
+    def _restart(self, job: AITrainingJob, fallen: Sequence[Fallen], observed: Observed, now: datetime) -> Plan:
+        """The count is stored before the first pod is deleted for it."""
+        status = job.status
+        decision = restart.decide(
+            fallen, rules_of(job), restarts_of(job), status.restart_history, calm=calm_of(job, now), now=now
+        )
+        new = msgspec.structs.replace(
+            enter(status, TERMINATING, decision.message, now),
+            observed_generation=job.metadata.generation,
+            replica_statuses=count(job, observed),
+            restart_count={role: r.count for role, r in decision.restarts.items()},
+            restart_replica_name=decision.role,
+            restarts=decision.restarts,
+            restart_history=decision.history,
+        )
+        event = warning(reason_of(TERMINATING), decision.message)
+        return Plan(status=changed_status(status, new), status_first=True, events=(event,))
+
+    def _restarting(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
+        """The pods of the old attempt are gone; that is told before those of the new one come."""
+        status, role = job.status, job.status.restart_replica_name
+        spec = job.spec.replica_specs.get(role)
+        scope = status.restart_history[-1].scope if status.restart_history else spec.restart_scope if spec else "All"
+        message = restarting_message(scope, role)
+        new = msgspec.structs.replace(
+            enter(status, RESTARTING, message, now),
+            observed_generation=job.metadata.generation,
+            replica_statuses=count(job, observed),
+            restart_replica_name="",
+        )
+        return Plan(
+            status=changed_status(status, new),
+            status_first=True,
+            events=(normal(reason_of(RESTARTING), message),),
+        )
+
+    def _go_on(self, job: AITrainingJob, observed: Observed, now: datetime, outdated: Sequence[PodView]) -> Plan:
+        """Pods of an old attempt go before one of the new attempt comes: they must not meet."""
+        allotted = self._allot(job, observed)
+        waits = _backoff(job, now)
+        creates = self._missing(job, observed, waits) if allotted.is_stored and not outdated else ()
+        counters = count(job, observed)
+        old = job.status
+        phase, message = phase_of(job, counters, observed)
+        if old.restart_replica_name:
+            phase, message = old.phase, message_of(old)
+        elif not old.phase:
             phase, message = PENDING, WAITING  # every job is seen waiting first, however fast its pods come up
         entered = enter(old, phase, message, now)
         conditions = cleared(entered.conditions, all_created=allotted.is_stored and not creates, now=now)
+        if is_true(conditions, SUSPENDED):
+            conditions = put_standard(conditions, SUSPENDED, False, "Resumed", "", now)
+        has_run = any(c.active or c.succeeded or c.failed for c in counters.values())
         new = msgspec.structs.replace(
             entered,
             observed_generation=job.metadata.generation,
             replica_statuses=counters,
             ports=allotted.ports,
+            first_running_time=first_running(job, has_run, now),
             conditions=portless(conditions, allotted.error, now),
         )
         status = changed_status(old, new)
         return Plan(
-            deletes=_surplus(job, observed),
+            deletes=(*removal(outdated, "it is started again", now), *_surplus(job, observed)),
             creates=creates,
             status=status,
             status_first=allotted.is_new,  # a pod is told its port, and nobody else must ever be given it
             is_lazy=status is not None
             and new == msgspec.structs.replace(old, replica_statuses=counters, conditions=new.conditions),
             events=_started(job, phase, message),
-            requeue_after=allotted.retry_after,
+            requeue_after=soonest(allotted.retry_after, *waits.values(), _patience(outdated, now)),
             ports=allotted.drawn,
         )
 
@@ -102,11 +201,11 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         taken = observed.taken | declared_ports(job)
         return allot(wanted, stored, used=used, taken=taken, uid=job.metadata.uid)
 
-    def _missing(self, job: AITrainingJob, observed: Observed) -> tuple[Create, ...]:
+    def _missing(self, job: AITrainingJob, observed: Observed, waits: Container[str]) -> tuple[Create, ...]:
         """Services before pods: a pod that starts finds its peers' names."""
         slots = slots_of(job)
         nameless = [slot for slot in slots if slot.name not in observed.services]
-        empty = [slot for slot in slots if slot.index not in observed.role(slot.role.lower())]
+        empty = [s for s in slots if s.role not in waits and s.index not in observed.role(s.role.lower())]
         if not nameless and not empty:
             return ()
         builder = Builder(job, self.owner(job), shared_network=self.settings.shared_network)
@@ -118,15 +217,23 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         pods = [Create(POD, builder.pod(slot), f"{slot.role}-{slot.index} has no pod") for slot in empty]
         return (*services, *pods)
 
-    def _end(self, job: AITrainingJob, result: Result, observed: Observed, now: datetime) -> Plan:
+    def _end(
+        self,
+        job: AITrainingJob,
+        result: Result,
+        observed: Observed,
+        now: datetime,
+        clean: CleanPodPolicy | None = None,
+    ) -> Plan:
         """The verdict is stored before the first pod is deleted for it."""
-        if job.spec.clean_pod_policy == "None":
+        if (clean or job.spec.clean_pod_policy) == "None":
             return self._close(job, result.phase, f"{result.message}; kept pods", observed, now)
         message = f"{result.message}; deleting pods"
         new = msgspec.structs.replace(
             _finishing(job, TERMINATING, message, now),
             replica_statuses=count(job, observed),
-            ending=Ending(phase=result.phase, message=result.message),
+            restart_replica_name="",
+            ending=Ending(phase=result.phase, message=result.message, clean=clean),
         )
         return Plan(
             status=changed_status(job.status, new),
@@ -136,16 +243,32 @@ class AITrainingJobKind(Kind[AITrainingJob]):
 
     def _terminate(self, job: AITrainingJob, ending: Ending, observed: Observed, now: datetime) -> Plan:
         """Deletes are repeated until nothing is left to delete: one that got lost cannot hang the job."""
-        if pods_to_clean(observed.all_pods, job.spec.clean_pod_policy):
-            return Plan(deletes=_clean_up(job, observed))
-        closed = self._close(job, ending.phase, f"{ending.message}; deleted pods", observed, now)
-        return msgspec.structs.replace(closed, deletes=_clean_up(job, observed))
+        policy = ending.clean or job.spec.clean_pod_policy
+        deletes = _clean_up(policy, observed, now)
+        if left := pods_to_clean(observed.all_pods, policy):
+            return Plan(deletes=deletes, requeue_after=_patience(left, now))
+        kept = "kept" if policy == "None" else "deleted"
+        closed = self._close(job, ending.phase, f"{ending.message}; {kept} pods", observed, now)
+        return msgspec.structs.replace(closed, deletes=deletes)
+
+    def _keep(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
+        """What the end left behind, until the job itself goes: with its uid, so that nobody else of its name does."""
+        deletes = _clean_up(job.spec.clean_pod_policy, observed, now)
+        kept = kept_limit(job)
+        if kept is None or deletes:
+            return Plan(deletes=deletes)
+        if (left := kept.left(now)) > 0:
+            return Plan(requeue_after=left)
+        meta = job.metadata
+        why = f"it ended {kept.seconds} seconds ago (ttlSecondsAfterFinished)"
+        return Plan(deletes=(Delete(RESOURCE, Key(meta.namespace, meta.name), meta.uid, why),))
 
     def _close(self, job: AITrainingJob, phase: str, message: str, observed: Observed, now: datetime) -> Plan:
         counters = job.status.replica_statuses if job.status.ending else count(job, observed)
         new = msgspec.structs.replace(
             _finishing(job, phase, message, now),
             replica_statuses=counters,
+            restart_replica_name="",
             ports={},  # pods that are left keep theirs as long as they run
             ending=None,
         )
@@ -162,36 +285,13 @@ def _finishing(job: AITrainingJob, phase: str, message: str, now: datetime) -> A
     )
 
 
-def _result(job: AITrainingJob, observed: Observed) -> Result:
-    groups, rank0 = {}, None
-    for name, spec in sorted(job.spec.replica_specs.items()):
-        if not spec.replicas:
-            continue  # a role without pods has no say
-        pods = observed.role(name.lower())
-        results = [_pod_result(pods.get(i)) for i in range(spec.replicas)]
-        rank0 = rank0 or results[0]
-        groups[name] = completion.group_result(results, complete=spec.complete_policy, fail=spec.fail_policy)
-    return completion.job_result(
-        groups,
-        rank0=rank0 or completion.RUNNING,
-        complete=job.spec.complete_policy,
-        fail=job.spec.fail_policy,
-        name=job.metadata.name,
-    )
-
-
-def _pod_result(pod: PodView | None) -> Result:
-    if pod is None or pod.deleting or not pod.is_ended:
-        return completion.RUNNING  # how a pod ends that was told to go says nothing about the training
-    if pod.phase == "Succeeded":
-        return Result(completion.SUCCEED)
-    exits = [
-        f"container {c.name} on node {pod.node} exited with reason {c.reason} exitcode {c.exit_code}"
-        for c in pod.containers
-        if c.exit_code and c.name.startswith(labels.PREFIX)
-    ]
-    why = "; ".join(exits) or ", ".join(part for part in (pod.reason, pod.message) if part)
-    return Result(completion.FAILED, f"pod {pod.key.name} failed: {why or 'no reason was reported'}")
+def _backoff(job: AITrainingJob, now: datetime) -> dict[str, float]:
+    """The roles whose pods are not created yet, with the seconds that they wait."""
+    return {
+        role: (restarts.next_time - now).total_seconds()
+        for role, restarts in job.status.restarts.items()
+        if restarts.next_time and restarts.is_waiting(now)
+    }
 
 
 def _surplus(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
@@ -204,19 +304,25 @@ def _surplus(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
     return (*deletions(POD, pods, why), *deletions(SERVICE, services, why))
 
 
-def _clean_up(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
-    policy = job.spec.clean_pod_policy
+def _clean_up(policy: CleanPodPolicy, observed: Observed, now: datetime) -> tuple[Delete, ...]:
     services = observed.services.values() if policy != "None" else ()
     why = f"the job has ended and cleanPodPolicy is {policy}"
     return (
-        *deletions(POD, pods_to_clean(observed.all_pods, policy), why),
+        *removal(pods_to_clean(observed.all_pods, policy), why, now),
         *deletions(SERVICE, services, why),
     )
+
+
+def _patience(pods: Iterable[PodView], now: datetime) -> float | None:
+    """Seconds until one of these pods, which are to go, is forced to."""
+    return soonest(*(left for pod in pods if (left := patience_left(pod, now)) is not None and left > 0))
 
 
 def _started(job: AITrainingJob, phase: str, message: str) -> tuple[Event, ...]:
     if not job.status.phase and (ignored := validate.unsupported(job)):
         return (warning("NotSupported", f"not acted on yet: {', '.join(ignored)}"),)
+    if is_true(job.status.conditions, SUSPENDED):
+        return (normal("Resumed", "the job goes on"),)
     if phase == RUNNING != job.status.phase:
         return (_phase_event(phase, message),)
     return ()

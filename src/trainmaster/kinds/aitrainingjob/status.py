@@ -13,9 +13,10 @@ from trainmaster.core.view import PodView
 PENDING = "Pending"
 CREATING = "Creating"
 RUNNING = "Running"
+RESTARTING = "Restarting"
 TERMINATING = "Terminating"
 ENDED = frozenset({"Succeed", "Failed", "Timeout", "Preempted", "NodeFail"})
-PHASES = frozenset({PENDING, CREATING, RUNNING, TERMINATING, "Restarting"}) | ENDED
+PHASES = frozenset({PENDING, CREATING, RUNNING, RESTARTING, TERMINATING}) | ENDED
 
 WAITING = "all pods are waiting for scheduling"
 
@@ -32,18 +33,20 @@ def count(job: AITrainingJob, observed: Observed) -> dict[str, ReplicaStatus]:
     counted = {}
     for name, spec in sorted(job.spec.replica_specs.items()):
         pods = observed.role(name.lower())
-        columns = [_column(pods[i]) for i in range(spec.replicas) if i in pods]
+        is_again = job.status.restart_count.get(name, 0) > 0
+        columns = [_column(pods[i], is_again) for i in range(spec.replicas) if i in pods]
         counted[name] = ReplicaStatus(
             pending=columns.count("pending"),
             scheduled=columns.count("scheduled"),
             active=columns.count("active"),
             succeeded=columns.count("succeeded"),
+            restarting=columns.count("restarting"),
             failed=columns.count("failed"),
         )
     return counted
 
 
-def _column(pod: PodView) -> str:
+def _column(pod: PodView, is_again: bool) -> str:
     match pod.phase:
         case "Running":
             return "active"
@@ -51,6 +54,8 @@ def _column(pod: PodView) -> str:
             return "succeeded"
         case "Failed" | "Unknown":
             return "failed"
+    if is_again:
+        return "restarting"
     return "scheduled" if pod.node else "pending"
 
 
@@ -63,9 +68,42 @@ def phase_of(job: AITrainingJob, counters: Mapping[str, ReplicaStatus], observed
     started = {name: c.active + c.succeeded + c.failed for name, c in counters.items()}
     if all(started[name] == specs[name].replicas for name in specs):
         return RUNNING, "all pods are running"
+    if job.status.phase == RESTARTING:
+        return RESTARTING, message_of(job.status)  # until they all run: whoever restarts never goes back to waiting
+    if role := next((name for name, c in counters.items() if c.restarting), ""):
+        return RESTARTING, restarting_message("Replica", role)
     if all(started[name] + counters[name].scheduled == specs[name].replicas for name in specs):
         return CREATING, "creating containers"
     return PENDING, _pending_message(observed)
+
+
+def restarting_message(scope: str, role: str) -> str:
+    match scope:
+        case "All":
+            return "All pods are restarting now"
+        case "Replica":
+            return f"{role.lower()} pods are restarting now"
+    return "pod is restarting now"
+
+
+def message_of(status: AITrainingJobStatus) -> str:
+    """What the job said when it entered its phase."""
+    last = _last(status)
+    return last.message if last else ""
+
+
+def entered_at(status: AITrainingJobStatus) -> datetime | None:
+    """When the job entered its phase."""
+    last = _last(status)
+    return last.last_transition_time if last and last.type == status.phase else None
+
+
+def running_since(status: AITrainingJobStatus) -> datetime | None:
+    return entered_at(status) if status.phase == RUNNING else None
+
+
+def _last(status: AITrainingJobStatus) -> Condition | None:
+    return next((c for c in reversed(status.conditions) if c.type in PHASES), None)
 
 
 def _pending_message(observed: Observed) -> str:

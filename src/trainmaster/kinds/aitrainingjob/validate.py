@@ -5,6 +5,7 @@ import re
 from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
+from trainmaster.core.policies.restart import exit_codes
 from trainmaster.kinds.aitrainingjob.body import child_name, hosts_size
 
 MAX_VARIABLE = 128 * 1024
@@ -14,7 +15,7 @@ _REPLICA_NAME = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 def errors(job: AITrainingJob) -> list[str]:
-    found: list[str] = []
+    found = _exit_code_errors(job)
     seen: dict[str, str] = {}
     for name, spec in sorted(job.spec.replica_specs.items()):
         path = f"spec.replicaSpecs.{name}"
@@ -30,6 +31,14 @@ def errors(job: AITrainingJob) -> list[str]:
     if not any(spec.replicas for spec in job.spec.replica_specs.values()):
         found.append("spec.replicaSpecs: no replica has a pod; set replicas of at least one to 1 or more")
     return found
+
+
+def _exit_code_errors(job: AITrainingJob) -> list[str]:
+    try:
+        exit_codes(job.spec.restarting_exit_code)
+    except ValueError as error:
+        return [f"spec.restartingExitCode: {error}"]
+    return []
 
 
 def _replica_errors(path: str, spec: ReplicaSpec) -> list[str]:
@@ -52,12 +61,5 @@ def _size_errors(path: str, job: AITrainingJob, name: str) -> list[str]:
 
 def unsupported(job: AITrainingJob) -> list[str]:
     """Fields that are understood but not acted on yet: their users must hear of it."""
-    found = []
-    if job.spec.time_limit is not None:
-        found.append("spec.timeLimit")
-    for name, spec in sorted(job.spec.replica_specs.items()):
-        if spec.restart_policy != "Never":
-            found.append(f"spec.replicaSpecs.{name}.restartPolicy")
-        if spec.edl_policy != "Never":
-            found.append(f"spec.replicaSpecs.{name}.edlPolicy")
-    return found
+    specs = sorted(job.spec.replica_specs.items())
+    return [f"spec.replicaSpecs.{name}.edlPolicy" for name, spec in specs if spec.edl_policy != "Never"]

@@ -1,4 +1,4 @@
-"""Where the replicas of a DIJob listen, and the URLs by which their peers reach them."""
+"""Where the replicas of a job listen, and the URLs by which their peers reach them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ from trainmaster.api.declaration import Member
 from trainmaster.api.dijob import DIJob
 from trainmaster.core import template
 from trainmaster.kinds.dijob import labels
+from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, profile_of
 
 DEFAULT_PORTS: Mapping[str, int] = {
     "collector": 22270,
@@ -19,25 +20,25 @@ ROLES = ("collector", "learner", "aggregator", "ddp-learner")
 
 
 def template_of(job: DIJob, role: str) -> dict[str, Any] | None:
-    """The pod template of a role; None when the job has none, and for an aggregator before one was asked for."""
-    if role == "aggregator":
+    """The pod template of a role; None when the job has none, and for an aggregator before that is on record."""
+    if role == AGGREGATOR:
         return job.status.declared.aggregator_template
-    spec = {labels.COORDINATOR: job.spec.coordinator, "collector": job.spec.collector}.get(role, job.spec.learner)
+    spec = {COORDINATOR: job.spec.coordinator, "collector": job.spec.collector}.get(role, job.spec.learner)
     return None if spec is None else spec.template
 
 
 def declared_port(job: DIJob, role: str) -> int:
-    """The port that the role's template names ``di-port``, else the role's default."""
-    given = template_of(job, role)
+    """The port that the role's template calls by the name that is ours, else the role's default."""
+    given, profile = template_of(job, role), profile_of(job)
     for container in template.read(given).spec.containers if given is not None else ():
         for port in container.ports or ():
-            if container.name == labels.CONTAINER and port.name == labels.PORT:
+            if container.name == profile.container(role) and port.name == profile.port(role):
                 return port.container_port
     return DEFAULT_PORTS[role]
 
 
 def template_ports(job: DIJob, role: str) -> frozenset[int]:
-    """All ports that a template names: those that are not ``di-port`` stay what they are."""
+    """All ports that a template names: those that are not called ours stay what they are."""
     given = template_of(job, role)
     containers = template.read(given).spec.containers if given is not None else ()
     return frozenset(port.container_port for container in containers for port in container.ports or ())
@@ -46,12 +47,26 @@ def template_ports(job: DIJob, role: str) -> frozenset[int]:
 def port_of(job: DIJob, role: str, name: str) -> int:
     """The port that a replica is told: on a shared network another one than its template declares."""
     declared = declared_port(job, role)
-    return job.status.ports.get(slot_of(role, name), {}).get(str(declared), declared)
+    return job.status.ports.get(slot_of(job, role, name), {}).get(str(declared), declared)
 
 
-def slot_of(role: str, name: str) -> str:
+def standing_name(job: DIJob, role: str) -> str:
+    """Of the one pod of a role that the operator makes by itself."""
+    return f"{job.metadata.name}-{role}"
+
+
+def coordinator_name(job: DIJob) -> str:
+    return standing_name(job, COORDINATOR)
+
+
+def standing_names(job: DIJob) -> dict[str, str]:
+    """The roles of the pods that the operator makes by itself, by name."""
+    return {standing_name(job, role): role for role in profile_of(job).standing}
+
+
+def slot_of(job: DIJob, role: str, name: str) -> str:
     """By which name ``status.ports`` knows a replica."""
-    return role if role == labels.COORDINATOR else name
+    return role if name == standing_name(job, role) else name
 
 
 def is_placed(job: DIJob, name: str, *, shared_network: bool) -> bool:
@@ -69,11 +84,11 @@ def ports_of(job: DIJob, name: str, member: Member) -> dict[str, int]:
     A DDP learner starts a process for each of its GPUs, and each listens on the learner's port plus its rank in the
     whole group. The master of a group of several pods is met at one more.
     """
-    base = port_of(job, member.role, name)
+    base, own = port_of(job, member.role, name), profile_of(job).port(member.role)
     if member.role != "ddp-learner":
-        return {labels.PORT: base}
+        return {own: base}
     base += member.start_rank
-    ports = {labels.PORT: base} | {f"gpu-port-{i}": base + i for i in range(1, member.gpus)}
+    ports = {own: base} | {f"gpu-port-{i}": base + i for i in range(1, member.gpus)}
     if is_spread(member) and not member.master:
         ports[labels.MASTER_PORT_NAME] = labels.MASTER_PORT
     return ports

@@ -1,10 +1,10 @@
-"""Pods and services of a DIJob, and the environment that DI-engine reads."""
+"""Pods and services of a job, and the environment that DI-engine reads."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from trainmaster.api.declaration import Member
-from trainmaster.api.dijob import RESOURCE, DIJob
+from trainmaster.api.dijob import DIJob
 from trainmaster.core import template
 from trainmaster.core.ids import POD
 from trainmaster.core.plan import Body
@@ -12,6 +12,7 @@ from trainmaster.core.template import Owner
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, labels
+from trainmaster.kinds.dijob.profile import COORDINATOR, profile_of
 
 _PORT_VARIABLES = {
     "coordinator": "COORDINATOR_PORT",
@@ -22,31 +23,30 @@ _PORT_VARIABLES = {
 }
 
 
-def coordinator_name(job: DIJob) -> str:
-    return f"{job.metadata.name}-{labels.COORDINATOR}"
+# --- those that the operator makes by itself ---------------------------------------------------
 
 
-# --- the coordinator ---------------------------------------------------------------------------
-
-
-def coordinator_pod(job: DIJob, owner: Owner, settings: Settings) -> Body:
-    name, role, given = coordinator_name(job), labels.COORDINATOR, job.spec.coordinator.template
-    ports = _coordinator_ports(job)
-    env = _env(job, role, name, settings)
-    env["KUBERNETES_COORDINATOR_URL"] = address.url(job, name, ports[labels.PORT])
-    spec = _pod_spec(job, given, role, name, settings, ports=ports, env=env)
-    spec["restartPolicy"] = given["spec"].get("restartPolicy") or "Never"
+def standing_pod(job: DIJob, role: str, owner: Owner, settings: Settings) -> Body:
+    """The template of its role is there, and those of all standing roles: they are told where the others are."""
+    name, given = address.standing_name(job, role), address.template_of(job, role) or {}
+    env = _env(job, role, name, settings) | {
+        f"KUBERNETES_{other.upper()}_URL": address.url_of(job, other, address.standing_name(job, other))
+        for other in profile_of(job).standing
+    }
+    spec = _pod_spec(job, given, role, name, settings, ports=_standing_ports(job, role), env=env)
+    if role == COORDINATOR:
+        spec["restartPolicy"] = given["spec"].get("restartPolicy") or "Never"
     return _pod(job, given, role, name, owner.reference(blocks=False), spec)
 
 
-def coordinator_service(job: DIJob, owner: Owner) -> Body:
-    name, given = coordinator_name(job), job.spec.coordinator.template
-    pod_labels = _labels(job, labels.COORDINATOR, name)
-    return _service(job, given, name, pod_labels, [owner.reference(blocks=False)], _coordinator_ports(job))
+def standing_service(job: DIJob, role: str, owner: Owner) -> Body:
+    name, given = address.standing_name(job, role), address.template_of(job, role) or {}
+    pod_labels = _labels(job, role, name)
+    return _service(job, given, name, pod_labels, [owner.reference(blocks=False)], _standing_ports(job, role))
 
 
-def _coordinator_ports(job: DIJob) -> dict[str, int]:
-    return {labels.PORT: address.port_of(job, labels.COORDINATOR, coordinator_name(job))}
+def _standing_ports(job: DIJob, role: str) -> dict[str, int]:
+    return {profile_of(job).port(role): address.port_of(job, role, address.standing_name(job, role))}
 
 
 # --- replicas that were declared ---------------------------------------------------------------
@@ -132,16 +132,19 @@ def _pod_spec(
     env: Mapping[str, str],
     resources: Mapping[str, str] | None = None,
 ) -> Body:
-    declared, slot = address.declared_port(job, role), address.slot_of(role, name)
-    is_moved = slot in job.status.ports or ports[labels.PORT] != declared
+    declared, slot = address.declared_port(job, role), address.slot_of(job, role, name)
+    main, own = profile_of(job).container(role), profile_of(job).port(role)
+    is_moved = slot in job.status.ports or ports[own] != declared
     on_host = settings.shared_network or template.is_on_host(given)
     containers = []
-    for given_container in given["spec"]["containers"]:
-        container = _with_ports(given_container, {labels.PORT: declared})
+    for container in given["spec"]["containers"]:
+        is_main = container["name"] == main
+        body = _with_ports(container, {own: declared}) if is_main else container
         if is_moved:
-            container = _moved(container, {str(declared): ports[labels.PORT]}, on_host=on_host)
-        container = _with_resources(_with_ports(container, ports), resources or {})
-        containers.append(template.with_env(container, env))
+            body = _moved(body, {str(declared): ports[own]}, own if is_main else None, on_host=on_host)
+        if is_main:
+            body = _with_resources(_with_ports(body, ports), resources or {})
+        containers.append(template.with_env(body, env))
     spec: Body = {**given["spec"], "containers": containers}
     if job.spec.volumes and role != "aggregator":  # whose template is not the job's
         spec["volumes"] = [*(spec.get("volumes") or ()), *job.spec.volumes]
@@ -151,26 +154,22 @@ def _pod_spec(
     return spec
 
 
-def _is_main(container: Mapping[str, Any]) -> bool:
-    return bool(container["name"] == labels.CONTAINER)
-
-
 def _with_ports(container: dict[str, Any], ports: Mapping[str, int]) -> dict[str, Any]:
     """The main container with the ports that it does not name itself."""
     found = container.get("ports") or []
     names = {port.get("name") for port in found}
     new = [{"name": name, "containerPort": port} for name, port in ports.items() if name not in names]
-    return {**container, "ports": [*found, *new]} if new and _is_main(container) else container
+    return {**container, "ports": [*found, *new]} if new else container
 
 
-def _moved(container: dict[str, Any], moved: Mapping[str, int], *, on_host: bool) -> dict[str, Any]:
-    is_main = _is_main(container)
-    return template.with_ports(container, moved, lambda name: is_main and name == labels.PORT, on_host=on_host)
+def _moved(container: dict[str, Any], moved: Mapping[str, int], own: str | None, *, on_host: bool) -> dict[str, Any]:
+    """Of side-cars, whose ports are not ours, the probes alone follow."""
+    return template.with_ports(container, moved, lambda name: name == own, on_host=on_host)
 
 
 def _with_resources(container: dict[str, Any], resources: Mapping[str, str]) -> dict[str, Any]:
     """The main container with these as requests and as limits, whatever its template says of them."""
-    if not resources or not _is_main(container):
+    if not resources:
         return container
     given = container.get("resources") or {}
     both = {kind: {**(given.get(kind) or {}), **resources} for kind in ("requests", "limits")}
@@ -211,10 +210,11 @@ def _service(
 
 
 def _labels(job: DIJob, role: str, pod: str) -> dict[str, str]:
+    profile = profile_of(job)
     return {
-        labels.GROUP_NAME: RESOURCE.group,
-        labels.JOB_NAME: job.metadata.name,
-        labels.CONTROLLER_NAME: labels.CONTROLLER,
+        labels.GROUP_NAME: profile.resource.group,
+        profile.job_name: job.metadata.name,
+        labels.CONTROLLER_NAME: profile.controller,
         labels.REPLICA_TYPE: role,
         labels.POD_NAME: pod,
     }

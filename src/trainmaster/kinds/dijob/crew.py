@@ -14,8 +14,9 @@ from trainmaster.core.template import Owner
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, declare, labels
-from trainmaster.kinds.dijob.body import coordinator_name, member_pod, member_service
-from trainmaster.kinds.dijob.status import is_displaced, pod_state
+from trainmaster.kinds.dijob.body import member_pod, member_service
+from trainmaster.kinds.dijob.profile import profile_of
+from trainmaster.kinds.dijob.status import failure_of, is_displaced, pod_state
 
 
 class Crew(msgspec.Struct, frozen=True):
@@ -26,7 +27,8 @@ class Crew(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, job: DIJob, observed: Observed) -> "Crew":
-        pods = {pod.key.name: pod for pod in observed.all_pods if pod.key.name != coordinator_name(job)}
+        standing = address.standing_names(job)
+        pods = {pod.key.name: pod for pod in observed.all_pods if pod.key.name not in standing}
         return cls(job.status.declared.members, pods)
 
     @property
@@ -47,14 +49,14 @@ def replaced(job: DIJob, crew: Crew, now: datetime) -> tuple[Declared, tuple[Eve
     declared = job.status.declared
     events: list[Event] = []
     for name in sorted(crew.members):
-        pod = crew.pods.get(name)
-        if name not in declared.members or not crew.is_own(name) or pod_state(pod) != "Failed" or pod is None:
+        pod, main = crew.pods.get(name), profile_of(job).container(crew.members[name].role)
+        if name not in declared.members or not crew.is_own(name) or pod is None or pod_state(pod, main) != "Failed":
             continue
         attempt = str(declared.members[name].attempt)
         suffixes = declare.derived_suffixes(job.metadata.uid, name, attempt)
         is_own_fault = not is_displaced(pod)
         declared, new = declare.replaced(declared, name, suffixes=suffixes, now=now, is_own_fault=is_own_fault)
-        because = f": {reason}" if (reason := failure_of(pod)) else ""
+        because = f": {reason}" if (reason := failure_of(pod, main)) else ""
         events.append(warning("ReplicaFailed", f"{name} failed{because}; {new} comes in its place"))
     return declared, tuple(events)
 
@@ -62,7 +64,7 @@ def replaced(job: DIJob, crew: Crew, now: datetime) -> tuple[Declared, tuple[Eve
 def leftovers(job: DIJob, crew: Crew, observed: Observed) -> tuple[Delete, ...]:
     """Pods and services of replicas that nobody wants any more, or that do not say who they are."""
     pods = [pod for name, pod in crew.pods.items() if not crew.is_own(name)]
-    wanted = {coordinator_name(job), *crew.members}
+    wanted = {*address.standing_names(job), *crew.members}
     services = [service for name, service in observed.services.items() if name not in wanted]
     why = "no replica of this name is declared"
     return (*deletions(POD, pods, why), *deletions(SERVICE, services, why))
@@ -106,14 +108,6 @@ def next_look(crew: Crew, now: datetime) -> float | None:
     """Seconds until the first of those that wait is due."""
     waits = [wait for name, member in crew.members.items() if name not in crew.pods and (wait := wait_for(member, now))]
     return min(waits, default=None)
-
-
-def failure_of(pod: PodView) -> str:
-    """Why a pod failed, as far as it says."""
-    main = pod.container(labels.CONTAINER)
-    if main is not None and main.exit_code:
-        return f"container {main.name} on node {pod.node} exited with code {main.exit_code} ({main.reason})"
-    return ", ".join(part for part in (pod.reason, pod.message) if part)
 
 
 def _in_order(members: Mapping[str, Member]) -> list[tuple[str, Member]]:

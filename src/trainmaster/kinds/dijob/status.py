@@ -1,4 +1,4 @@
-"""Phases, counters and conditions of a DIJob."""
+"""Phases, counters and conditions of a job."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -8,7 +8,7 @@ import msgspec
 from trainmaster.api.dijob import DIJobStatus, RoleStatus
 from trainmaster.core.condition import FINISHED, Condition, Conditions, find, put_standard
 from trainmaster.core.view import PodView
-from trainmaster.kinds.dijob import labels
+from trainmaster.kinds.dijob.profile import Profile
 
 CREATED = "Created"
 RUNNING = "Running"
@@ -32,16 +32,16 @@ _DISPLACED = frozenset(
 )
 
 
-def reason_of(phase: str) -> str:
-    return f"DIJob{phase}"
+def reason_of(phase: str, profile: Profile) -> str:
+    return f"{profile.word}{phase}"
 
 
-def counted(pods: Iterable[tuple[str, PodView]]) -> dict[str, RoleStatus]:
+def counted(pods: Iterable[tuple[str, PodView]], profile: Profile) -> dict[str, RoleStatus]:
     """Pods by how they are, by role; one on its way out counts as nothing."""
     numbers: dict[str, dict[str, int]] = {role: {} for role in _ALWAYS}
     for role, pod in pods:
         of_role = numbers.setdefault(ROLES[role], {})
-        if state := pod_state(pod):
+        if state := pod_state(pod, profile.container(role)):
             column = "active" if state == RUNNING else state.lower()
             of_role[column] = of_role.get(column, 0) + 1
     return {role: RoleStatus(**of_role) for role, of_role in numbers.items()}
@@ -59,11 +59,11 @@ def is_displaced(pod: PodView) -> bool:
     return pod.phase == "Failed" and (pod.reason.lower().startswith("outof") or pod.reason in _DISPLACED)
 
 
-def pod_state(pod: PodView | None) -> str:
+def pod_state(pod: PodView | None, container: str) -> str:
     """Running, Succeeded, Failed or empty: the main container decides, whatever side-cars still do."""
     if pod is None or pod.deleting:
         return ""
-    main = pod.container(labels.CONTAINER)
+    main = pod.container(container)
     if pod.phase == "Failed" and not pod.reason and main is not None and main.exit_code == 0:
         return "Succeeded"  # only a side-car failed; a pod that the kubelet stopped has a reason
     if pod.is_ended:
@@ -77,8 +77,16 @@ def pod_state(pod: PodView | None) -> str:
     return "Running" if pod.restart_policy == "OnFailure" else "Failed"
 
 
-def enter(status: DIJobStatus, phase: str, message: str, now: datetime) -> DIJobStatus:
-    conditions = _put(status.conditions, phase, message, now)
+def failure_of(pod: PodView, container: str) -> str:
+    """Why a pod failed, as far as it says."""
+    main = pod.container(container)
+    if main is not None and main.exit_code:
+        return f"container {main.name} on node {pod.node} exited with code {main.exit_code} ({main.reason})"
+    return ", ".join(part for part in (pod.reason, pod.message) if part)
+
+
+def enter(status: DIJobStatus, phase: str, message: str, now: datetime, profile: Profile) -> DIJobStatus:
+    conditions = _put(status.conditions, phase, reason_of(phase, profile), message, now)
     if phase in ENDED:
         conditions = tuple(_ended(c, now) if c.type == RUNNING else c for c in conditions)
         conditions = put_standard(conditions, FINISHED, True, phase, message, now)
@@ -91,13 +99,13 @@ def enter(status: DIJobStatus, phase: str, message: str, now: datetime) -> DIJob
     )
 
 
-def _put(conditions: Conditions, phase: str, message: str, now: datetime) -> Conditions:
+def _put(conditions: Conditions, phase: str, reason: str, message: str, now: datetime) -> Conditions:
     """One entry a phase; the newest stands last, an entry that says the same stays untouched."""
     old = find(conditions, phase)
-    if old and (old.status, old.reason) == ("True", reason_of(phase)):
+    if old and (old.status, old.reason) == ("True", reason):
         return conditions
     since = old.last_transition_time if old and old.status == "True" else now
-    entry = Condition(phase, "True", reason_of(phase), message, last_update_time=now, last_transition_time=since)
+    entry = Condition(phase, "True", reason, message, last_update_time=now, last_transition_time=since)
     return (*(c for c in conditions if c.type != phase), entry)
 
 

@@ -1,10 +1,11 @@
-"""What is wrong with a DIJob beyond what its schema can say."""
+"""What is wrong with a job beyond what its schema can say."""
 
 from trainmaster.api.dijob import DIJob
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
-from trainmaster.kinds.dijob.body import coordinator_name
-from trainmaster.kinds.dijob.declare import COLLECTOR, DDP_LEARNER, SUFFIX_LENGTH
+from trainmaster.kinds.dijob.address import coordinator_name
+from trainmaster.kinds.dijob.declare import COLLECTOR, DDP_LEARNER, LEARNER, SUFFIX_LENGTH
+from trainmaster.kinds.dijob.profile import profile_of
 
 
 def errors(job: DIJob) -> list[str]:
@@ -21,12 +22,12 @@ def errors(job: DIJob) -> list[str]:
 
 def _longest_child(job: DIJob) -> str:
     """The longest name of a pod that this job can get. A job that runs already has shown that its names fit."""
-    name, random = job.metadata.name, "x" * SUFFIX_LENGTH
-    if job.spec.learner is not None and not job.status.phase:
-        return f"{name}-{DDP_LEARNER}-{random}"
-    if job.spec.collector is not None and not job.status.phase:
-        return f"{name}-{COLLECTOR}-{random}"
-    return coordinator_name(job)
+    names = [coordinator_name(job)]
+    learner = LEARNER if profile_of(job).has_own_aggregator else DDP_LEARNER
+    for role, spec in ((COLLECTOR, job.spec.collector), (learner, job.spec.learner)):
+        if spec is not None and not job.status.phase:
+            names.append(f"{job.metadata.name}-{role}-{'x' * SUFFIX_LENGTH}")
+    return max(names, key=len)
 
 
 def _volume_errors(job: DIJob, role: str) -> list[str]:

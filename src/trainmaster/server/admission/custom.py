@@ -10,10 +10,14 @@ from trainmaster.core.ids import Resource
 
 
 class Main(msgspec.Struct, frozen=True):
-    """The containers that the job is about: a pattern of their names, and what happens where none has it."""
+    """The containers that the job is about: a pattern of their names, in which ``{role}`` is that of their template,
+    and what happens where none has it."""
 
     pattern: str
     otherwise: str
+
+    def pattern_of(self, role: str) -> str:
+        return self.pattern.format(role=role)
 
 
 class Custom(msgspec.Struct, frozen=True):
@@ -30,6 +34,12 @@ _CUSTOMS: Mapping[tuple[str, str], Custom] = {
     ("diengine.opendilab.org", "DIJob"): Custom(
         defaults={"cleanPodPolicy": "Running"},
         main=Main("di-container", "it gets no port di-port, and side-cars keep its pod alive"),
+        together=("collector", "learner"),
+        ending=("coordinator",),
+    ),
+    ("nervex.sensetime.com", "NerveXJob"): Custom(
+        defaults={"cleanPodPolicy": "Running"},
+        main=Main("{role}", "it gets no port of that name, and side-cars keep its pod alive"),
         together=("collector", "learner"),
         ending=("coordinator",),
     ),

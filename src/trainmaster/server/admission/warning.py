@@ -60,8 +60,9 @@ def _lonely(spec: dict[str, Any], custom: Custom) -> Iterator[str]:
 
 def _unnamed(template: Template, custom: Custom) -> Iterator[str]:
     main = custom.main
-    if main and not any(_is_main(container, custom) for _, container in template.containers):
-        yield f"{template.path}.spec.containers: none is called {main.pattern}; {main.otherwise}"
+    if main and not any(_is_main(container, template, custom) for _, container in template.containers):
+        name = main.pattern_of(template.role)
+        yield f"{template.path}.spec.containers: none is called {name}; {main.otherwise}"
 
 
 def _endless(template: Template, custom: Custom) -> Iterator[str]:
@@ -85,9 +86,10 @@ def _idle(template: Template, custom: Custom) -> Iterator[str]:
     for path, container in template.containers:
         if not container.get("image"):
             yield f"{path}.image: is missing; the API server will refuse the pod"
-        elif _is_main(container, custom) and not (container.get("command") or container.get("args")):
+        elif _is_main(container, template, custom) and not (container.get("command") or container.get("args")):
             yield f"{path}.command: is missing; the image's own program is run, without arguments"
 
 
-def _is_main(container: dict[str, Any], custom: Custom) -> bool:
-    return custom.main is not None and fnmatchcase(str(container.get("name")), custom.main.pattern)
+def _is_main(container: dict[str, Any], template: Template, custom: Custom) -> bool:
+    name = str(container.get("name"))
+    return custom.main is not None and fnmatchcase(name, custom.main.pattern_of(template.role))

@@ -9,7 +9,7 @@ from trainmaster.api.declaration import Role
 from trainmaster.api.dijob import DIJob
 from trainmaster.api.diserver import Envelope, Replicas
 from trainmaster.kinds.dijob import address, labels
-from trainmaster.kinds.dijob.body import coordinator_name
+from trainmaster.kinds.dijob.address import coordinator_name
 from trainmaster.kinds.dijob.declare import COLLECTOR, LEARNER, counted, group_of
 from trainmaster.kinds.dijob.status import ENDED
 

@@ -5,20 +5,33 @@ API server itself was asked; and what this process wrote it knows before the wat
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
-from trainmaster.api.dijob import RESOURCE, DIJob
+from trainmaster.api.dijob import DIJob
 from trainmaster.core.errors import ApiError, Invalid, NotFound, Trainmaster
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.template import MANAGED_BY
-from trainmaster.core.view import JOB_CODEC, JobView
+from trainmaster.core.view import JOB_CODEC, JobView, OwnerView
+from trainmaster.kinds.dijob.profile import PROFILES, Profile, profile_of, type_of
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
 from trainmaster.server.di.refusal import NotNow, Refused
 from trainmaster.server.di.view import POD_FACE_CODEC, PodFace, read_pod
+
+
+class JobId(NamedTuple):
+    """A job: those of two kinds may have the same name."""
+
+    profile: Profile
+    key: Key
+
+    def __str__(self) -> str:
+        return f"{self.profile.word} {self.key}"
 
 
 class Known(msgspec.Struct):
@@ -27,6 +40,14 @@ class Known(msgspec.Struct):
     view: JobView
     job: DIJob
     answer: bytes = b""
+
+    @property
+    def profile(self) -> Profile:
+        return profile_of(self.job)
+
+    @property
+    def id(self) -> JobId:
+        return JobId(self.profile, self.view.key)
 
     @property
     def version(self) -> int:
@@ -45,31 +66,34 @@ class _Object(msgspec.Struct):
     metadata: _Meta
 
 
-_DIJOB = msgspec.json.Decoder(DIJob)
+_DECODERS = {profile: msgspec.json.Decoder(type_of(profile)) for profile in PROFILES}
 _MISSING = (NotFound, Invalid)
 """A name that no object can have is not there, either."""
 
 
 class Cache:
-    def __init__(self, cluster: Cluster, *, namespace: str = "") -> None:
+    def __init__(self, cluster: Cluster, *, namespace: str = "", profiles: Sequence[Profile] = PROFILES) -> None:
+        self.profiles = tuple(profiles)
         self._cluster = cluster
-        self._jobs, self._pods = Store[JobView](RESOURCE), Store[PodFace](POD)
+        self._jobs = {profile: Store[JobView](profile.resource) for profile in profiles}
+        self._pods = Store[PodFace](POD)
         selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
-        self.reflectors = (
-            Reflector(cluster, self._jobs, JOB_CODEC, namespace=namespace),
+        self.reflectors: tuple[Reflector[Any], ...] = (
+            *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in self._jobs.values()),
             Reflector(cluster, self._pods, POD_FACE_CODEC, namespace=namespace, selector=selector),
         )
-        self._known: dict[Key, Known] = {}
-        self._ahead: dict[Key, Known] = {}
+        self._known: dict[JobId, Known] = {}
+        self._ahead: dict[JobId, Known] = {}
         """What was read or written past the watch, until the watch has it."""
         self._callers: dict[str, dict[Key, PodFace]] = {}
         self._changed = asyncio.Event()
-        self._jobs.listen(self._job_changed)
+        for profile, store in self._jobs.items():
+            store.listen(partial(self._job_changed, profile))
         self._pods.listen(self._pod_changed)
 
     @property
     def is_synced(self) -> bool:
-        return self._jobs.is_synced and self._pods.is_synced
+        return self._pods.is_synced and all(store.is_synced for store in self._jobs.values())
 
     async def synced(self) -> None:
         """Until everything was read once."""
@@ -82,47 +106,57 @@ class Cache:
 
     # --- jobs ---
 
-    def job(self, key: Key) -> Known | None:
+    def owner_of(self, pod: PodFace) -> JobId | None:
+        """The job that a pod says it belongs to; None when that is no job of ours."""
+        owner = pod.owner or OwnerView("", "", "", "")
+        group = owner.api_version.rpartition("/")[0]
+        found = [p for p in self.profiles if (p.resource.group, p.resource.kind) == (group, owner.kind)]
+        return JobId(found[0], Key(pod.key.namespace, owner.name)) if found else None
+
+    def job(self, job: JobId) -> Known | None:
         """The newest that is known of a job; raises ``Refused`` for one that cannot be read."""
-        view = self._jobs.get(key)
-        ahead = self._ahead.get(key)
-        if ahead is not None and self._jobs.seen < ahead.version:
+        store = self._jobs[job.profile]
+        view = store.get(job.key)
+        ahead = self._ahead.get(job)
+        if ahead is not None and store.seen < ahead.version:
             return ahead
         if view is None:
             return None
-        known = self._known.get(key)
+        known = self._known.get(job)
         if known is None or known.view is not view:
-            known = self._known[key] = Known(view, _decoded(view))
+            known = self._known[job] = Known(view, _decoded(job, view))
         return known
 
     def jobs(self, namespace: str) -> Iterator[Known]:
         """All jobs of a namespace, or of all; those that cannot be read are left out."""
-        for key in sorted(self._jobs.keys()):
-            if namespace in ("", key.namespace):
-                try:
-                    known = self.job(key)
-                except Refused:
-                    continue
-                if known is not None:
-                    yield known
+        for profile, store in self._jobs.items():
+            for key in sorted(store.keys()):
+                if namespace in ("", key.namespace):
+                    try:
+                        known = self.job(JobId(profile, key))
+                    except Refused:
+                        continue
+                    if known is not None:
+                        yield known
 
-    async def fresh_job(self, key: Key) -> Known:
+    async def fresh_job(self, job: JobId) -> Known:
         """As the API server has it now."""
+        profile, key = job
         try:
-            body = await self._cluster.get(RESOURCE, key)
+            body = await self._cluster.get(profile.resource, key)
         except _MISSING:
-            raise Refused(404, f"DIJob: {key} not exists in cache, nor on the API server") from None
+            raise Refused(404, f"{profile.word}: {key} not exists in cache, nor on the API server") from None
         except Trainmaster as error:
             raise passing(error) from error
         meta = msgspec.json.decode(body, type=_Object).metadata
         deleting = meta.deletion_timestamp is not None
         view = JobView(key, meta.uid, int(meta.resource_version), deleting, body)
-        return self.learn(Known(view, _decoded(view)))
+        return self.learn(Known(view, _decoded(job, view)))
 
     def learn(self, known: Known) -> Known:
         """Something newer than the watch has shown."""
-        if self._jobs.seen < known.version:
-            self._ahead[known.view.key] = known
+        if self._jobs[known.profile].seen < known.version:
+            self._ahead[known.id] = known
         return known
 
     # --- pods ---
@@ -164,13 +198,13 @@ class Cache:
 
     # --- inside ---
 
-    def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
-        key = (after or before).key  # type: ignore[union-attr]  # never both None
-        ahead = self._ahead.get(key)
-        if ahead is not None and self._jobs.seen >= ahead.version:
-            del self._ahead[key]
+    def _job_changed(self, profile: Profile, before: JobView | None, after: JobView | None) -> None:
+        job = JobId(profile, (after or before).key)  # type: ignore[union-attr]  # never both None
+        ahead = self._ahead.get(job)
+        if ahead is not None and self._jobs[profile].seen >= ahead.version:
+            del self._ahead[job]
         if after is None:
-            self._known.pop(key, None)
+            self._known.pop(job, None)
         self._tell()
 
     def _pod_changed(self, before: PodFace | None, after: PodFace | None) -> None:
@@ -196,8 +230,8 @@ def passing(error: Trainmaster) -> NotNow:
     return NotNow(f"the API server does not do its part, try again: {said}")
 
 
-def _decoded(view: JobView) -> DIJob:
+def _decoded(job: JobId, view: JobView) -> DIJob:
     try:
-        return _DIJOB.decode(view.raw)
+        return _DECODERS[job.profile].decode(view.raw)
     except msgspec.ValidationError as error:
-        raise Refused(409, f"DIJob {view.key} cannot be read: {error}") from error
+        raise Refused(409, f"{job} cannot be read: {error}") from error

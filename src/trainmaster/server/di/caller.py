@@ -2,7 +2,7 @@
 
 DI-engine's client sends no token. It is known by the address that it calls from: that of a pod, whose owner is the
 job. Whoever sends a bearer token is asked about at the API server: a token that is bound to a pod speaks for the
-pod's job, any other for a user, who may do with a job's replicas what RBAC says about updating dijobs.
+pod's job, any other for a user, who may do with a job's replicas what RBAC says about updating jobs.
 """
 
 import asyncio
@@ -12,10 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from trainmaster.api.dijob import RESOURCE
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
-from trainmaster.kinds.dijob import labels
 from trainmaster.server.di.cache import Cache, Known, passing
 from trainmaster.server.di.refusal import NotNow, Refused
 from trainmaster.server.di.view import PodFace
@@ -89,9 +87,10 @@ class Callers:
             user = await self._user(origin.token)
             if await self._is_bound_to(user, known):
                 return False
-            if await self._may_update(user, known.view.key.namespace):
+            namespace, resource = known.view.key.namespace, known.profile.resource
+            if await self._may_update(user, resource, namespace):
                 return True
-            raise Refused(403, f"{user.username} may not update dijobs in namespace {known.view.key.namespace}")
+            raise Refused(403, f"{user.username} may not update {resource.plural} in namespace {namespace}")
         if self._is_open or known.view.uid in self._jobs_at(origin.ip):
             return False
         await self._wait_for(origin.ip, known)
@@ -104,14 +103,13 @@ class Callers:
             if user.pod is not None and (pod := await self._bound_pod(user)) is not None and pod.owner is not None:
                 uid = pod.owner.uid
                 return lambda known: known.view.uid == uid
-            if await self._may_update(user, namespace):
-                return lambda _: True
-            raise Refused(403, f"{user.username} may not update dijobs in {namespace or 'all namespaces'}")
+            return await self._updatable(user, namespace)
         if self._is_open:
             return lambda _: True
         if jobs := self._jobs_at(origin.ip):
             return lambda known: known.view.uid in jobs
-        raise Refused(403, f"no pod of a DIJob has the address {origin.ip}; call from inside a job, or with a token")
+        words = " or ".join(profile.word for profile in self._cache.profiles)
+        raise Refused(403, f"no pod of a {words} has the address {origin.ip}; call from inside a job, or with a token")
 
     # --- by address ---
 
@@ -122,20 +120,20 @@ class Callers:
     async def _wait_for(self, ip: str, known: Known) -> None:
         """A pod that has just started may call before its kubelet has said which address it has."""
         job = known.view.key
-        found = await self._cache.fresh_pods(job.namespace, f"{labels.JOB_NAME}={job.name}")
+        found = await self._cache.fresh_pods(job.namespace, f"{known.profile.job_name}={job.name}")
         own = [pod for pod in found if _belongs(pod, known) and not pod.is_ended]
         if any(ip in pod.ips for pod in own):
             return  # the watch is late
         if all(pod.ips for pod in own):
             raise Refused(
-                403, f"{ip} is not the address of a pod of DIJob {job}: call from inside the job, or with a token"
+                403, f"{ip} is not the address of a pod of {known.id}: call from inside the job, or with a token"
             )
         try:
             async with asyncio.timeout(PATIENCE):
                 while known.view.uid not in self._jobs_at(ip):
                     await self._cache.change()
         except TimeoutError:
-            raise NotNow(f"{ip} is not yet known as an address of DIJob {job}, try again") from None
+            raise NotNow(f"{ip} is not yet known as an address of {known.id}, try again") from None
 
     # --- by token ---
 
@@ -156,8 +154,17 @@ class Callers:
         pod = self._cache.pod(key) or await self._cache.fresh_pod(key)
         return pod if pod is not None and uid in ("", pod.uid) else None
 
-    async def _may_update(self, user: _User, namespace: str) -> bool:
-        attributes = {"group": RESOURCE.group, "resource": RESOURCE.plural, "verb": "update", "namespace": namespace}
+    async def _updatable(self, user: _User, namespace: str) -> IsVisible:
+        """Jobs of the kinds that a user may update there."""
+        profiles = self._cache.profiles
+        kinds = {profile for profile in profiles if await self._may_update(user, profile.resource, namespace)}
+        if not kinds:
+            plurals = " or ".join(profile.resource.plural for profile in profiles)
+            raise Refused(403, f"{user.username} may not update {plurals} in {namespace or 'all namespaces'}")
+        return lambda known: known.profile in kinds
+
+    async def _may_update(self, user: _User, resource: Resource, namespace: str) -> bool:
+        attributes = {"group": resource.group, "resource": resource.plural, "verb": "update", "namespace": namespace}
         spec = {
             "user": user.username,
             "uid": user.uid,

@@ -16,7 +16,6 @@ import msgspec
 import structlog
 
 from trainmaster.api.declaration import Declared, LastRequest
-from trainmaster.api.dijob import RESOURCE
 from trainmaster.core.errors import Conflict, NotFound, Trainmaster
 from trainmaster.core.plan import merge_patch
 from trainmaster.kinds.dijob.declare import Change, recognised
@@ -73,15 +72,17 @@ class Declarer:
                     known = await self._write(known, msgspec.structs.replace(change.declared, last=last))
                     return Stored(known, change.collectors, change.learners, last.id)
                 except NotFound:
-                    raise Refused(404, f"DIJob: {known.view.key} not exists in cache: it was deleted") from None
+                    raise Refused(
+                        404, f"{known.profile.word}: {known.view.key} not exists in cache: it was deleted"
+                    ) from None
                 except Conflict:
                     metrics.CONFLICTS.inc()
                 except Trainmaster as error:
                     # It may have happened: the next look tells.
                     log.warning("declaration not stored, looking again", job=str(known.view.key), because=str(error))
                 await asyncio.sleep(PAUSE * attempt * random.random())  # noqa: S311 not for secrets
-                known = self._same(known, await self._cache.fresh_job(known.view.key))
-        raise NotNow(f"DIJob {known.view.key} is being changed by others all the time, try again")
+                known = self._same(known, await self._cache.fresh_job(known.id))
+        raise NotNow(f"{known.id} is being changed by others all the time, try again")
 
     def answered(self, stored: Stored) -> None:
         """The answer has left: from now on the same request is another one. Nobody waits for this."""
@@ -111,7 +112,7 @@ class Declarer:
                     try:
                         await self._write(known, msgspec.structs.replace(declared, last=last))
                     except Conflict:
-                        known = await self._cache.fresh_job(known.view.key)
+                        known = await self._cache.fresh_job(known.id)
                     else:
                         return
         except (Trainmaster, NotNow, Refused) as error:
@@ -125,7 +126,9 @@ class Declarer:
             "metadata": {"resourceVersion": str(view.resource_version)},
             "status": {"declared": merge_patch(old, new)},
         }
-        written = await self._cluster.patch(RESOURCE, view.key, msgspec.json.encode(patch), subresource="status")
+        written = await self._cluster.patch(
+            known.profile.resource, view.key, msgspec.json.encode(patch), subresource="status"
+        )
         status = msgspec.structs.replace(job.status, declared=declared)
         return self._cache.learn(
             Known(
@@ -139,11 +142,11 @@ class Declarer:
 
     def _newest(self, known: Known) -> Known:
         """Who waited for the lock looks again: another request of this job may have passed."""
-        newest = self._cache.job(known.view.key)
+        newest = self._cache.job(known.id)
         return known if newest is None or newest.version < known.version else self._same(known, newest)
 
     @staticmethod
     def _same(before: Known, after: Known) -> Known:
         if before.view.uid != after.view.uid:
-            raise Refused(404, f"DIJob: {before.view.key} was deleted; another job has its name now")
+            raise Refused(404, f"{before.profile.word}: {before.view.key} was deleted; another job has its name now")
         return after

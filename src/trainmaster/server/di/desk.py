@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from trainmaster.api.declaration import Declared
-from trainmaster.api.dijob import RESOURCE, DIJob
+from trainmaster.api.dijob import DIJob
 from trainmaster.api.diserver import FailedRequest, Replicas, ReplicasRequest
 from trainmaster.core.ids import Key
 from trainmaster.core.plan import normal
 from trainmaster.kinds.base import named
-from trainmaster.kinds.dijob import address, declare
-from trainmaster.kinds.dijob.body import coordinator_name
+from trainmaster.kinds.dijob import address, declare, labels
+from trainmaster.kinds.dijob.address import coordinator_name
 from trainmaster.kinds.dijob.declare import Change
 from trainmaster.kinds.dijob.status import ENDED, pod_state
 from trainmaster.runtime.recorder import Recorder
@@ -131,8 +131,11 @@ class Desk:
 
         def decide(known: Known) -> Change:
             _check_open(known)
-            pods = self._cache.pods_of(known.view.uid)
-            states = {pod.key.name: pod_state(pod) for pod in pods}
+            mains = (
+                (pod, known.profile.container(pod.labels.get(labels.REPLICA_TYPE, "")))
+                for pod in self._cache.pods_of(known.view.uid)
+            )
+            states = {pod.key.name: pod_state(pod, main) for pod, main in mains}
             return declare.removed(known.job.status.declared, counts, states)
 
         stored = await self._declarer.store(known, digest_of("DELETE", request), "", decide)
@@ -166,7 +169,7 @@ class Desk:
         metrics.DECLARED.labels(verb).inc(len(names))
         if stored.request and names:
             event = normal(f"Replicas{verb.capitalize()}d", f"{because}: {named(names)}")
-            self._recorder.record(RESOURCE, stored.known.view, COMPONENT, event)
+            self._recorder.record(stored.known.profile.resource, stored.known.view, COMPONENT, event)
 
     def _is_placed(self, job: DIJob, name: str) -> bool:
         return address.is_placed(job, name, shared_network=self._wishes.rules.shared_network)
@@ -194,12 +197,12 @@ class Desk:
         pod = self._cache.pod(Key(known.view.key.namespace, name))
         is_foreign = pod is not None and (pod.owner is None or pod.owner.uid != known.view.uid)
         if is_foreign or not address.role_of(known.job, name):
-            raise Refused(404, f"pod: {name} is no replica of DIJob {known.view.key}; nothing was replaced")
+            raise Refused(404, f"pod: {name} is no replica of {known.id}; nothing was replaced")
 
     async def _with_ports(self, stored: Stored) -> Known:
         """On a shared network the operator says which port a replica has: a moment after it was declared."""
         known = stored.known
-        key, names = known.view.key, (*stored.collectors, *stored.learners)
+        job, names = known.id, (*stored.collectors, *stored.learners)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
         while True:
@@ -212,7 +215,7 @@ class Desk:
                     await changed
             except TimeoutError:
                 raise NotNow(f"the operator has not given a port to {named(waiting)} yet, try again") from None
-            known = self._cache.job(key) or known
+            known = self._cache.job(job) or known
 
 
 def _got(data: Replicas | list[Replicas]) -> Done:
@@ -220,11 +223,11 @@ def _got(data: Replicas | list[Replicas]) -> Done:
 
 
 def _check_open(known: Known) -> None:
-    phase, key = known.job.status.phase, known.view.key
+    phase = known.job.status.phase
     if phase in ENDED:
-        raise Refused(409, f"DIJob {key} has ended ({phase}): its replicas cannot be changed any more")
+        raise Refused(409, f"{known.id} has ended ({phase}): its replicas cannot be changed any more")
     if known.view.deleting:
-        raise Refused(409, f"DIJob {key} is being deleted: its replicas cannot be changed any more")
+        raise Refused(409, f"{known.id} is being deleted: its replicas cannot be changed any more")
 
 
 def _with_template(declared: Declared, given: Any) -> Declared:

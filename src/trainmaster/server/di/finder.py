@@ -4,19 +4,17 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 
-from trainmaster.api.dijob import RESOURCE
 from trainmaster.core.ids import Key
-from trainmaster.kinds.dijob import declare, labels
-from trainmaster.kinds.dijob.body import coordinator_name
-from trainmaster.server.di.cache import Cache, Known
+from trainmaster.kinds.dijob import address
+from trainmaster.kinds.dijob.address import coordinator_name
+from trainmaster.kinds.dijob.profile import COORDINATOR
+from trainmaster.server.di.cache import Cache, JobId, Known
 from trainmaster.server.di.refusal import NotNow, Refused
 from trainmaster.server.di.view import PodFace
 
 PATIENCE = 2.0
 """Seconds that a request waits for what is surely about to happen."""
 POLL = 0.1
-
-_COORDINATOR_SUFFIX = f"-{labels.COORDINATOR}"
 
 
 class Finder:
@@ -36,27 +34,36 @@ class Finder:
         return await self._job_named_by(pod)
 
     async def _owner_of(self, face: PodFace) -> Known:
-        pod, owner = face.key, face.owner
-        if owner is None or owner.kind != RESOURCE.kind or not owner.api_version.startswith(f"{RESOURCE.group}/"):
-            raise Refused(404, f"module {pod.name} is not owned by any DIJob")
-        known = self._cache.job(Key(pod.namespace, owner.name))
+        pod, owner, job = face.key, face.owner, self._cache.owner_of(face)
+        if owner is None or job is None:
+            words = " or ".join(profile.word for profile in self._cache.profiles)
+            raise Refused(404, f"module {pod.name} is not owned by any {words}")
+        known = self._cache.job(job)
         if known is None or known.view.uid != owner.uid:
-            known = await self._cache.fresh_job(Key(pod.namespace, owner.name))
+            known = await self._cache.fresh_job(job)
         if known.view.uid != owner.uid:
-            raise Refused(404, f"coordinator {pod.name} is owned by stale DIJob: another one has its name now")
+            word = job.profile.word
+            raise Refused(404, f"coordinator {pod.name} is owned by stale {word}: another one has its name now")
         return known
 
     async def _job_named_by(self, pod: Key) -> Known:
         missing = Refused(404, f"pod: {pod} not exists in cache, nor on the API server")
-        for name in _jobs_that_may_have(pod.name):
-            key = Key(pod.namespace, name)
+        for job in self._jobs_that_may_have(pod):
             try:
-                known = self._cache.job(key) or await self._cache.fresh_job(key)
+                known = self._cache.job(job) or await self._cache.fresh_job(job)
             except Refused:
                 continue
-            if pod.name == coordinator_name(known.job) or pod.name in known.job.status.declared.members:
+            if pod.name in address.standing_names(known.job) or pod.name in known.job.status.declared.members:
                 return known
         raise missing
+
+    def _jobs_that_may_have(self, pod: Key) -> Iterator[JobId]:
+        prefix = pod.name.rpartition("-")[0]
+        for profile in self._cache.profiles:
+            standing = [pod.name.removesuffix(f"-{role}") for role in profile.standing if pod.name.endswith(f"-{role}")]
+            asked_for = [prefix.removesuffix(f"-{role}") for role in address.ROLES if prefix.endswith(f"-{role}")]
+            for name in (*standing, *asked_for):
+                yield JobId(profile, Key(pod.namespace, name))
 
     async def incarnation(self, known: Known) -> str:
         """Of the coordinator, as the API server sees it now: its first request must not be taken for a further one."""
@@ -65,7 +72,7 @@ class Finder:
         while True:
             pod = await self._cache.fresh_pod(key)
             if pod is not None and pod.owner is not None and pod.owner.uid == known.view.uid and not pod.deleting:
-                return pod.incarnation
+                return pod.incarnation(known.profile.container(COORDINATOR))
             if asyncio.get_running_loop().time() >= deadline:
                 raise NotNow(f"coordinator {key} has no pod at the moment, try again")
             await asyncio.sleep(POLL)
@@ -78,13 +85,3 @@ class Finder:
                 await self._cache.synced()
         except TimeoutError:
             raise NotNow("di-server has just started and does not know all jobs yet, try again") from None
-
-
-def _jobs_that_may_have(pod: str) -> Iterator[str]:
-    """The names of jobs of which this could be a pod."""
-    if pod.endswith(_COORDINATOR_SUFFIX):
-        yield pod.removesuffix(_COORDINATOR_SUFFIX)
-    prefix = pod.rpartition("-")[0]
-    for role in (declare.COLLECTOR, declare.DDP_LEARNER, declare.AGGREGATOR, declare.LEARNER):
-        if prefix.endswith(f"-{role}"):
-            yield prefix.removesuffix(f"-{role}")

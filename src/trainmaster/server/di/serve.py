@@ -1,7 +1,7 @@
 """Starts di-server and ends it: ready when everything was read, drained before it goes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,6 +9,7 @@ import structlog
 from aiohttp import web
 
 from trainmaster.core.errors import BadConfig
+from trainmaster.kinds.dijob.profile import PROFILES, Profile
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.server.di.cache import Cache
@@ -29,6 +30,8 @@ log = structlog.get_logger(__name__)
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     bind_address: str
     namespace: str = ""
+    kinds: tuple[str, ...] = ()
+    """Of which jobs are served; none for all."""
     allow_unidentified: bool = False
     drain: float = 3.0
     """Seconds between "not ready" and the end: until nobody sends requests here any more."""
@@ -45,7 +48,10 @@ async def run_server(
     started: asyncio.Event | None = None,
 ) -> None:
     """Until ``stop`` is set. The socket is open from the beginning: who comes early is told to try again."""
-    cache, recorder = Cache(cluster, namespace=options.namespace), Recorder(cluster, now)
+    cache, recorder = (
+        Cache(cluster, namespace=options.namespace, profiles=_profiles(options.kinds)),
+        Recorder(cluster, now),
+    )
     declarer = Declarer(cluster, cache, now)
     callers = Callers(cache, reviewer, is_open=options.allow_unidentified)
     wishes = Wishes(cache, Nodes(cluster), options.rules)
@@ -76,6 +82,15 @@ async def run_server(
             await recorder.flush(FLUSH_SECONDS)
             for task in background:
                 task.cancel()
+
+
+def _profiles(names: Sequence[str]) -> list[Profile]:
+    """Of these kinds, in whatever case somebody wrote them."""
+    known = {profile.word.lower(): profile for profile in PROFILES}
+    wanted = [name.lower() for name in names] or list(known)
+    if unknown := sorted(set(wanted) - set(known)):
+        raise BadConfig(f"--enable-scheme {unknown[0]}: there is no such kind; there are {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(wanted)]
 
 
 async def _listen(runner: web.AppRunner, address: str) -> None:

@@ -6,18 +6,17 @@ import msgspec
 
 from trainmaster.core.ids import Key
 from trainmaster.core.view import Codec, ContainerView, OwnerView, PodView
-from trainmaster.kinds.dijob import labels
 
 
 class PodFace(PodView, frozen=True):
     ips: tuple[str, ...] = ()
-    restarts: int = 0
-    """Of its main container."""
+    restarts: tuple[tuple[str, int], ...] = ()
+    """By container, of those that were started again."""
 
-    @property
-    def incarnation(self) -> str:
-        """Another one for each process that ever was its main container."""
-        return f"{self.uid}/{self.restarts}" if self.restarts else self.uid
+    def incarnation(self, container: str) -> str:
+        """Another one for each process that ever was this container."""
+        restarts = dict(self.restarts).get(container)
+        return f"{self.uid}/{restarts}" if restarts else self.uid
 
 
 class _Owner(msgspec.Struct, rename="camel", gc=False):
@@ -92,7 +91,7 @@ def _slim(wire: _Pod) -> PodFace:
         unschedulable="",
         containers=tuple(_container(c) for c in containers),
         ips=tuple(entry.ip for entry in status.pod_ips or ()),
-        restarts=next((c.restart_count for c in containers if c.name == labels.CONTAINER), 0),
+        restarts=tuple((c.name, c.restart_count) for c in containers if c.restart_count),
     )
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 
 from trainmaster.api.aggregatorconfig import RESOURCE as AGGREGATOR_CONFIG
-from trainmaster.api.aggregatorconfig import AggregatorConfig
 from trainmaster.api.declaration import Role
 from trainmaster.api.dijob import DIJob
 from trainmaster.core import template
-from trainmaster.core.errors import located
+from trainmaster.core.errors import BadSpec
 from trainmaster.core.ids import Key
 from trainmaster.core.name import child_name_error
 from trainmaster.kinds.dijob import address, declare
+from trainmaster.kinds.dijob.config import aggregator_template
 from trainmaster.kinds.dijob.declare import LEARNER, Asked, Change
 from trainmaster.kinds.dijob.status import ENDED
 from trainmaster.server.di.cache import Cache, Known
@@ -41,9 +41,10 @@ class Wishes:
         ready = dict(asked)
         for role, each in asked.items():
             if each.replicas:
-                _check_template(known.job, role)
+                _check_template(known, role)
         learners = asked.get(LEARNER)
-        if learners is None or not learners.replicas or learners.gpus <= 1:
+        is_single = learners is None or not learners.replicas or learners.gpus <= 1
+        if learners is None or is_single or known.profile.has_own_aggregator:
             return ready, None
         config = await self._aggregator_template()
         shares = declare.split(learners.gpus, await self._nodes.usual_gpus())
@@ -57,12 +58,9 @@ class Wishes:
         if body is None:
             raise Refused(404, f"AGConfig: {key} not exists in cache: a learner of several GPUs needs it; create it")
         try:
-            found = msgspec.json.decode(body, type=AggregatorConfig).spec.aggregator.template
-        except msgspec.ValidationError as error:
-            raise Refused(409, f"AGConfig: {key} cannot be read: {located(error)}") from error
-        if wrong := template.errors(found, "spec.aggregator.template"):
-            raise Refused(409, f"AGConfig: {key} cannot be used: {'; '.join(wrong)}")
-        return found
+            return aggregator_template(body)
+        except BadSpec as bad:
+            raise Refused(409, f"AGConfig: {key} cannot be used: {'; '.join(bad.errors)}") from bad
 
     def check_number(self, asked: Mapping[Role, Asked]) -> None:
         """Before a million names are made up."""
@@ -74,7 +72,7 @@ class Wishes:
         before, after = len(known.job.status.declared.members), len(change.declared.members)
         key = known.view.key
         if after > before and after > self.rules.max_per_job:
-            raise Refused(409, f"DIJob {key} would have {after} replicas: a job may have {self.rules.max_per_job}")
+            raise Refused(409, f"{known.id} would have {after} replicas: a job may have {self.rules.max_per_job}")
         others = sum(
             len(other.job.status.declared.members)
             for other in self._cache.jobs(key.namespace)
@@ -87,12 +85,13 @@ class Wishes:
             )
 
 
-def _check_template(job: DIJob, role: Role) -> None:
+def _check_template(known: Known, role: Role) -> None:
+    job, said = known.job, f"{known.profile.word} {known.view.key.name}"
     given = address.template_of(job, role)
     if given is None:
-        raise Refused(400, f"DIJob {job.metadata.name} has no template for {role}s: add spec.{role} to it")
+        raise Refused(400, f"{said} has no template for {role}s: add spec.{role} to it")
     if wrong := template.errors(given, f"spec.{role}.template"):
-        raise Refused(409, f"DIJob {job.metadata.name} cannot be run as written: {'; '.join(wrong)}")
+        raise Refused(409, f"{said} cannot be run as written: {'; '.join(wrong)}")
     _check_name(job, role)
 
 

@@ -1,0 +1,88 @@
+"""What went wrong with a pod, told from what its kubelet reported.
+
+A fault is judged once: `restart` says whether the pod comes again, `completion` what becomes of the job if not.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from trainmaster.core.policies.completion import FAILED
+from trainmaster.core.view import ContainerView, PodView
+
+NODE_REASONS = frozenset(
+    {
+        "Evicted",
+        "NodeAffinity",
+        "NodeLost",
+        "NodeShutdown",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "UnexpectedAdmissionError",
+    }
+)
+"""Why a node ends or refuses a pod whose program did nothing wrong."""
+
+# fmt: off
+_SIGNALS = (
+    "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1", "SIGSEGV",
+    "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN",
+    "SIGTTOU", "SIGURG", "SIGXCPU", "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR", "SIGSYS",
+)
+# fmt: on
+SIGNALS = {name: number for number, name in enumerate(_SIGNALS, start=1)}
+"""As Linux numbers them, wherever this runs: pods are Linux."""
+
+SIGNALLED = 128
+"""A program that a signal ended exits with this and the number of the signal."""
+
+_NAMES = {SIGNALLED + number: name for name, number in SIGNALS.items()}
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """``phase`` is how a job ends of it. ``exits`` are the exit codes of the containers that failed; what follows
+    them tells of the first one."""
+
+    phase: str
+    message: str
+    node: str = ""
+    has_failed: bool = False
+    """The pod has ended and failed."""
+    is_node: bool = False
+    """Its node is to blame."""
+    exits: tuple[int, ...] = ()
+    reason: str = ""
+    line: str = ""
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.exits[0] if self.exits else None
+
+    @property
+    def signal(self) -> str:
+        return _NAMES.get(self.exits[0], "") if self.exits else ""
+
+
+def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
+    """The fault of a pod that failed; ``takes_part`` tells the containers that train from those beside them."""
+    failed = [c for c in pod.containers if c.exit_code and takes_part(c.name)]
+    said = "; ".join(_exit(c, pod.node) for c in failed)
+    why = said or ", ".join(part for part in (pod.reason, pod.message) if part) or "no reason was reported"
+    return Fault(
+        phase=FAILED,
+        message=f"pod {pod.key.name} failed: {why}",
+        node=pod.node,
+        has_failed=True,
+        is_node=pod.reason in NODE_REASONS,
+        exits=tuple(c.exit_code for c in failed if c.exit_code),
+        reason=failed[0].reason if failed else pod.reason,
+        line=failed[0].line if failed else "",
+    )
+
+
+def _exit(ended: ContainerView, node: str) -> str:
+    return f"container {ended.name} on node {node} exited with reason {ended.reason} exitcode {ended.exit_code}"

@@ -1,0 +1,54 @@
+"""Deadlines of an AITrainingJob (spec §2.7): how long it may run, and how long it may wait for nodes and containers."""
+
+from datetime import datetime
+
+from trainmaster.api.aitrainingjob import AITrainingJob
+from trainmaster.core.observed import Observed
+from trainmaster.core.policies.limit import Limit
+from trainmaster.kinds.aitrainingjob.body import slots_of
+from trainmaster.kinds.aitrainingjob.status import CREATING, PENDING, RESTARTING, entered_at
+
+
+def limits_of(job: AITrainingJob, observed: Observed) -> tuple[Limit, ...]:
+    """Running is counted from the moment in which all pods had started. Where that never comes, because the roles run
+    one after the other or fail in turns, from the first pod that ran."""
+    spec, status = job.spec, job.status
+    found: list[Limit] = []
+    if spec.time_limit is not None and (since := status.start_running_time or status.first_running_time):
+        found.append(Limit(since, spec.time_limit, f"the job has run for {spec.time_limit} seconds (timeLimit)"))
+    if spec.pending_time_limit is None and spec.creating_time_limit is None:
+        return tuple(found)
+    if (waits := _waits(job, observed)) and (since := entered_at(status)):
+        field, seconds, what = waits
+        found.append(Limit(since, seconds, f"{what} for {seconds} seconds ({field})"))
+    return tuple(found)
+
+
+def kept_limit(job: AITrainingJob) -> Limit | None:
+    """How long a job is kept after its end."""
+    ttl, ended = job.spec.ttl_seconds_after_finished, job.status.end_time
+    return Limit(ended, ttl, "") if ttl is not None and ended is not None else None
+
+
+def first_running(job: AITrainingJob, has_run: bool, now: datetime) -> datetime | None:
+    """Written only where a deadline needs it: most jobs are spared the change of status."""
+    if job.status.first_running_time or job.spec.time_limit is None:
+        return job.status.first_running_time
+    return now if has_run else None
+
+
+def _waits(job: AITrainingJob, observed: Observed) -> tuple[str, int, str] | None:
+    """A job that restarts waits for nodes, too, and then for containers."""
+    phase, spec = job.status.phase, job.spec
+    if phase == RESTARTING:
+        phase = CREATING if all(_has_node(observed, slot.role, slot.index) for slot in slots_of(job)) else PENDING
+    if phase == PENDING and spec.pending_time_limit is not None:
+        return "pendingTimeLimit", spec.pending_time_limit, "pods have waited to be scheduled"
+    if phase == CREATING and spec.creating_time_limit is not None:
+        return "creatingTimeLimit", spec.creating_time_limit, "containers have been created"
+    return None
+
+
+def _has_node(observed: Observed, role: str, index: int) -> bool:
+    pod = observed.role(role.lower()).get(index)
+    return pod is not None and bool(pod.node)

@@ -1,0 +1,19 @@
+"""AggregatorConfig: where the template of aggregators comes from."""
+
+import msgspec
+
+from trainmaster.api.aggregatorconfig import AggregatorConfig
+from trainmaster.api.meta import Template
+from trainmaster.core import template
+from trainmaster.core.errors import BadSpec, located
+
+
+def aggregator_template(config: bytes) -> Template:
+    """Raises ``BadSpec`` when no pod can be made of it."""
+    try:
+        found = msgspec.json.decode(config, type=AggregatorConfig).spec.aggregator.template
+    except msgspec.ValidationError as error:
+        raise BadSpec(located(error)) from error
+    if wrong := template.errors(found, "spec.aggregator.template"):
+        raise BadSpec(*wrong)
+    return found
