@@ -389,7 +389,7 @@ def _decoder_accepts(job: Manifest) -> bool:
         decoded: Any = msgspec.convert(job, BY_KIND[job["kind"]].job)
     except msgspec.ValidationError:
         return False
-    if job["kind"] == "DIJob":
+    if job["kind"] in ("DIJob", "NerveXJob"):
         roles = (decoded.spec.coordinator, decoded.spec.collector, decoded.spec.learner)
     else:
         roles = tuple(decoded.spec.replica_specs.values())
