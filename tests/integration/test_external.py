@@ -58,7 +58,11 @@ async def preempted_and_back(job: Job) -> None:
 
 
 async def runs_again(job: Job) -> None:
+    """Every step is said before the next one is taken."""
     await job.pods_are_there()
+    await job.says("Suspended", "False")
+    await job.scene.bind(*job.slots)
+    await job.reach("Creating")
     await job.scene.report("Running", *job.slots)
     await job.until(lambda: job.phase == "Running", "it runs again")
 

@@ -137,7 +137,7 @@ class Port:
         if target is None or target["metadata"]["uid"] != uid:
             return  # the precondition will refuse it
         if resource == self._jobs:
-            if target["metadata"]["uid"] != self.job_uid or target["status"]["phase"] not in ENDED:
+            if uid != self.job_uid or target.get("status", {}).get("phase") not in ENDED:
                 raise LawBroken(f"owned: job {key} is deleted, and has not ended")
             return
         if owner_uid(target) != self.job_uid:
@@ -191,7 +191,7 @@ class Port:
 def _is_outdated(pod: Object, status: Object) -> bool:
     """A restart of this pod was counted since it was created."""
     role = pod["metadata"]["labels"].get("TrainingJobReplicaName", "")
-    counted = status.get("RestartCount", {}).get(role, 0)
+    counted: int = status.get("RestartCount", {}).get(role, 0)
     return bool(counted > int(pod["metadata"]["labels"].get("RestartCount", 0)))
 
 
