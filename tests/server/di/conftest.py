@@ -8,12 +8,19 @@ import structlog
 
 from tests.server.di.bench import Bench, serving
 from tests.server.di.client import Client
+from trainmaster.server.di import serve
 
 
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[list[MutableMapping[str, Any]]]:
     with structlog.testing.capture_logs() as lines:
         yield lines
+
+
+@pytest.fixture(autouse=True)
+def short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a test waits for no client that was refused in the middle of its request."""
+    monkeypatch.setattr(serve, "GUARD_SECONDS", 0.2)
 
 
 @pytest.fixture
