@@ -14,9 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
-import yaml
-
-from testbed.admin import Admin
+from testbed.admin import Admin, path_of
 from testbed.answer import Refused
 from testbed.plane import ControlPlane
 from tests.build import child_name, replicas_of
@@ -25,6 +23,7 @@ from tests.manifests.build import Manifest, agconfig, aitrainingjob, resource_of
 
 T = TypeVar("T")
 
+AGGREGATORCONFIGS = "nervex.sensetime.com/v1alpha1/aggregatorconfigs"
 ENDED = frozenset({"Succeed", "Succeeded", "Failed"})
 
 
@@ -234,9 +233,20 @@ class Job:
 
 
 def give_aggregators(plane: ControlPlane) -> None:
-    """What NerveXJobs have the template of their aggregator from, where operators look for it by themselves."""
+    """What NerveXJobs have the template of their aggregator from, where operators look for it by themselves; whatever
+    was there before."""
     place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nervex-system"}}
-    plane.apply(yaml.safe_dump_all([place, agconfig()]))
+    configs = path_of(AGGREGATORCONFIGS, "nervex-system")
+    for method, path, body in (
+        ("POST", path_of("namespaces"), place),
+        ("DELETE", f"{configs}/aggregator-config", None),
+        ("POST", configs, agconfig()),
+    ):
+        try:
+            plane.request(method, path, body)
+        except Refused as refused:
+            if refused.code not in (404, 409):
+                raise
 
 
 def owner_of(child: Object) -> str:

@@ -8,13 +8,18 @@ from testbed.plane import ControlPlane
 from testbed.server import ServerProcess
 from tests.faults.world import Object
 from tests.integration.crew import names, roles, team
-from tests.integration.scene import Scene, give_aggregators
-from tests.integration.test_permission import AGGREGATORCONFIGS
+from tests.integration.scene import AGGREGATORCONFIGS, Scene, give_aggregators
 from tests.manifests.build import agconfig, nervexjob
 
 pytestmark = pytest.mark.usefixtures("operator")
 
 COORDINATOR, AGGREGATOR = "job-coordinator", "job-aggregator"
+
+
+@pytest.fixture(autouse=True)
+def aggregators(plane: ControlPlane) -> None:
+    """An example has one of its own, and leaves it behind."""
+    give_aggregators(plane)
 
 
 @pytest.fixture(scope="module")

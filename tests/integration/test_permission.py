@@ -13,7 +13,7 @@ from testbed.plane import ControlPlane
 from testbed.proxy import Call, FaultProxy
 from tests.faults.world import PATIENCE
 from tests.integration.conftest import TENANT
-from tests.integration.scene import Chronicle, Job, Scene
+from tests.integration.scene import AGGREGATORCONFIGS, Chronicle, Job, Scene
 from tests.manifests.build import agconfig, aitrainingjob, container, dijob, nervexjob, replica
 
 
@@ -25,9 +25,6 @@ class Permission(NamedTuple):
 
 # Needed by an admission plug-in of some clusters, not by a request of ours; rbac.yaml says so beside it.
 UNASKED = Permission("elasticdeeplearning.ai", "aitrainingjobs/finalizers", "update")
-
-
-AGGREGATORCONFIGS = "nervex.sensetime.com/v1alpha1/aggregatorconfigs"
 
 
 def granted(whom: str = "trainmaster-operator") -> set[Permission]:

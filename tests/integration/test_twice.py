@@ -278,6 +278,7 @@ async def play_all(plane: ControlPlane) -> dict[str, Trace | str]:
 
 @pytest.fixture(scope="module")
 def real(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Trace | str]:
+    give_aggregators(plane)
     return asyncio.run(play_all(plane))
 
 
