@@ -79,6 +79,9 @@ class Admin:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        # A connection that the server refused in the middle of a body says no farewell: it is not waited for.
+        if self._session.connector is not None:
+            await self._session.connector.close(abort_ssl=True)
         await self._session.close()
 
     # -- objects -------------------------------------------------------------------------------------------

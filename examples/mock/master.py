@@ -37,6 +37,7 @@ class Master:
     def __init__(self) -> None:
         self.port = 0  # where slaves call back; known when somebody listens
         self._slots: dict[str, Slot] = {}
+        self._met: set[str] = set()
         self._changed = threading.Condition()
 
     @property
@@ -69,6 +70,10 @@ class Master:
             self._slots.pop(address, None)
             raise
 
+    def has_met(self, address: str) -> bool:
+        """It is connected, and that has been said."""
+        return address in self._met
+
     def try_to_connect(self, address: str, role: str, is_wanted: Callable[[], bool] = lambda: True) -> bool:
         """Again and again, as long as it is wanted; in the words that users of DI-engine know."""
         say(f"try to connect to {address}")
@@ -84,6 +89,7 @@ class Master:
             except FAULTS:
                 say(f"can't acquire resource for {role}({address})")
             say(f"Successed to connect to {address}")
+            self._met.add(address)
             return True
         return False
 

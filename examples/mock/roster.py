@@ -28,7 +28,7 @@ class Roster:
         self._expect({self._aggregator: "learner"})
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            if self._master.connected("learner"):
+            if self._master.has_met(self._aggregator):
                 say("have connected to aggregator")
                 return True
             pause(LOOK_EVERY)
