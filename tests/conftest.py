@@ -27,6 +27,8 @@ _LONG = (
     "tests/embedded/node/test_shim.py",
     "tests/laws/test_mutations.py",
     "tests/server/admission/test_server.py",
+    "tests/server/di/test_passing.py",
+    "tests/testbed/",
 )
 
 
