@@ -12,6 +12,7 @@ import click
 import structlog
 
 from trainmaster.cli.log import configure_logging
+from trainmaster.cli.option import CONTEXT, KUBECONFIG, LOG_FORMAT
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
 
@@ -27,19 +28,13 @@ FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.option("--kubeconfig", default="", help="Path of a kubeconfig; default $KUBECONFIG, then ~/.kube/config.")
-@click.option("--context", default="", help="Context of the kubeconfig; default its current one.")
+@KUBECONFIG
+@CONTEXT
 @click.option("--name", default="", help="Name of the node; default this machine's.")
 @click.option("--folder", type=FILE, help="What the node keeps: pods, logs; default under ~/.local/state.")
 @click.option("--workdir", type=FILE, help="Where containers without workingDir start; default here.")
 @click.option("--client-ca", type=FILE, help="CA of the certificate with which the API server asks for logs.")
-@click.option(
-    "--log-format",
-    type=click.Choice(["auto", "json", "console"]),
-    default="auto",
-    show_default=True,
-    help="auto: console on a terminal.",
-)
+@LOG_FORMAT
 @click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs every action and why.")
 def node(
     kubeconfig: str,

@@ -6,7 +6,7 @@ import click
 import structlog
 
 from trainmaster.cli.log import configure_logging
-from trainmaster.cli.option import Duration, GoCommand
+from trainmaster.cli.option import CONTEXT, KUBECONFIG, LOG_FORMAT, MASTER, RUN_IN_CLUSTER, Duration, GoCommand
 from trainmaster.kinds.base import Settings
 
 log = structlog.get_logger(__name__)
@@ -15,10 +15,10 @@ DURATION = Duration()
 
 
 @click.command(cls=GoCommand)
-@click.option("--kubeconfig", default="", help="Path of a kubeconfig; default $KUBECONFIG, then ~/.kube/config.")
-@click.option("--context", default="", help="Context of the kubeconfig; default its current one.")
-@click.option("--master", default="", help="Address of the API server; overrides the kubeconfig.")
-@click.option("--run-in-cluster/--no-run-in-cluster", default=False, help="Use the pod's service account only.")
+@KUBECONFIG
+@CONTEXT
+@MASTER
+@RUN_IN_CLUSTER
 @click.option("--namespace", default="", help="Drive the jobs of this namespace alone; default all.")
 @click.option(
     "--enable-scheme",
@@ -71,13 +71,7 @@ DURATION = Duration()
 @click.option(
     "--health-probe-bind-address", default=":8081", show_default=True, help="/healthz and /readyz; 0 for none."
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["auto", "json", "console"]),
-    default="auto",
-    show_default=True,
-    help="auto: console on a terminal.",
-)
+@LOG_FORMAT
 @click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs every action and why.")
 @click.option("--logtostderr/--no-logtostderr", default=None, hidden=True)
 @click.option("--resync-period", default=None, hidden=True)

@@ -46,3 +46,21 @@ class GoCommand(click.Command):
         if value.lower() in ("false", "0", "f"):
             return param.secondary_opts[0]
         raise click.BadParameter(f"{value!r} is neither true nor false", param_hint=name)
+
+
+# What several commands take, in the same words.
+KUBECONFIG = click.option(
+    "--kubeconfig", default="", help="Path of a kubeconfig; default $KUBECONFIG, then ~/.kube/config."
+)
+CONTEXT = click.option("--context", default="", help="Context of the kubeconfig; default its current one.")
+MASTER = click.option("--master", default="", help="Address of the API server; overrides the kubeconfig.")
+RUN_IN_CLUSTER = click.option(
+    "--run-in-cluster/--no-run-in-cluster", default=False, help="Use the pod's service account only."
+)
+LOG_FORMAT = click.option(
+    "--log-format",
+    type=click.Choice(["auto", "json", "console"]),
+    default="auto",
+    show_default=True,
+    help="auto: console on a terminal.",
+)

@@ -10,7 +10,7 @@ import click
 import structlog
 
 from trainmaster.cli.log import configure_logging
-from trainmaster.cli.option import Duration, GoCommand
+from trainmaster.cli.option import CONTEXT, KUBECONFIG, LOG_FORMAT, MASTER, RUN_IN_CLUSTER, Duration, GoCommand
 
 if TYPE_CHECKING:
     from trainmaster.server.di.serve import ServerOptions
@@ -21,10 +21,10 @@ DURATION = Duration()
 
 
 @click.command(cls=GoCommand)
-@click.option("--kubeconfig", default="", help="Path of a kubeconfig; default $KUBECONFIG, then ~/.kube/config.")
-@click.option("--context", default="", help="Context of the kubeconfig; default its current one.")
-@click.option("--master", default="", help="Address of the API server; overrides the kubeconfig.")
-@click.option("--run-in-cluster/--no-run-in-cluster", default=False, help="Use the pod's service account only.")
+@KUBECONFIG
+@CONTEXT
+@MASTER
+@RUN_IN_CLUSTER
 @click.option("--namespace", default="", help="Serve the jobs of this namespace alone; default all.")
 @click.option(
     "--enable-scheme",
@@ -80,13 +80,7 @@ DURATION = Duration()
     show_default=True,
     help="Longest wait for one answer of the API server.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["auto", "json", "console"]),
-    default="auto",
-    show_default=True,
-    help="auto: console on a terminal.",
-)
+@LOG_FORMAT
 @click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs more.")
 @click.option("--leader-elect/--no-leader-elect", default=None, hidden=True)
 @click.option("--lease-lock-name", default=None, hidden=True)

@@ -6,7 +6,7 @@ import click
 import structlog
 
 from trainmaster.cli.log import configure_logging
-from trainmaster.cli.option import Duration, GoCommand
+from trainmaster.cli.option import CONTEXT, KUBECONFIG, LOG_FORMAT, MASTER, RUN_IN_CLUSTER, Duration, GoCommand
 
 log = structlog.get_logger(__name__)
 
@@ -14,10 +14,10 @@ _IGNORED = ("logtostderr", "leader_elect")
 
 
 @click.command(cls=GoCommand)
-@click.option("--kubeconfig", default="", help="Path of a kubeconfig; default $KUBECONFIG, then ~/.kube/config.")
-@click.option("--context", default="", help="Context of the kubeconfig; default its current one.")
-@click.option("--master", default="", help="Address of the API server; overrides the kubeconfig.")
-@click.option("--run-in-cluster/--no-run-in-cluster", default=False, help="Use the pod's service account only.")
+@KUBECONFIG
+@CONTEXT
+@MASTER
+@RUN_IN_CLUSTER
 @click.option("--bind-address", default=":9443", show_default=True, help="Where the API server asks, over TLS.")
 @click.option(
     "--cert-dir",
@@ -63,13 +63,7 @@ _IGNORED = ("logtostderr", "leader_elect")
 @click.option(
     "--health-probe-bind-address", default=":8081", show_default=True, help="/healthz and /readyz; 0 for none."
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["auto", "json", "console"]),
-    default="auto",
-    show_default=True,
-    help="auto: console on a terminal.",
-)
+@LOG_FORMAT
 @click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs more.")
 @click.option("--logtostderr/--no-logtostderr", default=None, hidden=True)
 @click.option("--leader-elect/--no-leader-elect", default=None, hidden=True)
