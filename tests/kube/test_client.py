@@ -137,7 +137,12 @@ async def test_delete_names_the_incarnation(
 
     [seen] = server.seen
     assert (seen.method, seen.path, seen.headers["Content-Type"]) == ("DELETE", f"{PODS}/a", JSON)
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u-1"}}
+    options = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "u-1"},
+        "propagationPolicy": "Background",
+    }
     assert msgspec.json.decode(seen.body) == options | expected
 
 

@@ -33,7 +33,7 @@ class JobMachine(RuleBasedStateMachine):
         self.loop = VirtualLoop()
         self.operator = Operator(self.api, self.maker, self.loop)
         self.kind = self.operator.kind
-        self.children: tuple[Resource, ...] = (POD, SERVICE)
+        self.children: tuple[Resource, ...] = (POD, SERVICE, *self.kind.children)
         related = self.kind.related
         self.resources = (self.kind.resource, *self.children, *([related.resource] if related else []))
         self.ended: dict[str, str] = {}

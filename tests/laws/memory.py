@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from trainmaster.core.errors import AlreadyExists, Conflict, Invalid, NotFound
-from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key, Resource
 from trainmaster.runtime.cluster import Written
 
 Object = dict[str, Any]
@@ -73,7 +73,7 @@ class MemoryApi:
             raise AlreadyExists(f'{resource} "{key.name}" already exists', code=409)
         self._uids += 1
         given["metadata"] |= {"namespace": namespace, "uid": f"uid-{self._uids}"}
-        if resource != SERVICE:  # which has no generations
+        if resource not in (SERVICE, CONFIG_MAP):  # which have no generations
             given["metadata"]["generation"] = 1
         if resource == POD:
             given["status"] = {"phase": "Pending"}

@@ -16,9 +16,18 @@ from tests.laws.maker import Maker
 from tests.laws.memory import MemoryApi, Object, owner_uid
 from trainmaster.core.errors import AlreadyExists, Conflict, ServerError, TooManyRequests, Unreachable
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
-from trainmaster.core.observed import Observed
 from trainmaster.core.plan import MAX_ACTIONS, Plan
-from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, Codec, JobView, PodView, ServiceView
+from trainmaster.core.view import (
+    CHILD_CODEC,
+    JOB_CODEC,
+    POD_CODEC,
+    SERVICE_CODEC,
+    ChildView,
+    Codec,
+    JobView,
+    PodView,
+    ServiceView,
+)
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Written
@@ -107,10 +116,13 @@ class Port:
 
     async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
         given = msgspec.json.decode(patch).get("metadata", {})
-        if subresource != "status" or resource != self._jobs:
-            raise LawBroken("owned: only the status of a job is patched")
         if not given.get("uid") or not given.get("resourceVersion"):
-            raise LawBroken("state lives in the API: a status patch names the version that it was planned on")
+            raise LawBroken("state lives in the API: a patch names the version that it was planned on")
+        if resource == self._jobs:
+            if subresource != "status":
+                raise LawBroken("owned: of a job only the status is patched")
+        elif (target := self._api.objects.get(resource, {}).get(key)) and owner_uid(target) != self.job_uid:
+            raise LawBroken(f"owned: {resource} {key} belongs to somebody else")
         return await self._write(self._api.patch(resource, key, patch, subresource=subresource))
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
@@ -237,6 +249,8 @@ class Operator:
             POD: (self.pods, POD_CODEC),
             SERVICE: (self.services, SERVICE_CODEC),
         }
+        self.children = {resource: Store[ChildView](resource) for resource in kind.children}
+        self._codecs |= {resource: (store, CHILD_CODEC) for resource, store in self.children.items()}
         self.related: Store[JobView] | None = None
         if kind.related:
             self.related = Store[JobView](kind.related.resource)
@@ -260,6 +274,7 @@ class Operator:
             now=self.now,
             workers=1,
             related=self.related,
+            children=self.children,
         )
 
     def _wanted(self, key: Key, uid: str) -> set[str]:
@@ -322,13 +337,10 @@ class Operator:
         job = self.jobs.get(key)
         if job is None:
             return Plan()
-        pods, services = self.pods.owned(job.uid), self.services.owned(job.uid)
-        found = self.related.get(self.kind.related.key) if self.related and self.kind.related else None
-        related = found.raw if found else None
-        observed = Observed.of(pods, services, self.kind.slots, self.ports.taken(job.uid), related)
+        observed = self.controller.observe(job)
         plan = self.kind.plan(job, observed, self.now())
         if plan != self.kind.plan(job, observed, self.now()):
             raise LawBroken("pure: the same input gives two plans")
-        if len(plan.creates) + len(plan.deletes) > MAX_ACTIONS:
+        if len(plan.creates) + len(plan.deletes) + len(plan.patches) > MAX_ACTIONS:
             raise LawBroken("bounded: too many actions in one pass")
         return plan

@@ -14,7 +14,7 @@ from trainmaster.core.errors import Gone, NotFound, NotSynced, ServerError, Trai
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, Codec, JobView, PodView
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.reflector import PAGE, Reflector
+from trainmaster.runtime.reflector import ABSENT_SECONDS, PAGE, Reflector
 from trainmaster.runtime.store import Store
 
 pytestmark = pytest.mark.looptime
@@ -338,8 +338,32 @@ async def test_404_for_a_kind_of_ours_asks_for_its_definition(
         pass
 
     (line,) = logs
-    assert (line["resource"], line["because"], line["seconds"]) == (str(resource), str(error), 0.2)
+    assert (line["resource"], line["because"]) == (str(resource), str(error))
     assert ("trainmaster crds | kubectl apply" in line.get("hint", "")) == hint
+
+
+async def test_a_kind_whose_definition_is_missing_holds_nobody_up_and_is_told_once(
+    cluster: FakeCluster, logs: Logs
+) -> None:
+    cluster.pages.extend([NotFound("page not found")] * 20)
+    reflector = Reflector(cluster, Store[JobView](TOY), JOB_CODEC, backoff=Backoff(0.2, 30.0, jitter=lambda: 0.0))
+    task = asyncio.create_task(reflector.run())
+    await asyncio.wait({task}, timeout=60)
+    task.cancel()
+
+    assert (reflector.settled.is_set(), reflector.synced.is_set()) == (True, False)
+    assert len(logs) == 1
+    assert max(gaps(cluster.asked("list"))) == ABSENT_SECONDS
+
+
+async def test_a_list_that_fails_otherwise_is_waited_for(cluster: FakeCluster) -> None:
+    cluster.pages.extend([ServerError("boom")] * 20)
+    reflector = Reflector(cluster, Store[JobView](TOY), JOB_CODEC)
+    task = asyncio.create_task(reflector.run())
+    await asyncio.wait({task}, timeout=5)
+    task.cancel()
+
+    assert not reflector.settled.is_set()
 
 
 async def test_the_store_of_a_kind_whose_definition_comes_late_is_filled(cluster: FakeCluster) -> None:

@@ -16,7 +16,16 @@ import structlog
 from trainmaster.core.errors import BadConfig, Trainmaster
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.template import MANAGED_BY
-from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
+from trainmaster.core.view import (
+    CHILD_CODEC,
+    JOB_CODEC,
+    POD_CODEC,
+    SERVICE_CODEC,
+    ChildView,
+    JobView,
+    PodView,
+    ServiceView,
+)
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_kinds
 from trainmaster.kube.client import KubeCluster
@@ -190,7 +199,8 @@ def build_manager(
     kinds = _chosen(all_kinds(settings), names)
     jobs: dict[Resource, Store[JobView]] = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
     related = {kind.related: Store[JobView](kind.related.resource) for kind in kinds if kind.related}
-    barrier = Barrier({POD: pods, SERVICE: services, **jobs})
+    children = {resource: Store[ChildView](resource) for kind in kinds for resource in kind.children}
+    barrier = Barrier({POD: pods, SERVICE: services, **children, **jobs})
     executor = Executor(cluster, barrier)
     ports = PortBook(is_free_here) if settings.shared_network else PortBook()
     ports.follow(pods, *jobs.values())
@@ -200,6 +210,10 @@ def build_manager(
     reflectors: list[Reflector[Any]] = [
         Reflector(cluster, pods, POD_CODEC, namespace=namespace, selector=selector),
         Reflector(cluster, services, SERVICE_CODEC, namespace=namespace, selector=selector),
+        *(
+            Reflector(cluster, store, CHILD_CODEC, namespace=namespace, selector=selector)
+            for store in children.values()
+        ),
         *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in jobs.values()),
         *(
             Reflector(cluster, store, JOB_CODEC, namespace=key.namespace, fields=f"metadata.name={key.name}")
@@ -219,6 +233,7 @@ def build_manager(
             now=_now,
             workers=workers,
             related=related[kind.related] if kind.related else None,
+            children={resource: children[resource] for resource in kind.children},
         )
         for kind in kinds
     ]

@@ -33,5 +33,8 @@ class Key(NamedTuple):
 
 POD = Resource("", "v1", "pods", "Pod")
 SERVICE = Resource("", "v1", "services", "Service")
+CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
+NODE = Resource("", "v1", "nodes", "Node")
+JOB = Resource("batch", "v1", "jobs", "Job")
 EVENT = Resource("", "v1", "events", "Event")
 LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from trainmaster.core.view import PodView, ServiceView
+from trainmaster.core.ids import Resource
+from trainmaster.core.view import ChildView, PodView, ServiceView
 
 
 class SlotLabels(msgspec.Struct, frozen=True):
@@ -24,7 +25,8 @@ class SlotLabels(msgspec.Struct, frozen=True):
 
 class Observed(msgspec.Struct, frozen=True):
     """``pods[role][index]`` is the pod in that slot. ``strays`` are owned pods whose labels fit no slot
-    or whose slot is taken by another pod. ``taken`` are the ports that nobody may be given any more where
+    or whose slot is taken by another pod. ``children`` are what else the job owns, by resource and name; their pods
+    are the job's, too. ``taken`` are the ports that nobody may be given any more where
     pods share a network. ``related`` is the object, not the job's own, that its kind wants to be planned
     with, as it stands on the wire; None when there is none."""
 
@@ -33,6 +35,7 @@ class Observed(msgspec.Struct, frozen=True):
     services: dict[str, ServiceView]
     taken: frozenset[int] = frozenset()
     related: bytes | None = None
+    children: Mapping[Resource, Mapping[str, ChildView]] = {}
 
     @classmethod
     def of(
@@ -42,6 +45,7 @@ class Observed(msgspec.Struct, frozen=True):
         slots: SlotLabels,
         taken: frozenset[int] = frozenset(),
         related: bytes | None = None,
+        children: Mapping[Resource, Mapping[str, ChildView]] | None = None,
     ) -> "Observed":
         by_role: dict[str, dict[int, PodView]] = {}
         strays: list[PodView] = []
@@ -52,10 +56,13 @@ class Observed(msgspec.Struct, frozen=True):
             else:
                 by_role[slot[0]][slot[1]] = pod
         by_name = {s.key.name: s for s in sorted(services, key=lambda s: s.key.name)}
-        return cls(by_role, tuple(strays), by_name, taken, related)
+        return cls(by_role, tuple(strays), by_name, taken, related, children or {})
 
     def role(self, name: str) -> Mapping[int, PodView]:
         return self.pods.get(name, {})
+
+    def child(self, resource: Resource, name: str) -> ChildView | None:
+        return self.children.get(resource, {}).get(name)
 
     @property
     def all_pods(self) -> tuple[PodView, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from trainmaster.core.ids import Key, Resource
-from trainmaster.core.view import PodView, ServiceView
+from trainmaster.core.view import ChildView, PodView, ServiceView
 
 MAX_ACTIONS = 500
 """Actions in one pass: a giant job takes several passes and cannot starve the others."""
@@ -38,7 +38,20 @@ class Delete(msgspec.Struct, frozen=True):
     """Seconds; None leaves it to the object, 0 does not wait for its node."""
 
 
-def deletions(resource: Resource, views: Iterable[PodView] | Iterable[ServiceView], why: str) -> tuple[Delete, ...]:
+class Patch(msgspec.Struct, frozen=True):
+    """A JSON merge patch of something that the job owns, refused when it is not of this version any more."""
+
+    resource: Resource
+    key: Key
+    uid: str
+    version: int
+    body: Body
+    why: str
+
+
+def deletions(
+    resource: Resource, views: Iterable[PodView] | Iterable[ServiceView] | Iterable[ChildView], why: str
+) -> tuple[Delete, ...]:
     """Deletes of exactly these incarnations; what is on its way out already is left alone."""
     return tuple(Delete(resource, view.key, view.uid, why) for view in views if not view.deleting)
 
@@ -73,6 +86,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     deletes: tuple[Delete, ...] = ()
     creates: tuple[Create, ...] = ()
+    patches: tuple[Patch, ...] = ()
     status: Mapping[str, Any] | None = None
     status_first: bool = False
     is_lazy: bool = False
@@ -82,14 +96,16 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def is_quiet(self) -> bool:
-        return not self.deletes and not self.creates and self.status is None
+        return not self.deletes and not self.creates and not self.patches and self.status is None
 
     def bounded(self, limit: int = MAX_ACTIONS) -> "Plan":
         """At most ``limit`` actions, deletes first; what is cut is planned again in the next pass."""
-        if len(self.deletes) + len(self.creates) <= limit:
+        if len(self.deletes) + len(self.creates) + len(self.patches) <= limit:
             return self
         deletes = self.deletes[:limit]
-        return msgspec.structs.replace(self, deletes=deletes, creates=self.creates[: limit - len(deletes)])
+        creates = self.creates[: limit - len(deletes)]
+        patches = self.patches[: limit - len(deletes) - len(creates)]
+        return msgspec.structs.replace(self, deletes=deletes, creates=creates, patches=patches)
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> Body:

@@ -14,7 +14,7 @@ import msgspec
 
 from trainmaster.core.ids import Key
 
-V = TypeVar("V", bound="PodView | ServiceView | JobView")
+V = TypeVar("V", bound="PodView | ServiceView | ChildView | JobView")
 W = TypeVar("W")
 
 LONGEST_LINE = 200
@@ -45,6 +45,17 @@ class ServiceView(msgspec.Struct, frozen=True):
     resource_version: int
     owner: OwnerView | None
     deleting: bool
+
+
+class ChildView(msgspec.Struct, frozen=True):
+    """Something else that a job owns, undecoded: only the job's kind knows what to read of it."""
+
+    key: Key
+    uid: str
+    resource_version: int
+    owner: OwnerView | None
+    deleting: bool
+    raw: bytes
 
 
 class PodView(msgspec.Struct, frozen=True):
@@ -301,6 +312,7 @@ _KIND = msgspec.json.Decoder(_KindWire)
 _RAW_PAGE = msgspec.json.Decoder(_PageWire[msgspec.Raw])
 _ERROR = msgspec.json.Decoder(_ErrorWire)
 _JOB = msgspec.json.Decoder(_JobWire)
+_METADATA = msgspec.json.Decoder(_ServiceWire)
 _PORTS = msgspec.json.Decoder(list[_PortsWire])
 _JOB_STATUS = msgspec.json.Decoder(_JobStatusWire)
 
@@ -357,6 +369,13 @@ def _slim_service(wire: _ServiceWire) -> ServiceView:
     return ServiceView(meta.key(), meta.uid, int(meta.resource_version), meta.controller(), deleting)
 
 
+def _slim_child(raw: msgspec.Raw) -> ChildView:
+    body = bytes(raw)  # a copy: a Raw would keep the whole page alive
+    meta = _METADATA.decode(body).metadata
+    deleting = meta.deletion_timestamp is not None
+    return ChildView(meta.key(), meta.uid, int(meta.resource_version), meta.controller(), deleting, body)
+
+
 def _slim_job(raw: msgspec.Raw) -> JobView:
     body = bytes(raw)  # a copy: a Raw would keep the whole page alive
     wire = _JOB.decode(body)
@@ -377,4 +396,5 @@ def _job_ports(status: bytes) -> tuple[int, ...]:
 
 POD_CODEC: Codec[PodView] = Codec(_PodWire, _slim_pod)
 SERVICE_CODEC: Codec[ServiceView] = Codec(_ServiceWire, _slim_service)
+CHILD_CODEC: Codec[ChildView] = Codec(msgspec.Raw, _slim_child)
 JOB_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_job)

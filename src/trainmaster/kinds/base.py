@@ -18,7 +18,7 @@ from trainmaster.core.condition import Conditions
 from trainmaster.core.errors import BadSpec, located
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed, SlotLabels
-from trainmaster.core.plan import Create, Delete, Event, Plan, warning
+from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, warning
 from trainmaster.core.template import Owner
 from trainmaster.core.view import JobView
 
@@ -50,7 +50,7 @@ class Job(Protocol):
 class Failure(msgspec.Struct, frozen=True):
     """An action that the API server refused for good: trying again helps only after something changed."""
 
-    action: Create | Delete
+    action: Create | Delete | Patch
     error: str
 
 
@@ -104,6 +104,11 @@ class Kind(ABC, Generic[J]):
         """What ``Observed.related`` has to be; None for a kind that needs nothing but its own."""
         return None
 
+    @property
+    def children(self) -> tuple[Resource, ...]:
+        """What its jobs own besides pods and services: ``Observed.children`` has them."""
+        return ()
+
     # --- what all kinds share ---
 
     def plan(self, view: JobView, observed: Observed, now: datetime) -> Plan:
@@ -135,7 +140,7 @@ class Kind(ABC, Generic[J]):
         """The plan after the API server refused some of it: the job's status says what and why."""
         refused = [failure for failure in failures if isinstance(failure.action, Create)]
         if not refused:
-            return plan  # what cannot be deleted is said by an Event and tried again
+            return plan  # what cannot be deleted or changed is said by an Event and tried again
         said = "; ".join(f"{f.action.resource.kind.lower()} {f.action.key}: {f.error}" for f in refused[:3])
         stored = self._status(self.status_of(view)[1])
         status = self._status(plan.status) if plan.status is not None else stored

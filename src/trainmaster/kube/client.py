@@ -158,7 +158,12 @@ class KubeCluster:
         return await self._write(Call("patch", "PATCH", url, resource, key.namespace, key.name, patch, MERGE_PATCH))
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",  # the default of all but batch Jobs, which leave their pods behind
+        }
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         url = self._addresses.item(resource, key)

@@ -6,7 +6,7 @@ One controller drives one kind. It knows no kind: what to do comes out of ``kind
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,10 +14,10 @@ import msgspec
 import structlog
 
 from trainmaster.core.errors import Trainmaster
-from trainmaster.core.ids import Key
+from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, Plan
-from trainmaster.core.view import JobView, PodView, ServiceView
+from trainmaster.core.plan import Create, Delete, Event, Patch, Plan
+from trainmaster.core.view import ChildView, JobView, OwnerView, PodView, ServiceView
 from trainmaster.kinds.base import Kind
 from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import Backoff
@@ -37,6 +37,8 @@ LAZY_SECONDS = 5.0
 
 log = structlog.get_logger(__name__)
 
+Owned = PodView | ServiceView | ChildView
+
 
 class Controller:
     def __init__(
@@ -53,6 +55,7 @@ class Controller:
         now: Callable[[], datetime],
         workers: int,
         related: Store[JobView] | None = None,
+        children: Mapping[Resource, Store[ChildView]] | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         self.kind = kind
@@ -60,6 +63,7 @@ class Controller:
         self.queue = KeyQueue(backoff or Backoff(1.0, 120.0), metrics.QueueMetrics(self.name))
         self._jobs, self._pods, self._services = jobs, pods, services
         self._related = related
+        self._children = children or {}
         self._barrier = barrier
         self._executor = executor
         self._recorder = recorder
@@ -75,6 +79,8 @@ class Controller:
         jobs.listen(self._job_changed)
         pods.listen(self._child_changed)
         services.listen(self._child_changed)
+        for store in self._children.values():
+            store.listen(self._child_changed)
         if related is not None:
             related.listen(self._related_changed)
 
@@ -111,6 +117,8 @@ class Controller:
         """All jobs, once. Before the first worker nothing is enqueued: a standby may watch for months."""
         if not self._is_working:
             self._is_working = True
+            if not self._jobs.is_synced:
+                return  # the API server does not have this resource yet
             for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
                 self.queue.add(key, priority=STARTUP)
 
@@ -144,20 +152,25 @@ class Controller:
         """Observe and plan; again without the ports that turn out to be a stranger's, as long as there are such."""
         foreign: frozenset[int] = frozenset()
         while True:
-            taken = self._ports.taken(job.uid)
-            observed = Observed.of(
-                self._pods.owned(job.uid),
-                self._services.owned(job.uid),
-                self.kind.slots,
-                taken | foreign if foreign else taken,
-                self._related_body(),
-            )
+            observed = self.observe(job, foreign)
             plan = self.kind.plan(job, observed, self._now())
             found = self._ports.foreign(plan.ports) - foreign
             if not found:
                 self._ports.draw(job.uid, plan.ports)
                 return observed, plan
             foreign |= found
+
+    def observe(self, job: JobView, foreign: frozenset[int] = frozenset()) -> Observed:
+        """Everything that a job owns, as the stores show it; ``foreign`` are ports that strangers have."""
+        taken = self._ports.taken(job.uid)
+        children = {resource: _by_name(store.owned(job.uid)) for resource, store in self._children.items()}
+        pods = [
+            *self._pods.owned(job.uid),
+            *(pod for of in children.values() for child in of.values() for pod in self._pods.owned(child.uid)),
+        ]
+        services = self._services.owned(job.uid)
+        taken = taken | foreign if foreign else taken
+        return Observed.of(pods, services, self.kind.slots, taken, self._related_body(), children)
 
     def _related_body(self) -> bytes | None:
         wanted = self.kind.related
@@ -223,15 +236,16 @@ class Controller:
 
     def _record_actions(self, job: JobView, applied: Applied) -> None:
         done: dict[tuple[str, Any], list[str]] = {}
-        actions: list[tuple[str, Create | Delete]] = [("delete", action) for action in applied.deleted]
+        actions: list[tuple[str, Create | Delete | Patch]] = [("delete", action) for action in applied.deleted]
         actions += [("create", action) for action in applied.created]
+        actions += [("update", action) for action in applied.patched]
         for verb, action in actions:
             done.setdefault((verb, action.resource), []).append(action.key.name)
         for (verb, resource), names in done.items():  # the executor has logged each of them, with its reason
             event = self.kind.action_event(verb, resource, names)
             self._recorder.record(self.kind.resource, job, self.kind.component, event)
         for failure in applied.failures[:3]:
-            verb = "create" if isinstance(failure.action, Create) else "delete"
+            verb = _VERBS[type(failure.action)]
             name = failure.action.key.name
             self._record(job, self.kind.action_event(verb, failure.action.resource, [name], failure.error))
 
@@ -246,16 +260,25 @@ class Controller:
             # An update is mostly our own status, and the next phase may wait behind it.
             self._enqueue(after.key, NORMAL if before is None else URGENT)
 
-    def _child_changed(self, before: PodView | ServiceView | None, after: PodView | ServiceView | None) -> None:
+    def _child_changed(self, before: Owned | None, after: Owned | None) -> None:
         if before is not None and after is not None and _is_same(before, after):
             return  # a heartbeat, a label, a readiness gate: no plan looks at it
         for view in (before, after):
-            owner = view.owner if view else None
-            if view is None or owner is None or owner.kind != self.kind.resource.kind:
-                continue
-            if owner.api_version.rpartition("/")[0] == self.kind.resource.group:
+            if view is not None and (owner := self._job_of(view)):
                 priority = URGENT if _has_new_phase(before, after) else NORMAL
                 self._enqueue(Key(view.key.namespace, owner.name), priority)
+
+    def _job_of(self, view: Owned) -> OwnerView | None:
+        """The job of this kind that owns it, or that owns its owner."""
+        owner = view.owner
+        if owner is None or _is_of(owner, self.kind.resource):
+            return owner
+        for resource, store in self._children.items():
+            if _is_of(owner, resource) and store.is_synced:
+                child = store.get(Key(view.key.namespace, owner.name))
+                # a child that the store does not have yet brings its job here when it comes
+                return child.owner if child and child.owner and _is_of(child.owner, self.kind.resource) else None
+        return None
 
     def _related_changed(self, _before: JobView | None, _after: JobView | None) -> None:
         """Any job may have waited for it."""
@@ -274,9 +297,21 @@ class Controller:
             self.queue.add(key, priority=priority)
 
 
-def _has_new_phase(before: PodView | ServiceView | None, after: PodView | ServiceView | None) -> bool:
+_VERBS = {Create: "create", Delete: "delete", Patch: "update"}
+
+
+def _by_name(views: Iterable[ChildView]) -> dict[str, ChildView]:
+    return {view.key.name: view for view in sorted(views, key=lambda view: view.key.name)}
+
+
+def _is_of(owner: OwnerView, resource: Resource) -> bool:
+    """Of whatever version: objects of one kind are the same in all of them."""
+    return owner.kind == resource.kind and owner.api_version.rpartition("/")[0] == resource.group
+
+
+def _has_new_phase(before: Owned | None, after: Owned | None) -> bool:
     return isinstance(before, PodView) and isinstance(after, PodView) and before.phase != after.phase
 
 
-def _is_same(before: PodView | ServiceView, after: PodView | ServiceView) -> bool:
+def _is_same(before: Owned, after: Owned) -> bool:
     return msgspec.structs.replace(before, resource_version=after.resource_version) == after

@@ -1,4 +1,4 @@
-"""Applies a Plan: deletes, creates with a slow start, one status patch. It decides nothing.
+"""Applies a Plan: deletes, creates with a slow start, patches, one status patch. It decides nothing.
 
 What went wrong is either *passing* (no answer, overload, a lost race: raised, the pass is tried again) or
 a *refusal* (returned as a Failure: the job's status will say it).
@@ -7,14 +7,14 @@ a *refusal* (returned as a Failure: the job's status will say it).
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
 from trainmaster.core.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from trainmaster.core.ids import Key, Resource
-from trainmaster.core.plan import Create, Delete, Plan, merge_patch
+from trainmaster.core.plan import Create, Delete, Patch, Plan, merge_patch
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Failure
@@ -24,7 +24,7 @@ from trainmaster.runtime.cluster import Cluster
 
 log = structlog.get_logger(__name__)
 
-A = TypeVar("A", Create, Delete)
+A = TypeVar("A", Create, Delete, Patch)
 
 
 class Applied(msgspec.Struct):
@@ -32,11 +32,17 @@ class Applied(msgspec.Struct):
 
     deleted: list[Delete] = []
     created: list[Create] = []
+    patched: list[Patch] = []
     failures: list[Failure] = []
 
     def in_order_of(self, plan: Plan) -> None:
         """Requests of one batch end in any order; people read the names as they were planned."""
-        for done, planned in ((self.deleted, plan.deletes), (self.created, plan.creates)):
+        outcomes: tuple[tuple[list[Any], Sequence[Any]], ...] = (
+            (self.deleted, plan.deletes),
+            (self.created, plan.creates),
+            (self.patched, plan.patches),
+        )
+        for done, planned in outcomes:
             place = {id(action): number for number, action in enumerate(planned)}
             done.sort(key=lambda action: place[id(action)])
 
@@ -65,7 +71,7 @@ class Executor:
         self._barrier = barrier
 
     async def act(self, job: JobView, plan: Plan) -> Applied:
-        """Deletes, then creates. Stops at the first batch that something passing went wrong in."""
+        """Deletes, then creates, then patches. Stops at the first batch that something passing went wrong in."""
         applied = Applied()
         await self._batch(plan.deletes, lambda action: self._delete(job, action, applied))
         size, rest = 1, plan.creates
@@ -74,6 +80,8 @@ class Executor:
             batch, rest = rest[:size], rest[size:]
             await self._batch(batch, lambda action: self._create(job, action, applied))
             size *= 2
+        if not applied.failures:
+            await self._batch(plan.patches, lambda action: self._patch(job, action, applied))
         applied.in_order_of(plan)
         return applied
 
@@ -153,8 +161,23 @@ class Executor:
         except Forbidden as refusal:
             applied.failures.append(Failure(action, refusal.message))
 
+    async def _patch(self, job: JobView, action: Patch, applied: Applied) -> None:
+        resource, key = action.resource, action.key
+        preconditions = {"uid": action.uid, "resourceVersion": str(action.version)}
+        body = action.body | {"metadata": action.body.get("metadata", {}) | preconditions}
+        try:
+            written = await self._cluster.patch(resource, key, msgspec.json.encode(body))
+        except NotFound as error:
+            raise Conflict(f"{resource} {key} went away while it was being changed") from error
+        except (Invalid, Forbidden) as refusal:
+            applied.failures.append(Failure(action, refusal.message))
+            return
+        self._barrier.wrote(job.uid, resource, written.resource_version)
+        applied.patched.append(action)
+        self._report(job, "patch", action)
+
     @staticmethod
-    def _report(job: JobView, verb: str, action: Create | Delete) -> None:
+    def _report(job: JobView, verb: str, action: Create | Delete | Patch) -> None:
         metrics.ACTIONS.labels(verb, action.resource.plural).inc()
         if log.is_enabled_for(logging.DEBUG):
             log.debug(verb, job=str(job.key), resource=action.resource.plural, name=action.key.name, because=action.why)

@@ -1,7 +1,8 @@
 """Starts everything in order and ends it in order.
 
-Reflectors first; ready when all stores are complete; workers only while leading. SIGTERM (``stop``) closes
-the queues, lets every pass in hand end, sends the events that are left and gives the lease back.
+Reflectors first; ready when all stores are complete, but for what the API server does not have; workers only while
+leading. SIGTERM (``stop``) closes the queues, lets every pass in hand end, sends the events that are left and gives
+the lease back.
 """
 
 import asyncio
@@ -40,8 +41,8 @@ class Manager:
 
     @property
     def is_ready(self) -> bool:
-        """True once every store has seen a complete list; a standby is ready too."""
-        return all(reflector.synced.is_set() for reflector in self._reflectors)
+        """True once every store has seen a complete list of what there is; a standby is ready too."""
+        return all(reflector.settled.is_set() for reflector in self._reflectors)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set, or an error ends it. Losing the lease is such an error."""
@@ -68,7 +69,7 @@ class Manager:
 
     async def _synced(self) -> None:
         for reflector in self._reflectors:
-            await reflector.synced.wait()
+            await reflector.settled.wait()
         # Thousands of views will live long: keep the collector from walking them again and again.
         gc.collect()
         gc.freeze()

@@ -1,7 +1,8 @@
 """Keeps one store like the API server: a paged list, then a watch, for ever.
 
 A watch that ends is resumed where it ended. Only 410 Gone lists again. An object that cannot be decoded
-is left out and counted; it never stops the watch.
+is left out and counted; it never stops the watch. A resource that the API server does not have (its CRD is not
+installed) is asked for every few seconds and holds nobody up.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ from trainmaster.runtime.store import Store
 PAGE = 500
 WATCH_SECONDS = 240.0
 """The server ends a watch after this time, so that load spreads over API servers again."""
+ABSENT_SECONDS = 5.0
+"""The longest between two looks for a resource that the API server does not have."""
 SHORTEST_WATCH = 1.0
 """A watch that ends sooner counts as a failure: reconnecting at once would be a hot loop."""
 
@@ -48,6 +51,8 @@ class Reflector(Generic[V]):
         self._failures = 0
         self._version = ""
         self.synced = asyncio.Event()
+        self.settled = asyncio.Event()
+        """Set as soon as it is known what there is: a complete list, or no such resource."""
 
     async def run(self) -> None:
         while True:
@@ -58,6 +63,9 @@ class Reflector(Generic[V]):
             except Gone as error:
                 self._version = ""
                 await self._wait(error)
+            except NotFound as error:
+                self._version = ""
+                await (self._miss(error) if self._store.resource.group else self._wait(error))
             except Trainmaster as error:
                 await self._wait(error)
 
@@ -83,6 +91,7 @@ class Reflector(Generic[V]):
         self._store.replace(views, int(page.resource_version))
         self._version = page.resource_version
         self.synced.set()
+        self.settled.set()
         metrics.LISTS.labels(str(self._store.resource)).inc()
 
     def _read(self, body: bytes) -> Page[V]:
@@ -143,18 +152,28 @@ class Reflector(Generic[V]):
             self._version = version
             self._store.advance(int(version))
 
+    async def _miss(self, error: NotFound) -> None:
+        """Told once: an operator may well run on a cluster that has some of its kinds only."""
+        if not self.settled.is_set():
+            log.warning(
+                "the API server does not have this resource: nothing is done with it until its CRD is installed",
+                resource=str(self._store.resource),
+                because=str(error),
+                hint="trainmaster crds | kubectl apply -f -",
+            )
+            self.settled.set()
+        self._failures += 1
+        # A server that is starting has its CRDs a moment later.
+        await asyncio.sleep(min(self._backoff.delay(self._failures), ABSENT_SECONDS))
+
     async def _wait(self, error: Trainmaster) -> None:
         self._failures += 1
         delay = self._backoff.delay(self._failures)
-        hint = {}
-        if isinstance(error, NotFound) and self._store.resource.group:
-            hint = {"hint": "is the CRD installed? try: trainmaster crds | kubectl apply -f -"}
         log.warning(
             "cannot read, trying again",
             resource=str(self._store.resource),
             because=str(error),
             seconds=round(delay, 1),
-            **hint,
         )
         await asyncio.sleep(delay)
 
