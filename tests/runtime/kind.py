@@ -13,7 +13,7 @@ from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Event, Plan, normal, warning
-from trainmaster.core.view import JobView, PodView, ServiceView
+from trainmaster.core.view import CHILD_CODEC, ChildView, JobView, PodView, ServiceView
 from trainmaster.kinds.base import Kind, Related, Settings
 
 Json = dict[str, Any]
@@ -48,9 +48,15 @@ class ToyKind(Kind[Toy]):
     initial_phase = "Created"
     ended = frozenset({"Ended"})
 
-    def __init__(self, decide: Decide = lambda job, observed: Plan(), related: Related | None = None) -> None:
+    def __init__(
+        self,
+        decide: Decide = lambda job, observed: Plan(),
+        related: Related | None = None,
+        children: tuple[Resource, ...] = (),
+    ) -> None:
         super().__init__(Settings())
         self._related = related
+        self._children = children
         self.decided_by = decide
         self.passes: list[tuple[str, float]] = []
         """Of which job, and when."""
@@ -58,6 +64,10 @@ class ToyKind(Kind[Toy]):
     @property
     def related(self) -> Related | None:
         return self._related
+
+    @property
+    def children(self) -> tuple[Resource, ...]:
+        return self._children
 
     def errors(self, job: Toy) -> list[str]:
         return []
@@ -140,6 +150,25 @@ def a_pod(name: str = "mnist-worker-0", **fields: Any) -> PodView:
 
 def a_service(name: str = "mnist-worker-0", **fields: Any) -> ServiceView:
     return view_of_service(pod_json(name, **fields))
+
+
+def child_json(resource: Resource, name: str, *, owner: Json | None = None, version: int = 100) -> Json:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {
+            "name": name,
+            "namespace": "ml",
+            "uid": f"uid-of-{name}",
+            "resourceVersion": str(version),
+            "ownerReferences": [owner_reference(owner or toy_json())],
+        },
+    }
+
+
+def a_child(resource: Resource, name: str, **fields: Any) -> ChildView:
+    (view,) = CHILD_CODEC.page(a_page(child_json(resource, name, **fields), version=1)).views
+    return view
 
 
 def create_pod(name: str = "mnist-worker-0", owner: Json | None = None) -> Create:

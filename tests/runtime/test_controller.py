@@ -16,19 +16,21 @@ from tests.runtime.kind import (
     Decide,
     Toy,
     ToyKind,
+    a_child,
     a_pod,
     a_service,
     a_toy,
+    child_json,
     create_pod,
     create_pods,
     pod_json,
     toy_json,
 )
 from trainmaster.core.errors import Conflict, Forbidden, NotSynced, ServerError, Unreachable
-from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.ids import CONFIG_MAP, JOB, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Delete, Event, Plan, normal, warning
-from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
+from trainmaster.core.plan import Delete, Event, Patch, Plan, normal, warning
+from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, ChildView, JobView, PodView, ServiceView
 from trainmaster.kinds.base import Related
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
@@ -65,12 +67,14 @@ class Rig:
         jobs: tuple[str, ...] = ("mnist",),
         is_free: Callable[[int], bool] = lambda port: True,
         related: Related | None = None,
+        children: tuple[Resource, ...] = (),
     ) -> None:
         self.cluster = FakeCluster(*((TOY, toy_json(name)) for name in jobs))
-        self.kind = ToyKind(decide, related)
+        self.kind = ToyKind(decide, related, children)
+        self.children = {resource: Store[ChildView](resource) for resource in children}
         self.related = Store[JobView](related.resource) if related else None
         self.jobs, self.pods, self.services = Store[JobView](TOY), Store[PodView](POD), Store[ServiceView](SERVICE)
-        self.barrier = Barrier({TOY: self.jobs, POD: self.pods, SERVICE: self.services})
+        self.barrier = Barrier({TOY: self.jobs, POD: self.pods, SERVICE: self.services, **self.children})
         self.recorder = Notebook(self.cluster)
         self.ports = PortBook(is_free)
         self.ports.follow(self.jobs, self.pods)
@@ -86,12 +90,15 @@ class Rig:
             now=lambda: NOW,
             workers=2,
             related=self.related,
+            children=self.children,
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
         )
         self.queue = self.controller.queue
         self.jobs.replace([self.stored(name) for name in jobs], 1000 + len(jobs))
         self.pods.replace([], 1000)
         self.services.replace([], 1000)
+        for store in self.children.values():
+            store.replace([], 1000)
 
     def stored(self, name: str = "mnist") -> JobView:
         """The job as the cluster has it now."""
@@ -813,3 +820,91 @@ async def test_all_jobs_are_looked_at_when_the_related_object_comes_changes_and_
         await asyncio.sleep(1)
 
     assert [len(rig.passes(name)) for name in ("mnist", "other")] == [4, 4]
+
+
+# --- what a job owns besides pods and services --------------------------------------------------
+
+MEMBERS = Key("ml", "mnist-members")
+
+
+async def test_a_plan_sees_what_else_the_job_owns_and_the_pods_of_that() -> None:
+    found: list[Observed] = []
+
+    def look(job: Toy, observed: Observed) -> Plan:
+        found.append(observed)
+        return Plan()
+
+    rig = Rig(look, children=(CONFIG_MAP, JOB))
+    rig.children[CONFIG_MAP].put(members := a_child(CONFIG_MAP, "mnist-members"))
+    rig.children[CONFIG_MAP].put(a_child(CONFIG_MAP, "other-members", owner=toy_json("other")))
+    rig.children[JOB].put(batch := a_child(JOB, "mnist-batch"))
+    rig.pods.put(pod := a_pod("mnist-worker-0", owner=child_json(JOB, "mnist-batch")))
+    await rig.reconcile()
+
+    (observed,) = found
+    assert observed.children == {CONFIG_MAP: {"mnist-members": members}, JOB: {"mnist-batch": batch}}
+    assert observed.pods == {"worker": {0: pod}}
+
+
+async def test_a_child_and_the_pods_of_a_child_enqueue_the_job(quiet_with_batch: Rig) -> None:
+    rig = quiet_with_batch
+    rig.children[JOB].put(a_child(JOB, "mnist-batch"))
+    assert await drained(rig) == {KEY}
+    rig.pods.put(a_pod("mnist-worker-0", owner=child_json(JOB, "mnist-batch")))
+    assert await drained(rig) == {KEY}
+    rig.pods.put(a_pod("foreign-0", owner=child_json(JOB, "somebody-elses")))
+    assert await drained(rig) == set()
+
+
+@pytest.fixture
+async def quiet_with_batch() -> Rig:
+    rig = Rig(children=(JOB,))
+    rig.controller._start()
+    await drained(rig)
+    return rig
+
+
+async def drained(rig: Rig) -> set[Key]:
+    """The keys that are in the queue; afterwards it is empty."""
+    keys = set()
+    while rig.queue.is_busy:
+        keys.add(key := await rig.queue.get())
+        rig.queue.done(key)
+    return keys
+
+
+async def test_patches_come_last_are_told_and_the_store_has_to_catch_up() -> None:
+    patch = Patch(CONFIG_MAP, MEMBERS, "uid-of-mnist-members", 1002, {"data": {"n": "2"}}, "a worker came")
+    rig = Rig(always(Plan(creates=create_pods(1), patches=(patch,))), children=(CONFIG_MAP,))
+    stored = rig.cluster.put(CONFIG_MAP, child_json(CONFIG_MAP, "mnist-members"))
+    rig.children[CONFIG_MAP].put(a_child(CONFIG_MAP, "mnist-members", version=1002))
+    assert stored["metadata"]["resourceVersion"] == "1002"
+    await rig.reconcile()
+
+    assert [call.verb for call in rig.cluster.calls] == ["create", "patch"]
+    assert rig.cluster.calls[1].body == {
+        "metadata": {"uid": "uid-of-mnist-members", "resourceVersion": "1002"},
+        "data": {"n": "2"},
+    }
+    assert normal("Update", "update configmap mnist-members") in rig.recorder.events
+    assert not rig.barrier.is_open(a_toy().uid)
+
+
+async def test_a_patch_that_is_refused_is_told_and_tried_again() -> None:
+    patch = Patch(CONFIG_MAP, MEMBERS, "uid-of-mnist-members", 1002, {"data": {"n": "2"}}, "a worker came")
+    rig = Rig(always(Plan(patches=(patch,))), children=(CONFIG_MAP,))
+    rig.cluster.put(CONFIG_MAP, child_json(CONFIG_MAP, "mnist-members"))
+    rig.cluster.before = raising("patch", Forbidden("configmaps is forbidden", code=403))
+
+    assert await rig.reconcile() == "requeue"
+    assert rig.recorder.events == [warning("FailedUpdate", "update configmap mnist-members: configmaps is forbidden")]
+
+
+async def test_a_patch_of_what_is_gone_or_has_changed_is_planned_anew() -> None:
+    patch = Patch(CONFIG_MAP, MEMBERS, "uid-of-mnist-members", 7, {"data": {"n": "2"}}, "a worker came")
+    rig = Rig(always(Plan(patches=(patch,))), children=(CONFIG_MAP,))
+    with pytest.raises(Conflict):
+        await rig.reconcile()
+    rig.cluster.put(CONFIG_MAP, child_json(CONFIG_MAP, "mnist-members"))
+    with pytest.raises(Conflict):
+        await rig.reconcile()
