@@ -57,6 +57,7 @@ def _measure(bed: Bed, results: Results, only: str, rounds: int) -> None:
     for _ in range(rounds if "c" in only else 0):
         progress.phase = "c"
         results.operator.append(phase.operator(bed, jobs))
+        results.bare_jobs.append(phase.bare_jobs(bed, jobs))
         if "a" in only:
             progress.phase = "a"
             results.raw.append(phase.raw(bed, jobs))

@@ -90,6 +90,15 @@ def operator(bed: Bed, jobs: int) -> Created:
             return _time(bed, observer, {"operator": ours.pid}, lambda: bed.admin.send(requests))
 
 
+def bare_jobs(bed: Bed, jobs: int) -> float:
+    """Seconds that the same jobs take where nobody drives them: somebody has to create them in (c), and not in (a)."""
+    with bed.namespace("j") as namespace:
+        requests = list(work.training_jobs(namespace, jobs))
+        started = time.monotonic()
+        bed.admin.send(requests)
+        return round(time.monotonic() - started, 3)
+
+
 def lives(bed: Bed, jobs: int) -> Lives:
     """The whole lives of jobs, with a scheduler and with KWOK in the place of kubelets."""
     with bed.namespace("d") as namespace, _nodes(bed), bed.operator() as ours:

@@ -40,6 +40,7 @@ class Results(msgspec.Struct):
     raw: list[Created] = []
     job_controller: list[Created] = []
     operator: list[Created] = []
+    bare_jobs: list[float] = []
     lives: Lives | None = None
     footprint: Footprint | None = None
     local: Local | None = None
@@ -241,6 +242,7 @@ def _notes(results: Results) -> list[str]:
         listed = ", ".join(f"{ratio:.2f}" for ratio in each)
         notes.append("(a) and (c) took turns, (a) first and last; a ratio is one (c) to the mean of the (a) before and")
         notes.append(f"after it, and the median counts: {listed}")
+        notes += _share_of_jobs(results)
     for what, runs in (("a", results.raw), ("b", results.job_controller), ("c", results.operator)):
         if runs:
             notes += _run_notes(what, runs)
@@ -249,6 +251,15 @@ def _notes(results: Results) -> list[str]:
         writes = statistics.mean(results.lives.status_writes)
         notes.append(f"(d) phases: {lived}; {writes:.1f} status writes a job on average")
     return notes + _disturbances(results)
+
+
+def _share_of_jobs(results: Results) -> list[str]:
+    """(c) has more to create than (a): the jobs themselves. It says how much of the ratio that is."""
+    if not results.bare_jobs:
+        return []
+    alone = statistics.median(results.bare_jobs)
+    share = alone / _median(results.raw).seconds
+    return [f"(c) includes the creation of its jobs, which alone takes {alone:.2f} s: {share:.2f} × the ceiling"]
 
 
 def _run_notes(what: str, runs: Sequence[Created]) -> list[str]:
