@@ -1,14 +1,11 @@
 """The state folder: everything that a local cluster keeps on disk, for one user's eyes.
 
-``lock`` is held (flock) while somebody uses the folder, and names that process; the kernel lets go of it when the
-process dies, however it dies. Small files are written beside their place and moved there: a full disk leaves the
-old one as it was.
+``lock`` is held while somebody uses the folder, and names that process.
 """
 
 import base64
 import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import shutil
@@ -22,11 +19,12 @@ from typing import Any
 import msgspec
 
 from trainmaster.core.errors import BadConfig
+from trainmaster.embedded import lock
+from trainmaster.embedded.disk import write_whole
 
 MEMORY = ":memory:"
 
 _OURS_ALONE = 0o700
-_SECRET = 0o600
 # For this machine alone, and nobody else trusts it: an end would only surprise its owner.
 _VALID = timedelta(days=36500)
 _CLOCK_SLACK = timedelta(days=1)
@@ -151,18 +149,7 @@ def temporary_state(*, keep: bool) -> Iterator[State]:
 
 def holder_of(folder: Path) -> int | None:
     """The process that uses the folder; None when nobody does, 0 when it did not say yet who it is."""
-    try:
-        file = os.open(folder / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _pid_in(file)
-    else:
-        return None
-    finally:
-        os.close(file)
+    return lock.holder_of(folder / _LOCK)
 
 
 def is_state(folder: Path) -> bool:
@@ -180,39 +167,18 @@ def _make(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _SECRET)
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadConfig(
-                f"state folder {folder} is in use by process {_pid_in(file) or '(starting)'}; "
-                "stop that one with `trainmaster down`, or choose another folder with --state DIR"
-            ) from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(file)
-
-
-def _pid_in(file: int) -> int:
-    text = os.pread(file, 32, 0).decode("ascii", "ignore").strip()
-    return int(text) if text.isdecimal() else 0
+        with lock.locked(folder / _LOCK):
+            yield
+    except lock.Taken as taken:
+        raise BadConfig(
+            f"state folder {folder} is in use by process {taken.holder or '(starting)'}; "
+            "stop that one with `trainmaster down`, or choose another folder with --state DIR"
+        ) from None
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing, readable by nobody else from the first moment on."""
-    file, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # 0600
-    try:
-        with os.fdopen(file, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(path, content, durable=True)
 
 
 _ADVICE = {

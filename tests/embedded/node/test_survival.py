@@ -15,7 +15,7 @@ import pytest
 
 from testbed.admin import eventually
 from tests.embedded.node.life import Scene, container, state_of, terminated
-from trainmaster.embedded.node.disk import write_whole
+from trainmaster.embedded.disk import write_whole
 from trainmaster.embedded.node.process import running_shims, send
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")

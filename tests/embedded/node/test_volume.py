@@ -107,14 +107,27 @@ async def test_folder_of_the_machine_that_is_not_there_is_told(scene: Scene) -> 
     assert state_of(pod)["waiting"]["message"] == f'MountVolume.SetUp failed for volume "v" : {message}'
 
 
-async def test_files_follow_their_config_map(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainmaster.embedded.node.worker.REFRESH_SECONDS", 0.1)
+async def test_files_follow_their_config_map_at_once(scene: Scene) -> None:
     await scene.admin.create("configmaps", {"metadata": {"name": "c"}, "data": {"k": "old"}}, scene.namespace)
     script = "cat /c/k > said; until [ $(cat /c/k) = new ]; do sleep 0.02; done; [ ! -e /c/gone ]"
     async with scene.node():
         await scene.pod("a", mounting(script, c="/c"), volumes=[{"name": "c", "configMap": {"name": "c"}}])
         await scene.appears("said")
         await scene.admin.patch("configmaps", scene.namespace, "c", {"data": {"k": "new"}})
+        pod = await scene.ended("a")
+
+    assert pod["status"]["phase"] == "Succeeded"
+    assert (scene.workdir / "said").read_text() == "old"
+
+
+async def test_files_follow_their_secret_in_time(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainmaster.embedded.node.worker.REFRESH_SECONDS", 0.1)
+    await scene.admin.create("secrets", {"metadata": {"name": "s"}, "stringData": {"k": "old"}}, scene.namespace)
+    script = "cat /s/k > said; until [ $(cat /s/k) = new ]; do sleep 0.02; done"
+    async with scene.node():
+        await scene.pod("a", mounting(script, s="/s"), volumes=[{"name": "s", "secret": {"secretName": "s"}}])
+        await scene.appears("said")
+        await scene.admin.patch("secrets", scene.namespace, "s", {"stringData": {"k": "new"}})
         pod = await scene.ended("a")
 
     assert pod["status"]["phase"] == "Succeeded"

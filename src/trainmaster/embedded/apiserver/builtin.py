@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from trainmaster.embedded.apiserver import cause, metadata, pod_default, pod_error, service
+from trainmaster.embedded.apiserver import cause, job_default, job_error, metadata, pod_default, pod_error, service
 from trainmaster.embedded.apiserver.cause import Cause
 from trainmaster.embedded.apiserver.resource import Served
 from trainmaster.embedded.apiserver.word import config_key_complaints, label_complaints
@@ -153,6 +153,16 @@ def _prepare_service(obj: Object, old: Object | None, subresource: str) -> None:
         obj["status"] = {"loadBalancer": {}}
 
 
+def _prepare_job(job: Object, old: Object | None, subresource: str) -> None:
+    if old is None:
+        job["status"] = {}
+        job["metadata"]["generation"] = 1
+        job_default.select_own_pods(job)
+    elif not subresource and job["spec"] != old["spec"]:
+        job["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    job_default.label_as_template(job)
+
+
 def _default_secret(secret: Object) -> None:
     secret.setdefault("type", "Opaque")
     plain = secret.pop("stringData", None)
@@ -241,4 +251,5 @@ _KINDS: dict[str, Kind] = {
     "nodes": Kind(_default_node),
     "events": Kind(errors=_event_errors),
     "leases.coordination.k8s.io": Kind(errors=_lease_errors),
+    "jobs.batch": Kind(job_default.default, _prepare_job, job_error.errors),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from trainmaster.core.ids import EVENT, LEASE, POD, SERVICE, Resource
+from trainmaster.core.ids import EVENT, JOB, LEASE, POD, SERVICE, Resource
 from trainmaster.embedded.apiserver.resource import Served
 from trainmaster.embedded.apiserver.schema import Structural
 from trainmaster.embedded.apiserver.store import Change, Store
@@ -38,6 +38,7 @@ BUILT_IN = (
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
     ),
     Served(LEASE, "lease"),
+    Served(JOB, "job", categories=("all",), subresources=frozenset({"status"})),
     Served(
         DEFINITION,
         "customresourcedefinition",

@@ -23,6 +23,8 @@ IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _POLICIES = ("Foreground", "Background", "Orphan")
 _DEFAULT_GRACE = 30
 _ENDED = frozenset({"Succeeded", "Failed"})
+# Their dependents stay, unless the deletion says otherwise: from the days before Kubernetes collected garbage.
+_ORPHANING = frozenset({"jobs.batch"})
 # The answer to the deletion of these is what was deleted; of all others, a plain yes.
 _RETURNED = frozenset({"pods", "services", "namespaces", "serviceaccounts"})
 
@@ -141,7 +143,7 @@ def _delete(state: State, stored: Stored, obj: dict[str, Any], options: DeleteOp
             return Deleted(stored, is_gone=False)
     elif is_graceful and "deletionTimestamp" not in meta:
         _begin(meta, _grace(obj, options), state.now())
-    has_new_finalizers = _set_finalizers(meta, options)
+    has_new_finalizers = _set_finalizers(meta, options, orphans=stored.place.resource in _ORPHANING)
     if meta.get("finalizers"):
         _mark(meta, state.timestamp(), is_graceful=is_graceful)
     waits = bool(meta.get("finalizers")) or bool(meta.get("deletionGracePeriodSeconds"))
@@ -204,11 +206,11 @@ def _mark(meta: dict[str, Any], now: str, *, is_graceful: bool) -> None:
     meta["deletionGracePeriodSeconds"] = 0
 
 
-def _set_finalizers(meta: dict[str, Any], options: DeleteOptions) -> bool:
+def _set_finalizers(meta: dict[str, Any], options: DeleteOptions, *, orphans: bool) -> bool:
     """What becomes of the dependents is said by a finalizer that the collector takes away. True if that is new."""
     finalizers = list(meta.get("finalizers") or [])
     wanted = [each for each in finalizers if each not in (ORPHAN, FOREGROUND)]
-    if _orphans(finalizers, options):
+    if _orphans(finalizers, options, by_default=orphans):
         wanted.append(ORPHAN)
     if _waits_for_dependents(finalizers, options):
         wanted.append(FOREGROUND)
@@ -220,12 +222,12 @@ def _set_finalizers(meta: dict[str, Any], options: DeleteOptions) -> bool:
     return True
 
 
-def _orphans(finalizers: list[str], options: DeleteOptions) -> bool:
+def _orphans(finalizers: list[str], options: DeleteOptions, *, by_default: bool) -> bool:
     if options.orphan_dependents is not None:
         return options.orphan_dependents
     if options.propagation_policy is not None:
         return options.propagation_policy == "Orphan"
-    return ORPHAN in finalizers
+    return ORPHAN in finalizers or (by_default and FOREGROUND not in finalizers)
 
 
 def _waits_for_dependents(finalizers: list[str], options: DeleteOptions) -> bool:

@@ -109,8 +109,8 @@ class Garbage:
             self._change(place, lambda target: target["metadata"].update(ownerReferences=solid))
         elif not solid:
             is_awaited = any(stored is not None and each.get("blockOwnerDeletion") for each, stored in found)
-            policy = "Foreground" if is_awaited and self._dependents.get(obj["metadata"]["uid"]) else None
-            self._delete(place, obj["metadata"]["uid"], policy)
+            has_dependents = bool(self._dependents.get(obj["metadata"]["uid"]))
+            self._delete(place, obj["metadata"], "Foreground" if is_awaited and has_dependents else "Background")
 
     def _wait_for_dependents(self, place: Place, meta: dict[str, Any]) -> None:
         stored = self._state.store.get(place)
@@ -135,11 +135,14 @@ class Garbage:
             self._change(dependent, lambda target: _without_owner(target, uid))
         self._change(place, lambda target: _without_finalizer(target, ORPHAN))
 
-    def _delete(self, place: Place, uid: str, policy: str | None) -> None:
+    def _delete(self, place: Place, meta: dict[str, Any], policy: str) -> None:
         served = self._state.catalog.of_resource(place.resource)
         if served is None:
             return
-        options = DeleteOptions(preconditions=Preconditions(uid=uid), propagation_policy=policy)
+        says_itself = not {ORPHAN, FOREGROUND}.isdisjoint(meta.get("finalizers", ()))
+        options = DeleteOptions(
+            preconditions=Preconditions(uid=meta["uid"]), propagation_policy=None if says_itself else policy
+        )
         try:
             delete(self._state, Target(served, place.namespace, place.name), options)
         except Refusal:

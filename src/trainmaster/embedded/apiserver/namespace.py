@@ -14,6 +14,7 @@ from trainmaster.embedded.apiserver.write import WriteOptions, create, patch
 
 INITIAL = ("default", "kube-system", "kube-public", "kube-node-lease")
 _KUBERNETES = "kubernetes"
+_WITH_ALL = DeleteOptions(propagation_policy="Background")
 
 
 def create_initial(state: State) -> None:
@@ -73,7 +74,7 @@ class Emptier:
         if "deletionTimestamp" in stored.decode()["metadata"]:
             return
         try:
-            delete(self._state, Target(served, place.namespace, place.name), DeleteOptions())
+            delete(self._state, Target(served, place.namespace, place.name), _WITH_ALL)
         except Refusal:
             return  # it went
 

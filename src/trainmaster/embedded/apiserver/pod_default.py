@@ -13,7 +13,6 @@ _SPEC: Object = {
     "terminationGracePeriodSeconds": 30,
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
-    "enableServiceLinks": True,
 }
 _PROBE: Object = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -41,29 +40,43 @@ def containers(spec: Object) -> Iterator[Object]:
 def default(pod: Object) -> None:
     """Fill in the spec; what is there stays."""
     spec = pod.setdefault("spec", {})
+    default_template(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for container in containers(spec):
+        _default_running(container, is_host=bool(spec.get("hostNetwork")))
+
+
+def default_template(spec: Object) -> None:
+    """What is filled into the spec of a pod that is yet to be made, too."""
     for key, value in _SPEC.items():
         spec.setdefault(key, value)
     spec.setdefault("securityContext", {})
     for container in containers(spec):
-        _default_container(container, is_host=bool(spec.get("hostNetwork")))
+        _default_container(container)
     for volume in spec.get("volumes", ()):
         _default_volume(volume)
     if "serviceAccountName" in spec:
         spec["serviceAccount"] = spec["serviceAccountName"]
 
 
-def _default_container(container: Object, *, is_host: bool) -> None:
+def _default_running(container: Object, *, is_host: bool) -> None:
+    """What only counts when there is a pod: what it asks of its node."""
+    resources = container["resources"]
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    for port in container.get("ports", ()):
+        if is_host and port.get("containerPort"):
+            port.setdefault("hostPort", port["containerPort"])
+
+
+def _default_container(container: Object) -> None:
     image = container.get("image", "")
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     container.setdefault("imagePullPolicy", "Always" if _tag(image) == "latest" else "IfNotPresent")
-    resources = container.setdefault("resources", {})
-    if resources.get("limits"):
-        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    container.setdefault("resources", {})
     for port in container.get("ports", ()):
         port.setdefault("protocol", "TCP")
-        if is_host and port.get("containerPort"):
-            port.setdefault("hostPort", port["containerPort"])
     for variable in container.get("env", ()):
         _default_reference((variable.get("valueFrom") or {}).get("fieldRef"))
         resource = (variable.get("valueFrom") or {}).get("resourceFieldRef")

@@ -70,6 +70,48 @@ _TYPES: dict[str, _Fields] = {
     "IntOrString": {1: ("type", "int"), 2: ("intVal", "int"), 3: ("strVal", "str")},
     "ServiceStatus": {1: ("loadBalancer", "LoadBalancerStatus")},
     "LoadBalancerStatus": {},
+    "Job": {1: ("metadata", "ObjectMeta"), 2: ("spec", "JobSpec"), 3: ("status", "JobStatus")},
+    "JobSpec": {
+        1: ("parallelism", "int"),
+        2: ("completions", "int"),
+        3: ("activeDeadlineSeconds", "int"),
+        6: ("template", "PodTemplateSpec"),
+        7: ("backoffLimit", "int"),
+        8: ("ttlSecondsAfterFinished", "int"),
+        10: ("suspend", "bool"),
+    },
+    "JobStatus": {4: ("active", "int"), 5: ("succeeded", "int"), 6: ("failed", "int"), 7: ("completedIndexes", "str")},
+    "PodTemplateSpec": {1: ("metadata", "ObjectMeta"), 2: ("spec", "PodSpec")},
+    "PodSpec": {
+        2: ("containers", "*Container"),
+        3: ("restartPolicy", "str"),
+        6: ("dnsPolicy", "str"),
+        8: ("serviceAccountName", "str"),
+        9: ("serviceAccount", "str"),
+        10: ("nodeName", "str"),
+        11: ("hostNetwork", "bool"),
+        12: ("hostPID", "bool"),
+        13: ("hostIPC", "bool"),
+        16: ("hostname", "str"),
+        17: ("subdomain", "str"),
+        19: ("schedulerName", "str"),
+        24: ("priorityClassName", "str"),
+    },
+    "Container": {
+        1: ("name", "str"),
+        2: ("image", "str"),
+        3: ("command", "*str"),
+        4: ("args", "*str"),
+        5: ("workingDir", "str"),
+        8: ("resources", "ResourceRequirements"),
+        13: ("terminationMessagePath", "str"),
+        14: ("imagePullPolicy", "str"),
+        16: ("stdin", "bool"),
+        17: ("stdinOnce", "bool"),
+        18: ("tty", "bool"),
+        20: ("terminationMessagePolicy", "str"),
+    },
+    "ResourceRequirements": {},
     "ObjectMeta": {
         1: ("name", "str"),
         2: ("generateName", "str"),
@@ -98,7 +140,7 @@ _TYPES: dict[str, _Fields] = {
     "Envelope": {1: ("type", "TypeMeta"), 2: ("raw", "raw"), 3: ("encoding", "str"), 4: ("contentType", "str")},
     "TypeMeta": {1: ("apiVersion", "str"), 2: ("kind", "str")},
 }
-KINDS = frozenset({"ConfigMap", "Secret", "Namespace", "ServiceAccount", "Service"})
+KINDS = frozenset({"ConfigMap", "Secret", "Namespace", "ServiceAccount", "Service", "Job"})
 
 
 def decode(body: bytes) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from trainmaster.core.errors import BadConfig
 from trainmaster.embedded.apiserver.catalog import DEFINITION, Catalog
 from trainmaster.embedded.apiserver.expire import Expiry
 from trainmaster.embedded.apiserver.garbage import Garbage
+from trainmaster.embedded.apiserver.job import Jobs
 from trainmaster.embedded.apiserver.namespace import Emptier, create_initial
 from trainmaster.embedded.apiserver.schedule import Scheduler
 from trainmaster.embedded.apiserver.state import State, Target
@@ -63,7 +64,7 @@ async def serve_api(options: ApiOptions) -> AsyncIterator[ApiServer]:
         stack.callback(store.close)
         state = State(store, Catalog(store))
         _fill(state, options)
-        for controller in (Garbage(state), Emptier(state), Scheduler(state)):
+        for controller in (Garbage(state), Emptier(state), Scheduler(state), Jobs(state)):
             await stack.enter_async_context(controller.worker.running())
         await stack.enter_async_context(Expiry(state).running())
         connector = aiohttp.TCPConnector(ssl=client_tls)

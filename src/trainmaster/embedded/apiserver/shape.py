@@ -188,6 +188,17 @@ EventSeries = count?:int32 lastObservedTime:microtime
 EventSource = component?:str host?:str
 ServiceAccount = apiVersion:str automountServiceAccountToken:bool imagePullSecrets?:[LocalObjectReference] kind:str
     metadata:ObjectMeta secrets?:[ObjectReference]~name
+Job = apiVersion:str kind:str metadata:ObjectMeta spec:JobSpec status:JobStatus
+JobSpec = activeDeadlineSeconds:int64 backoffLimit:int32 backoffLimitPerIndex:int32 completionMode:str
+    completions:int32 managedBy:str manualSelector:bool maxFailedIndexes:int32 parallelism:int32
+    podFailurePolicy:any podReplacementPolicy:str selector:LabelSelector successPolicy:any suspend:bool
+    template:PodTemplateSpec ttlSecondsAfterFinished:int32
+PodTemplateSpec = metadata:ObjectMeta spec:PodSpec
+JobStatus = active?:int32 completedIndexes?:str completionTime:time conditions?:[JobCondition]~type failed?:int32
+    failedIndexes:str ready:int32 startTime:time succeeded?:int32 terminating:int32
+    uncountedTerminatedPods:UncountedTerminatedPods
+JobCondition = lastProbeTime:time lastTransitionTime:time message?:str reason?:str status:str type:str
+UncountedTerminatedPods = failed?:[str]~ succeeded?:[str]~
 Lease = apiVersion:str kind:str metadata:ObjectMeta spec:LeaseSpec
 LeaseSpec = acquireTime:microtime holderIdentity:str leaseDurationSeconds:int32 leaseTransitions:int32
     preferredHolder:str renewTime:microtime strategy:str
@@ -233,6 +244,9 @@ _ZEROS: dict[str, dict[str, Any]] = {
         "reportingComponent": "",
         "reportingInstance": "",
     },
+    "Job": {"spec": {"template": {"metadata": {}, "spec": {}}}, "status": {}},
+    "JobCondition": {"type": "", "status": "", "lastProbeTime": None, "lastTransitionTime": None},
+    "JobSpec": {"template": {"metadata": {}, "spec": {}}},
     "Lease": {"spec": {}},
     "NamespaceCondition": {"lastTransitionTime": None},
     "Node": {"spec": {}, "status": _NODE_STATUS},
@@ -240,6 +254,7 @@ _ZEROS: dict[str, dict[str, Any]] = {
     "NodeStatus": _NODE_STATUS,
     "NodeSystemInfo": _NODE_INFO,
     "PodCondition": {"lastProbeTime": None, "lastTransitionTime": None},
+    "PodTemplateSpec": {"metadata": {}, "spec": {}},
 }
 
 

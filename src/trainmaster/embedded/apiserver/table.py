@@ -260,6 +260,48 @@ def _node_address(node: Object, type_: str) -> str:
     return next((each.get("address", "") for each in addresses if each.get("type") == type_), NONE)
 
 
+def _job(job: Object, now: datetime) -> Cells:
+    spec, status = job["spec"], job.get("status", {})
+    containers = spec["template"]["spec"].get("containers", ())
+    selector = spec.get("selector", {}).get("matchLabels", {})
+    return [
+        job["metadata"]["name"],
+        _job_status(job),
+        _completions(spec, status),
+        _duration(status, now),
+        _age(job, now),
+        ",".join(each.get("name", "") for each in containers),
+        ",".join(each.get("image", "") for each in containers),
+        ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or NONE,
+    ]
+
+
+def _job_status(job: Object) -> str:
+    held = {each.get("type") for each in job["status"].get("conditions", ()) if each.get("status") == "True"}
+    is_going = "deletionTimestamp" in job["metadata"]
+    words = {
+        "Complete": "Complete" in held,
+        "Failed": "Failed" in held,
+        "Terminating": is_going,
+        "Suspended": "Suspended" in held,
+        "FailureTarget": "FailureTarget" in held,
+        "SuccessCriteriaMet": "SuccessCriteriaMet" in held,
+    }
+    return next((word for word, is_so in words.items() if is_so), "Running")
+
+
+def _completions(spec: Object, status: Object) -> str:
+    succeeded, parallelism = status.get("succeeded", 0), spec.get("parallelism", 0)
+    if "completions" in spec:
+        return f"{succeeded}/{spec['completions']}"
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _duration(status: Object, now: datetime) -> str:
+    start, end = moment(status.get("startTime")), moment(status.get("completionTime"))
+    return "" if start is None else human(((end or now) - start).total_seconds())
+
+
 def _event(event: Object, now: datetime) -> Cells:
     series = event.get("series")
     first = event.get("firstTimestamp") or event.get("eventTime")
@@ -329,6 +371,19 @@ _LAYOUTS: dict[str, Layout] = {
             Column("Container-Runtime", 1),
         ),
         _node,
+    ),
+    "jobs.batch": Layout(
+        (
+            _NAME,
+            Column("Status"),
+            Column("Completions"),
+            Column("Duration"),
+            _AGE,
+            Column("Containers", 1),
+            Column("Images", 1),
+            Column("Selector", 1),
+        ),
+        _job,
     ),
     "events": Layout(
         (

@@ -25,10 +25,26 @@ class Worker(Generic[T]):
         self._handle = handle
         self._items: dict[T, None] = {}
         self._event = asyncio.Event()
+        self._timers: dict[T, asyncio.TimerHandle] = {}
 
     def add(self, item: T) -> None:
         self._items[item] = None
         self._event.set()
+
+    def add_after(self, item: T, seconds: float) -> None:
+        """Once, in so many seconds; what was said before about this item does not count any more."""
+        self.forget(item)
+        self._timers[item] = asyncio.get_running_loop().call_later(seconds, self._add_due, item)
+
+    def forget(self, item: T) -> None:
+        """Do not wait for the time of this item any more."""
+        timer = self._timers.pop(item, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _add_due(self, item: T) -> None:
+        del self._timers[item]
+        self.add(item)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -36,6 +52,8 @@ class Worker(Generic[T]):
         try:
             yield
         finally:
+            for item in tuple(self._timers):
+                self.forget(item)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 

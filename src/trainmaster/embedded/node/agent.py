@@ -5,10 +5,8 @@ that outlive the node: a node that is started again takes over what it finds.
 """
 
 import asyncio
-import fcntl
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +14,9 @@ import msgspec
 import structlog
 
 from trainmaster.core.errors import BadConfig
-from trainmaster.core.ids import POD, SERVICE, Key
-from trainmaster.core.view import JOB_CODEC, JobView
+from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key
+from trainmaster.core.view import JOB_CODEC, SERVICE_CODEC, JobView, ServiceView
+from trainmaster.embedded.lock import Taken, locked
 from trainmaster.embedded.node.account import Access
 from trainmaster.embedded.node.backoff import RestartBackoff
 from trainmaster.embedded.node.container import Container
@@ -86,20 +85,16 @@ async def run_node(
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Two nodes on one folder would start everything twice."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / "pods").mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise BadConfig(f"the node cannot keep its state in {folder}: {error.strerror}") from error
-    try:
+    with ExitStack() as held:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (folder / "pods").mkdir(mode=0o700, exist_ok=True)
+            held.enter_context(locked(folder / "lock"))
         except OSError as error:
-            raise BadConfig(f"another node is running on {folder}; stop it, or choose another folder") from error
+            raise BadConfig(f"the node cannot keep its state in {folder}: {error.strerror}") from error
+        except Taken as taken:
+            raise BadConfig(f"another node is running on {folder}; stop it, or choose another folder") from taken
         yield
-    finally:
-        os.close(descriptor)
 
 
 class Agent:
@@ -111,6 +106,8 @@ class Agent:
         self._folder = folder
         self._pods = Store[JobView](POD)
         self._services = Store[JobView](SERVICE)
+        self._config_maps = Store[ServiceView](CONFIG_MAP)
+        """That they changed is all that is read of them."""
         self._recorder = Recorder(cluster, lambda: datetime.now(UTC))
         self._names_changed = asyncio.Event()
         self._workers: dict[str, PodWorker] = {}
@@ -150,9 +147,12 @@ class Agent:
         """Until it is cancelled."""
         pods = Reflector(self._cluster, self._pods, JOB_CODEC, fields=f"spec.nodeName={self._options.name}")
         services = Reflector(self._cluster, self._services, JOB_CODEC)
+        config_maps = Reflector(self._cluster, self._config_maps, SERVICE_CODEC)
         await registration.register()
         async with asyncio.TaskGroup() as group:
-            for work in (pods.run(), services.run(), self._recorder.run(), registration.keep_alive()):
+            for reflector in (pods, services, config_maps):
+                group.create_task(reflector.run())
+            for work in (self._recorder.run(), registration.keep_alive()):
                 group.create_task(work)
             await pods.synced.wait()
             await services.synced.wait()
@@ -182,6 +182,7 @@ class Agent:
         self._shims = {}
         self._pods.listen(self._pod_changed)
         self._services.listen(self._service_changed)
+        self._config_maps.listen(self._config_map_changed)
 
     def _pod_changed(self, before: JobView | None, after: JobView | None) -> None:
         try:
@@ -237,6 +238,13 @@ class Agent:
             if worker.pod.key == key and name in worker.containers:
                 return worker.containers[name]
         return None
+
+    def _config_map_changed(self, before: ServiceView | None, after: ServiceView | None) -> None:
+        """Files that are made of it follow at once: a program may wait for what they say."""
+        if (view := after or before) is not None:
+            for worker in self._workers.values():
+                if worker.pod.key.namespace == view.key.namespace:
+                    worker.refresh(view.key.name)
 
     # --- names ---
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from trainmaster.core.errors import Trainmaster
-from trainmaster.embedded.node.disk import write_whole
+from trainmaster.embedded.disk import write_whole
 from trainmaster.embedded.node.pod import Object
 from trainmaster.embedded.node.process import send, sweep, when_ended
 from trainmaster.embedded.node.record import Ended

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from trainmaster.embedded.node.disk import write_whole
+from trainmaster.embedded.disk import write_whole
 from trainmaster.embedded.node.pod import LOOPBACK, Object
 
 OUTPUT_LIMIT = 10 * 1024

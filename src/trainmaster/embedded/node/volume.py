@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainmaster.embedded.node.disk import write_whole
+from trainmaster.embedded.disk import write_whole
 from trainmaster.embedded.node.environment import (
     CONFIG_MAP,
     SECRET,

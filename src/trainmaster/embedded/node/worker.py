@@ -12,11 +12,12 @@ import structlog
 
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.quantity import amount_of
+from trainmaster.embedded.disk import remove_folder, write_whole
 from trainmaster.embedded.node.account import Tokens, without_account
 from trainmaster.embedded.node.container import Container
 from trainmaster.embedded.node.decision import Decision, Records, decide
-from trainmaster.embedded.node.disk import remove_folder, write_whole
 from trainmaster.embedded.node.environment import (
+    CONFIG_MAP,
     BadReference,
     Source,
     Surroundings,
@@ -35,7 +36,8 @@ from trainmaster.embedded.node.volume import make_volumes, mounts, token_referen
 
 RETRY_SECONDS = 5.0
 REFRESH_SECONDS = 60.0
-"""How often files of config maps and secrets are compared with their objects, as a kubelet does; tokens, too."""
+"""How often files of config maps and secrets are compared with their objects, as a kubelet does; tokens, too. A config
+map that changes is not waited for that long."""
 LOST_GRACE = 1.0
 """Seconds for a pod that the API does not know any more: nobody waits for it."""
 CLOCK_STEP = 0.01
@@ -52,6 +54,8 @@ class PodWorker:
         self._folder = host.folder / "pods" / pod.uid
         self._must_go = False
         self._refresh_at = math.inf
+        """Never, until there are files."""
+        self._is_stale = False
         self._is_kept = False
         self._changed = asyncio.Event()
         self._changed.set()
@@ -81,6 +85,12 @@ class PodWorker:
         self.pod = pod = pod if self._host.access else without_account(pod)
         self._reporter.see(pod)
         self._changed.set()
+
+    def refresh(self, config_map: str) -> None:
+        """This config map changed."""
+        if Source(CONFIG_MAP, config_map) in volume_references(self.pod):
+            self._is_stale = True
+            self._changed.set()
 
     def lose(self) -> None:
         """The API does not know this pod any more: end what is left of it."""
@@ -118,7 +128,7 @@ class PodWorker:
         self._changed.clear()
         if not self._is_kept:
             self._keep()
-        if time.time() >= self._refresh_at:
+        if time.time() >= self._refresh_at or (self._is_stale and self._refresh_at < math.inf):
             await self._refresh()
         decision = self._decide()
         for name in decision.stop:
@@ -240,6 +250,7 @@ class PodWorker:
         """Files of config maps and secrets follow their objects, tokens their time; while those cannot be had, they
         stay."""
         self._refresh_at = time.time() + REFRESH_SECONDS
+        self._is_stale = False  # before it is read: what changes meanwhile is read again
         try:
             around = await self._around(set(volume_references(self.pod)))
             make_volumes(self.pod, self._folder / "volumes", around)

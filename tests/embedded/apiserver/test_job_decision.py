@@ -1,0 +1,179 @@
+"""What the Job controller decides, by the clock of the test; and that a crash in between counts nobody twice."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+from trainmaster.core.ids import JOB, POD
+from trainmaster.embedded.apiserver.catalog import Catalog
+from trainmaster.embedded.apiserver.job import Jobs
+from trainmaster.embedded.apiserver.job_decision import Moment, Streak, decide
+from trainmaster.embedded.apiserver.job_pod import FINALIZER, JobPod
+from trainmaster.embedded.apiserver.namespace import create_initial
+from trainmaster.embedded.apiserver.state import State, Target
+from trainmaster.embedded.apiserver.store import Place, Store
+from trainmaster.embedded.apiserver.write import WriteOptions, create
+
+Object = dict[str, Any]
+
+START = "2020-01-01T00:00:00Z"
+NOW = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC).timestamp()
+
+
+def a_job(status: Object | None = None, *, policy: str = "Never", **spec: Any) -> Object:
+    whole = {
+        "parallelism": 1,
+        "completions": 1,
+        "backoffLimit": 6,
+        "suspend": False,
+        "template": {"metadata": {}, "spec": {"restartPolicy": policy}},
+        **spec,
+    }
+    return {"metadata": {"name": "a", "uid": "u"}, "spec": whole, "status": {"startTime": START, **(status or {})}}
+
+
+def a_pod(phase: str = "Running", *, name: str = "p", **fields: Any) -> JobPod:
+    plain = {
+        "is_deleting": False,
+        "is_tracked": True,
+        "is_bound": True,
+        "is_ready": False,
+        "restarts": 0,
+        "created_at": NOW,
+        "finished_at": 0.0,
+    }
+    return JobPod(name=name, uid=name, phase=phase, **{**plain, **fields})
+
+
+def at(seconds: float) -> Moment:
+    moment = datetime.datetime.fromtimestamp(NOW + seconds, datetime.UTC)
+    return Moment(NOW + seconds, moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+@pytest.mark.parametrize(
+    ("failures", "delay"), [(0, 0.0), (1, 10.0), (2, 20.0), (3, 40.0), (6, 320.0), (7, 600.0), (99, 600.0)]
+)
+def test_a_new_pod_waits_longer_after_every_failure_but_never_longer_than_ten_minutes(
+    failures: int, delay: float
+) -> None:
+    streak = Streak().after([a_pod("Failed", finished_at=NOW)] * failures, NOW)
+    early = decide(a_job(backoffLimit=1000), [], at(delay - 1), streak)
+    due = decide(a_job(backoffLimit=1000), [], at(delay), streak)
+
+    assert due.created == 1
+    if failures:
+        assert (early.created, early.wake_at) == (0, NOW + delay)
+
+
+def test_a_success_ends_the_streak() -> None:
+    ends = [a_pod("Failed", finished_at=NOW), a_pod("Succeeded", finished_at=NOW + 1)]
+    assert Streak(3, NOW - 100).after(ends, NOW) == Streak()
+
+
+@pytest.mark.parametrize(
+    ("limit", "restarts", "fails"), [(0, 0, False), (0, 1, True), (2, 1, False), (2, 2, True), (1, 1, True)]
+)
+def test_restarts_of_containers_count_against_the_limit(limit: int, restarts: int, fails: bool) -> None:
+    job = a_job(policy="OnFailure", backoffLimit=limit)
+    found = decide(job, [a_pod(restarts=restarts)], at(0), Streak())
+    assert [news.reason for news in found.news] == (["BackoffLimitExceeded"] if fails else [])
+
+
+def test_a_verdict_is_stored_before_any_pod_goes() -> None:
+    job = a_job({"failed": 1}, backoffLimit=0, parallelism=2, completions=2)
+    first = decide(job, [a_pod()], at(0), Streak())
+    second = decide({**job, "status": first.status}, [a_pod()], at(0), Streak())
+
+    assert (first.status["conditions"][0]["type"], first.deleted) == ("FailureTarget", ())
+    assert second.deleted == (a_pod(),)
+
+
+def test_a_deadline_is_waited_for() -> None:
+    job = a_job(activeDeadlineSeconds=60)
+    early = decide(job, [a_pod()], at(59), Streak())
+    due = decide(job, [a_pod()], at(60), Streak())
+
+    assert early.wake_at == NOW + 60
+    assert [news.reason for news in due.news] == ["DeadlineExceeded"]
+
+
+def test_of_too_many_pods_those_go_of_which_least_is_lost() -> None:
+    pods = [
+        a_pod(name="ready", is_ready=True),
+        a_pod(name="running"),
+        a_pod("Pending", name="bound"),
+        a_pod("Pending", name="waiting", is_bound=False),
+    ]
+    dismissed = [
+        [pod.name for pod in decide(a_job(parallelism=wanted, completions=9), pods, at(0), Streak()).dismissed]
+        for wanted in (4, 3, 2, 1)
+    ]
+    assert dismissed == [[], ["waiting"], ["waiting", "bound"], ["waiting", "bound", "running"]]
+
+
+def test_many_pods_come_step_by_step() -> None:
+    assert decide(a_job(parallelism=10**9, completions=10**9), [], at(0), Streak()).created == 50
+
+
+# -- crashes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def state() -> State:
+    store = Store.open(":memory:")
+    state = State(store, Catalog(store))
+    create_initial(state)
+    return state
+
+
+def settle(jobs: Jobs) -> None:
+    """Do all the work that is there."""
+    while jobs.worker._items:
+        jobs.worker._work()
+
+
+def made(state: State) -> tuple[Place, Object]:
+    """A Job whose controller has made its pod, which has failed since; and the pod."""
+    served = state.catalog.of_resource(str(JOB))
+    assert served is not None
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
+    job = create(
+        state,
+        Target(served, "default"),
+        {"metadata": {"name": "a"}, "spec": {"template": template, "backoffLimit": 0}},
+        WriteOptions(),
+    )
+    settle(Jobs(state))
+    (pod,) = state.store.select(str(POD))
+    failed = {**pod.decode(), "status": {"phase": "Failed"}}
+    return job.stored.place, failed
+
+
+@pytest.mark.parametrize(
+    ("is_noted", "is_tracked"),
+    [
+        pytest.param(False, True, id="before-the-note"),
+        pytest.param(True, True, id="before-the-pod-was-let-go"),
+        pytest.param(True, False, id="before-it-was-counted"),
+    ],
+)
+def test_whenever_it_died_the_next_controller_counts_a_pod_once(state: State, is_noted: bool, is_tracked: bool) -> None:
+    place, pod = made(state)
+    job = state.store.get(place)
+    assert job is not None
+    obj = job.decode()
+    if is_noted:
+        obj["status"]["uncountedTerminatedPods"] = {"failed": [pod["metadata"]["uid"]]}
+        state.store.put(place, obj)
+    pod["metadata"]["finalizers"] = [FINALIZER] if is_tracked else []
+    state.store.put(Place(str(POD), "default", pod["metadata"]["name"]), pod)
+
+    settle(Jobs(state))
+
+    after = state.store.get(place)
+    assert after is not None
+    status = after.decode()["status"]
+    assert status["failed"] == 1
+    assert status["uncountedTerminatedPods"] == {}
+    assert [each["type"] for each in status["conditions"]] == ["FailureTarget", "Failed"]
