@@ -3,14 +3,15 @@
 import asyncio
 import re
 import subprocess
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+import aiohttp
 import pytest
 import yaml
 
 from deploy.manager import VARIANTS, Variant
-from testbed.admin import Admin
+from testbed.admin import Admin, eventually
 from testbed.operator import REPOSITORY
 from testbed.plane import ControlPlane, KubectlFailed
 from tests.deploy.conftest import NodeProcess, on_this_machine
@@ -18,7 +19,6 @@ from tests.manifests.build import coordinated, template
 
 Object = dict[str, Any]
 
-DIJOBS = "diengine.opendilab.org/v1alpha1/dijobs"
 EXAMPLES = REPOSITORY / "examples"
 PATIENCE = 60.0
 """Seconds in which a Deployment gets available, or a job ends, on a machine that has much else to do."""
@@ -49,23 +49,19 @@ def namespace(plane: ControlPlane, installed: dict[Variant, str]) -> str:
     return "default"
 
 
-async def finished(admin: Admin, name: str) -> Object:
+async def finished(admin: Admin, variant: Variant, job: str) -> Object:
     def is_finished(job: Object) -> bool:
         return any(each["type"] == "Finished" and each["status"] == "True" for each in job["status"]["conditions"])
 
-    return await admin.wait_for(DIJOBS, "default", name, is_finished, timeout=PATIENCE)
+    resource = f"{variant.group}/v1alpha1/{variant.scheme}s"
+    return await admin.wait_for(resource, "default", job, is_finished, timeout=PATIENCE)
 
 
-async def children_gone(admin: Admin, job: str, *, but: frozenset[str] = frozenset()) -> None:
-    """No pod and no service of the job is left, but for these."""
+async def children_gone(admin: Admin, variant: Variant, job: str) -> None:
+    """No pod and no service of the job is left."""
+    labels = f"{variant.scheme}-name={job}"
     for resource in ("pods", "services"):
-        await admin.wait_list(
-            resource,
-            "default",
-            lambda found: {each["metadata"]["name"] for each in found} == but,
-            labels=f"dijob-name={job}",
-            timeout=PATIENCE,
-        )
+        await admin.wait_list(resource, "default", lambda found: not found, labels=labels, timeout=PATIENCE)
 
 
 @each_variant
@@ -89,50 +85,154 @@ def test_what_was_created_can_be_applied(plane: ControlPlane, installed: dict[Va
 async def test_a_serial_job_lives_from_creation_to_clean_up(plane: ControlPlane, admin: Admin, namespace: str) -> None:
     manifest = (EXAMPLES / "dijob-serial.yaml").read_text().replace("sleep 10", "sleep 0.1")
     await asyncio.to_thread(plane.kubectl, "create", "--filename=-", input=manifest)
-    job = await finished(admin, "serial-example")
+    job = await finished(admin, VARIANTS[0], "serial-example")
 
     assert job["status"]["phase"] == "Succeeded"
     assert job["spec"]["cleanPodPolicy"] == "Running"
     said = await asyncio.to_thread(plane.kubectl, "logs", "serial-example-coordinator")
     assert said.startswith("coordinator at serial-example-coordinator.default:22273")
 
-    await admin.delete(DIJOBS, "default", "serial-example")
-    await children_gone(admin, "serial-example")
+    await asyncio.to_thread(plane.kubectl, "delete", "dijob", "serial-example")
+    await children_gone(admin, VARIANTS[0], "serial-example")
 
 
-def walk_through() -> str:
-    """examples/dijob-mock.yaml in a hurry. All pods share this machine's network, as hostNetwork says."""
-    job = yaml.safe_load((EXAMPLES / "dijob-mock.yaml").read_text())
-    for role in ("coordinator", "collector", "learner"):
-        spec = job["spec"][role]["template"]["spec"]
-        spec |= {"hostNetwork": True, "terminationGracePeriodSeconds": 5}
-        spec["containers"][0]["env"] = [{"name": "MOCK_PACE", "value": "0.1"}, {"name": "MOCK_SEED", "value": "0"}]
-    return yaml.safe_dump(job)
+class Walk(NamedTuple):
+    """What a user of the ancestor has typed and seen: nervex-operator's guide, and DI-orchestrator's after it."""
+
+    variant: Variant
+    example: str
+    job: str
+    standing: tuple[str, ...]
+    """Those that the operator makes by itself."""
+
+    @property
+    def resource(self) -> str:
+        return f"{self.variant.scheme}.{self.variant.group}"
+
+    @property
+    def coordinator(self) -> str:
+        return f"{self.job}-coordinator"
+
+    def rows(self, *roles: str) -> list[str]:
+        return sorted(f"{self.job}-{role} 1/1 Running" for role in (*self.standing, *roles))
+
+    def manifests(self) -> list[str]:
+        """The documents of the example, in a hurry. All pods share this machine's network, as hostNetwork says."""
+        bodies = list(yaml.safe_load_all((EXAMPLES / self.example).read_text()))
+        for body in bodies:
+            for role in body["spec"].values():
+                if isinstance(role, dict):
+                    spec = role["template"]["spec"]
+                    spec |= {"hostNetwork": True, "terminationGracePeriodSeconds": 5}
+                    hurry = {"MOCK_PACE": "0.1", "MOCK_SEED": "23"}  # it is converged after 16 evaluations
+                    spec["containers"][0]["env"] = [{"name": name, "value": value} for name, value in hurry.items()]
+        return [yaml.safe_dump(body) for body in bodies]
 
 
-async def test_a_job_gets_collectors_and_learners_by_di_server(
-    plane: ControlPlane, admin: Admin, namespace: str
+WALKS = (
+    Walk(VARIANTS[0], "dijob-mock.yaml", "dijob-example-1", ("coordinator",)),
+    Walk(VARIANTS[1], "nervexjob-mock.yaml", "nervexjob-example-1", ("aggregator", "coordinator")),
+)
+STORY = (
+    (
+        r"Recevied replicas response from server {{'namespace': 'default', 'coordinator': '{job}-coordinator', "
+        r"'collectors': \['{job}-collector-\w+\.default:\d+', '{job}-collector-\w+\.default:\d+'\], "
+        r"'learners': \['{job}-learner-\w+\.default:\d+', '{job}-learner-\w+\.default:\d+'\]}}"
+    ),
+    r"try to connect to {job}-collector-\w+\.default:\d+",
+    r"Have connected [12] collectors, [12] learners, match limit requests\.",
+    r"Start\.\.\.",
+    r"learner task\(learner_task_PID.*\) put into queue",
+    r"send data\(",
+)
+FIRST_OF_ALL = (
+    r"try to connect to {job}-aggregator\.default:\d+",
+    r"Successed to connect to {job}-aggregator\.default:\d+",
+    r"have connected to aggregator",
+)
+GIVEN_BACK = r"send delete and received {{.*'collectors': \['{job}-collector-\w+\.default:\d+'\], 'learners': \[\]}}"
+
+
+@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.variant.prefix)
+async def test_the_walk_through_works_line_by_line(
+    plane: ControlPlane, admin: Admin, installed: dict[Variant, str], walk: Walk
 ) -> None:
-    await asyncio.to_thread(plane.kubectl, "create", "--filename=-", input=walk_through())
-    job = await finished(admin, "dijob-example-1")
-    said = await asyncio.to_thread(plane.kubectl, "logs", "dijob-example-1-coordinator")
+    *configs, manifest = walk.manifests()
+    for config in configs:
+        namespace = f"--namespace={walk.variant.namespace}"
+        said = await typed(plane, "create", "--filename=-", namespace, input=config)
+        assert said == f"aggregatorconfig.{walk.variant.group}/aggregator-config created\n"
+    said = await typed(plane, "create", "--filename=-", input=manifest)
+    assert said == f"{walk.resource}/{walk.job} created\n"
 
+    # one of two collectors is given back by the coordinator
+    await seen(plane, walk.rows("collector", "learner", "learner"))
+    oldest = await typed(plane, "get", "pod", "--no-headers", "--sort-by=.metadata.creationTimestamp")
+    first = [line.split()[0] for line in oldest.splitlines()][: len(walk.standing)]
+    assert set(first) == {f"{walk.job}-{role}" for role in walk.standing}
+
+    # a user asks the server by hand; the coordinator hears of it
+    server, token = server_of(installed[walk.variant]), plane.token("admin")
+    (added,) = await ask(server, token, "POST", walk.coordinator)
+    await seen(plane, walk.rows("collector", "collector", "learner", "learner"))
+    assert await ask(server, token, "DELETE", walk.coordinator) == [added]
+    await seen(plane, walk.rows("collector", "learner", "learner"))
+
+    job = await finished(admin, walk.variant, walk.job)
+    said = await typed(plane, "logs", walk.coordinator)
     assert job["status"]["phase"] == "Succeeded", said
-    assert re.search(r"Recevied replicas response from server .*'learners': \['dijob-example-1-learner-", said)
-    assert re.search(r"Have connected [12] collectors, [12] learners, match limit requests\.", said)
-    assert "send delete and received" in said
-    assert "converged, the training is over" in said
-    coordinator = "dijob-example-1-coordinator"
-    await admin.wait_list(
-        "pods",
-        "default",
-        lambda pods: [pod["metadata"]["name"] for pod in pods] == [coordinator],
-        labels="dijob-name=dijob-example-1",
-        timeout=PATIENCE,
-    )
+    assert_told(said, [*(FIRST_OF_ALL if "aggregator" in walk.standing else ()), *STORY], walk.job)
+    assert re.search(GIVEN_BACK.format(job=walk.job), said), said
+    assert re.search(rf"currnet list: .*{re.escape(added)}", said), said
+    assert said.endswith("[DI parallel pipeline]Your RL agent is converged, the training is over\n")
+    # what runs is deleted, what is completed stays
+    await seen(plane, [f"{walk.coordinator} 0/1 Completed"])
+    await typed(plane, "delete", walk.variant.scheme, walk.job)
+    await children_gone(admin, walk.variant, walk.job)
 
-    await admin.delete(DIJOBS, "default", "dijob-example-1")
-    await children_gone(admin, "dijob-example-1")
+
+async def typed(plane: ControlPlane, *words: str, input: str = "") -> str:  # noqa: A002 - kubectl's word
+    return await asyncio.to_thread(plane.kubectl, *words, input=input)
+
+
+async def seen(plane: ControlPlane, rows: list[str]) -> None:
+    """`kubectl get pod` comes to show these: names without what is random, how many are ready, and the state."""
+
+    async def look() -> None:
+        lines = (await typed(plane, "get", "pod", "--no-headers")).splitlines()
+        found = [re.sub(r"^(\S+-(?:collector|learner))-\w{5} ", r"\1 ", " ".join(line.split()[:3])) for line in lines]
+        assert found == rows
+
+    await eventually(look, timeout=PATIENCE)
+
+
+async def ask(server: str, token: str, method: str, coordinator: str) -> list[str]:
+    """One collector more, or one fewer."""
+    body = {"namespace": "default", "coordinator": coordinator, "collectors": {"replicas": 1}}
+    headers = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        async with session.request(method, f"{server}/v1alpha1/replicas", json=body) as response:
+            said = await response.json()
+    assert said["success"], said
+    found: list[str] = said["data"]["collectors"]
+    return found
+
+
+def server_of(manifest: str) -> str:
+    """Where the server of an installation listens on this machine."""
+    deployments = [body for body in yaml.safe_load_all(manifest) if body["kind"] == "Deployment"]
+    containers = [body["spec"]["template"]["spec"]["containers"][0] for body in deployments]
+    [port] = [port["containerPort"] for each in containers for port in each["ports"] if port["name"] == "http"]
+    return f"http://127.0.0.1:{port}"
+
+
+def assert_told(said: str, story: Sequence[str], job: str) -> None:
+    """All of it, in this order."""
+    rest = said
+    for words in story:
+        found = re.search(words.format(job=job), rest)
+        assert found, f"{words} does not come, or not in its place: {said}"
+        rest = rest[found.end() :]
 
 
 def test_a_bad_job_is_refused_by_the_webhook(plane: ControlPlane, namespace: str) -> None:

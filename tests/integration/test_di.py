@@ -1,9 +1,7 @@
 """di-server and operator as processes on a real API server, with clients that die of any error."""
 
 import asyncio
-import random
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, suppress
 
 import aiohttp
 import pytest
@@ -13,17 +11,13 @@ from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from testbed.proxy import FaultProxy
 from testbed.server import ServerProcess
-from tests.faults.world import Object
 from tests.integration.conftest import TENANT
-from tests.integration.crew import Team, names, roles, team
+from tests.integration.crew import names, roles, team
 from tests.integration.scene import Scene
 from tests.integration.test_permission import granted, used
 from tests.manifests.build import nervexjob, template
-from tests.server.di.client import Client
 
 REPLICAS = "/v1alpha1/replicas"
-BREATH = 2.0
-"""Seconds between two deaths: a client that meets only dead servers for five seconds dies, too, and rightly."""
 
 
 @pytest.fixture(scope="module")
@@ -33,69 +27,6 @@ def server(plane: ControlPlane) -> Iterator[ServerProcess]:
         assert server.is_running()
         assert "defect in trainmaster" not in server.log
         assert "Traceback" not in server.log
-
-
-@pytest.mark.usefixtures("operator")
-async def test_coordinators_that_ask_as_soon_as_they_exist_all_get_their_replicas(
-    scene: Scene, server: ServerProcess
-) -> None:
-    async with AsyncExitStack() as stack:
-        teams = [await stack.enter_async_context(team(scene, f"job-{n}", [server.url])) for n in range(10)]
-
-        async def begin(each: Team) -> set[str]:
-            client = await each.appear()
-            return names(client, await client.start({"replicas": 2}, {"replicas": 2}))
-
-        found = await asyncio.gather(*(begin(each) for each in teams))
-        for each, got in zip(teams, found, strict=True):
-            await each.complete(4)
-            assert each.declared == got
-
-
-async def test_a_server_that_dies_again_and_again_costs_nobody_anything(
-    plane: ControlPlane, scene: Scene, operator: OperatorProcess
-) -> None:
-    async with AsyncExitStack() as stack:
-        servers = [await stack.enter_async_context(ServerProcess(plane)) for _ in range(2)]
-        urls = [each.url for each in servers]
-        teams = [await stack.enter_async_context(team(scene, f"job-{n}", urls)) for n in range(4)]
-        done = asyncio.Event()
-
-        async def trouble() -> int:
-            deaths = 0
-            while not done.is_set():
-                await asyncio.to_thread(servers[deaths % 2].come_again)
-                deaths += 1
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(done.wait(), BREATH)
-            return deaths
-
-        async def work(each: Team) -> None:
-            client = await each.appear()
-            await client.start({"replicas": 2}, {"replicas": 1})
-            for size in range(1, 5):
-                await persist(client, "POST", {"collectors": {"replicas": 1, "memory": f"{size}Mi"}})
-                await client.get()
-            await persist(client, "DELETE", {"collectors": {"replicas": 3}})
-
-        troubling = asyncio.ensure_future(trouble())
-        try:
-            await asyncio.gather(*(work(each) for each in teams))
-        finally:
-            done.set()
-            deaths = await troubling
-        assert deaths > 0
-        for each in teams:
-            await each.complete(4)
-
-
-async def persist(client: Client, method: str, body: Object) -> Object:
-    """Ask until it is given; a server that has just started only says wait."""
-    identity = {"namespace": client.namespace, "coordinator": client.name}
-    while True:
-        success, _, _, found = await client.request(method, REPLICAS, identity | body)
-        if success:
-            return client.checked(found)
 
 
 @pytest.mark.usefixtures("operator")
@@ -179,59 +110,6 @@ async def test_a_learner_of_several_gpus_is_a_group_that_lives_and_dies_as_one(
             await scene.until(lambda: not {aggregator, learner} & each.declared, "the group has other names")
             await each.complete(2)
     await scene.admin.delete(kind, "di-system", "aggregator-config")
-
-
-# --- crashes -----------------------------------------------------------------------------------
-
-
-async def test_whatever_crashes_in_the_end_there_is_what_was_declared(plane: ControlPlane, scene: Scene) -> None:
-    """Random requests of several coordinators, while server and operator die; no job touches another's."""
-    async with AsyncExitStack() as stack:
-        operator = await stack.enter_async_context(OperatorProcess(plane))
-        servers = [await stack.enter_async_context(ServerProcess(plane)) for _ in range(2)]
-        urls = [each.url for each in servers]
-        teams = [await stack.enter_async_context(team(scene, f"job-{n}", urls)) for n in range(4)]
-
-        async def crash() -> None:
-            dice = random.Random(20261115)
-            for number in range(4):
-                await asyncio.sleep(BREATH * dice.random())
-                await asyncio.to_thread(servers[number % 2].come_again)
-                if dice.random() < 0.5:
-                    operator.kill()
-                    await asyncio.to_thread(operator._start)
-
-        crashing = asyncio.ensure_future(crash())
-        expected = await asyncio.gather(*(ask_at_random(each, number) for number, each in enumerate(teams)))
-        await crashing
-        for each, number in zip(teams, expected, strict=True):
-            await each.complete(number)
-            assert all(name.startswith(f"{each.job.name}-") for name in each.declared)
-
-
-async def ask_at_random(each: Team, seed: int) -> int:
-    """More, fewer, others in place of the failed; answers how many there must be in the end."""
-    dice = random.Random(seed)
-    client = await each.appear()
-    await client.start({"replicas": 2}, {"replicas": 1})
-    number = 3
-    # Two failures at most: each makes the next replacement wait longer.
-    requests = ["add"] * 4 + ["delete"] * 2 + ["failed"] * 2
-    dice.shuffle(requests)
-    for step, request in enumerate(requests):
-        size = dice.randint(1, 2)
-        match request:
-            case "add":
-                await persist(client, "POST", {"collectors": {"replicas": size, "memory": f"{step + 1}Mi"}})
-                number += size
-            case "delete":
-                gone = await persist(client, "DELETE", {"collectors": {"replicas": size}})
-                number -= len(gone["collectors"])
-            case "failed":
-                listed = await client.get()
-                if listed and listed["collectors"]:
-                    await client.report(collectors=dice.sample(listed["collectors"], 1))
-    return number
 
 
 # --- who may -----------------------------------------------------------------------------------

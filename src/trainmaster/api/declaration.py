@@ -25,6 +25,8 @@ class Member(Wire, frozen=True):
     world_size: int = 0
     start_rank: int = 0
     master: str = ""
+    formed: bool = False
+    """Of an aggregator: its DDP group has had all of its pods. One that is missing from then on was lost."""
 
 
 class LastRequest(Wire, frozen=True):

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from trainmaster.api.declaration import Declared
-from trainmaster.api.meta import ObjectMeta, Ports, Template, Volumes, Wire
+from trainmaster.api.meta import ManagedBy, ObjectMeta, Ports, Template, Volumes, Wire
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
 
@@ -23,6 +23,7 @@ class DIJobSpec(Wire, frozen=True):
     priority_class_name: str = ""
     clean_pod_policy: Literal["Running", "All", "ALL", "None", ""] = "Running"
     volumes: Volumes = []
+    managed_by: ManagedBy = ""
 
 
 class RoleStatus(Wire, frozen=True):

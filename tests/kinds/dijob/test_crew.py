@@ -246,6 +246,57 @@ def test_a_ddp_group_is_replaced_as_a_whole(culprit: str) -> None:
     assert set(names_of(second.deletes, POD)) == set(GROUP)
 
 
+FORMED = GROUP | {AGGREGATOR: GROUP[AGGREGATOR] | {"formed": True}}
+
+
+def test_a_ddp_group_that_has_all_its_pods_is_on_record() -> None:
+    job = a_job(GROUP)
+
+    job = with_status(job, plan_of(job, crew(job, *GROUP)))
+
+    assert job["status"]["declared"]["members"] == FORMED
+    assert plan_of(job, crew(job, *GROUP)).is_quiet
+
+
+@pytest.mark.parametrize("missing", [AGGREGATOR, MASTER, WORKER])
+def test_a_ddp_group_that_is_not_complete_yet_gets_what_it_misses(missing: str) -> None:
+    job = a_job(GROUP)
+
+    plan = plan_of(job, crew(job, *(name for name in GROUP if name != missing)))
+
+    assert names_of(plan.creates, POD) == [missing]
+    assert plan.status is None or members_of(plan) == GROUP
+
+
+@pytest.mark.parametrize("lost", [AGGREGATOR, MASTER, WORKER])
+@pytest.mark.parametrize("how", ["gone", "on its way out"])
+def test_a_ddp_group_that_loses_a_pod_comes_anew_as_a_whole(lost: str, how: str) -> None:
+    """Its processes have one communicator: one that came back alone would wait for the others for ever."""
+    job = a_job(FORMED)
+    children = crew(job, *(name for name in GROUP if name != lost))
+    if how == "on its way out":
+        children.append(a_member(job, lost, deleting=True))
+
+    plan = plan_of(job, children)
+
+    assert plan.status_first
+    found = members_of(plan)
+    assert not set(found) & set(GROUP)
+    assert sorted(member["role"] for member in found.values()) == ["aggregator", "ddp-learner", "ddp-learner"]
+    assert not any(member.get("formed") for member in found.values())
+    (event,) = plan.events
+    assert (event.reason, event.message.startswith(f"{lost} is gone from its DDP group; ")) == ("ReplicaLost", True)
+
+
+def test_a_ddp_group_that_lost_several_pods_comes_anew_once() -> None:
+    job = a_job(FORMED)
+
+    plan = plan_of(job, children_of(job))
+
+    assert len(members_of(plan)) == 3
+    assert len(plan.events) == 1
+
+
 def test_the_same_failure_gets_the_same_new_name_whoever_looks() -> None:
     job = a_job()
     children = crew(job, COLLECTOR, exit_code=1)
@@ -510,6 +561,52 @@ def test_on_a_shared_network_every_replica_has_a_port_of_its_own_on_record_first
     assert set(with_status(gone, plan_of(gone, children_of(job), settings=shared))["status"]["ports"]) == {
         "coordinator"
     }
+
+
+def test_on_a_shared_network_a_ddp_group_has_a_row_of_ports_and_a_place_to_meet_of_its_own() -> None:
+    """Each process listens on the learner's port plus its rank; DI-engine's aggregator on its own and the next one."""
+    shared = Settings(shared_network=True)
+    job = a_job(GROUP)
+
+    first = plan_of(job, children_of(job), settings=shared)
+    job = with_status(job, first)
+    plan = plan_of(job, crew(job, AGGREGATOR), settings=shared)
+
+    assert first.status_first
+    ports = job["status"]["ports"]
+    assert set(ports) == {"coordinator", AGGREGATOR, MASTER}
+    slave = ports[AGGREGATOR]["22272"]
+    assert ports[AGGREGATOR] == {"22272": slave, "22273": slave + 1}
+    base, meeting = ports[MASTER]["22271"], ports[MASTER]["10314"]
+    assert ports[MASTER] == {str(22271 + rank): base + rank for rank in range(12)} | {"10314": meeting}
+    drawn = [port for given in ports.values() for port in given.values()]
+    assert len(set(drawn)) == len(drawn) == 1 + 2 + 13
+    for name in (MASTER, WORKER):
+        env = env_of(body_of(plan, name))
+        assert (env["LEARNER_PORT"], env["MASTER_PORT"]) == (str(base), str(meeting))
+    listening = {
+        name: {p["name"]: p["containerPort"] for p in body_of(plan, name)["spec"]["containers"][0]["ports"]}
+        for name in (MASTER, WORKER)
+    }
+    assert listening[MASTER] == {
+        "di-port": base,
+        **{f"gpu-port-{i}": base + i for i in range(1, 8)},
+        "master-port": meeting,
+    }
+    assert listening[WORKER] == {"di-port": base + 8, **{f"gpu-port-{i}": base + 8 + i for i in range(1, 4)}}
+    for name in (MASTER, WORKER):
+        assert {p["name"]: p["port"] for p in body_of(plan, name, SERVICE)["spec"]["ports"]} == listening[name]
+
+
+def test_a_ddp_group_of_one_pod_meets_at_a_port_of_its_own_on_a_shared_network() -> None:
+    alone = {"role": "ddp-learner", "at": STAMP, "gpus": 2, "worldSize": 2, "aggregator": AGGREGATOR}
+    job = a_job({AGGREGATOR: {"role": "aggregator", "at": STAMP, "worldSize": 2}, MASTER: alone})
+    shared = Settings(shared_network=True)
+    job = with_status(job, plan_of(job, children_of(job), settings=shared))
+
+    pod = body_of(plan_of(job, crew(job, AGGREGATOR), settings=shared), MASTER)
+
+    assert env_of(pod)["MASTER_PORT"] == str(job["status"]["ports"][MASTER]["10314"]) != "10314"
 
 
 # --- settling ----------------------------------------------------------------------------------

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.build import Json
+from testbed.admin import eventually
+from tests.build import STAMP, Json
+from tests.runtime.cluster import raising
 from tests.server.di.bench import NAMESPACE, Bench, serving
 from tests.server.di.client import Client
 from trainmaster.api.dijob import RESOURCE
+from trainmaster.core.errors import NotFound
 from trainmaster.core.ids import Key
 from trainmaster.server.di.wish import Rules
 
@@ -93,6 +96,30 @@ async def test_a_bad_request_is_refused(
     assert (found, says in message) == (status, True), message
 
 
+NO_NUMBER = ([], {}, True, "plenty", "1 Gi")
+NO_AMOUNT = ("-1", -0.5, "1e99")
+
+
+@pytest.mark.parametrize(
+    ("role", "field", "value"),
+    [
+        (role, field, value)
+        for role in ("collectors", "learners")
+        for field, values in (
+            ("replicas", (*NO_NUMBER, "2", 2.5, -1)),
+            *((field, (*NO_NUMBER, *NO_AMOUNT)) for field in ("cpus", "gpus", "memory")),
+        )
+        for value in values
+    ],
+)
+async def test_every_field_is_looked_at(bench: Bench, caller: str, role: str, field: str, value: Any) -> None:
+    body = good(**{role: {"replicas": 1} | {field: value}})
+
+    status, message = await refused(bench, "POST", REPLICAS, body, caller)
+
+    assert (status, f"{role}.{field}" in message) == (400, True), message
+
+
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
@@ -126,6 +153,10 @@ async def test_a_request_for_what_cannot_be_is_refused(
         pytest.param({"collectors": [""]}, 404, "is no replica of namespace", id="empty"),
         pytest.param({"collectors": "cart-collector-xxxxx"}, 400, "at `$.collectors`", id="no list"),
         pytest.param({"collectors": [1]}, 400, "at `$.collectors[1]`", id="a number"),
+        pytest.param({"learners": {}}, 400, "at `$.learners`", id="an object"),
+        pytest.param({"namespace": 1}, 400, "at `$.namespace`", id="namespace"),
+        pytest.param({"coordinator": {}}, 400, "at `$.coordinator`", id="coordinator"),
+        pytest.param({"coordinator": "other-coordinator"}, 403, "is not the address of a pod of DIJob", id="other job"),
         pytest.param({"coordinator": "nobody"}, 404, "pod: rl/nobody not exists in cache", id="unknown coordinator"),
     ],
 )
@@ -202,6 +233,66 @@ async def test_a_job_that_has_ended_takes_none(bench: Bench, caller: str, phase:
     status, message = await refused(bench, method, path, body, caller)
 
     assert (status, f"has ended ({phase})" in message) == (409, True)
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", REPLICAS), ("DELETE", REPLICAS), ("POST", FAILED)])
+async def test_a_job_that_is_being_deleted_takes_none(bench: Bench, caller: str, method: str, path: str) -> None:
+    job = bench.cluster.find(RESOURCE, Key(NAMESPACE, "cart")) or {}
+    bench.cluster.put(RESOURCE, job | {"metadata": job["metadata"] | {"deletionTimestamp": STAMP}})
+    body = good() if path == REPLICAS else {"namespace": NAMESPACE, "coordinator": "cart-coordinator"}
+
+    status, message = await refused(bench, method, path, body, caller)
+
+    assert (status, "is being deleted: its replicas cannot be changed any more" in message) == (409, True)
+
+
+async def test_a_job_that_is_deleted_in_the_meantime_is_not_there(bench: Bench, caller: str) -> None:
+    bench.cluster.before = raising("patch", NotFound("gone", code=404), name="cart")
+
+    status, message = await refused(bench, "POST", REPLICAS, good(), caller)
+
+    assert (status, "DIJob: rl/cart not exists in cache: it was deleted" in message) == (404, True)
+
+
+async def test_a_job_that_cannot_be_read_is_said_and_left_out_of_lists(bench: Bench, caller: str) -> None:
+    job = bench.cluster.find(RESOURCE, Key(NAMESPACE, "cart")) or {}
+    bench.cluster.put(RESOURCE, job | {"spec": {"coordinator": "a word"}})
+    bench.reviews.users["secret"] = {"username": "root"}
+    bench.reviews.may_update = {("root", "*")}
+    headers = {"Authorization": "Bearer secret"}
+
+    async def is_seen() -> None:
+        _, listed = await bench.call("GET", REPLICAS, headers=headers)
+        assert [each["coordinator"] for each in listed["data"]] == ["other-coordinator"]
+
+    await eventually(is_seen)
+    status, message = await refused(bench, "POST", REPLICAS, good(), caller)
+    assert (status, message.startswith("DIJob rl/cart cannot be read: ")) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        pytest.param({"spec": {"containers": []}}, "spec.learner.template", id="no containers"),
+        pytest.param({}, "spec.learner.template", id="no spec"),
+    ],
+)
+async def test_a_template_that_makes_no_pod_is_said(bench: Bench, client: Client, template: Json, says: str) -> None:
+    bench.job(learner={"template": template})
+    address = bench.pod("cart-collector-aaaaa")
+
+    status, message = await refused(bench, "POST", REPLICAS, good(), address)
+
+    assert (status, says in message) == (409, True), message
+
+
+async def test_an_aggregatorconfig_that_makes_no_pod_is_said(bench: Bench, caller: str) -> None:
+    bench.aggregator_config({"spec": {"containers": []}})
+
+    status, message = await refused(bench, "POST", REPLICAS, learners(gpus=2), caller)
+
+    assert status == 409
+    assert message.startswith("AGConfig: di-system/aggregator-config cannot be used: spec.aggregator.template")
 
 
 async def test_a_role_without_a_template_is_said(bench: Bench, client: Client) -> None:

@@ -128,6 +128,16 @@ async def test_a_bad_token_is_not_mended_by_a_good_address(bench: Bench, client:
     assert (await bench.call("POST", REPLICAS, BODY, ip=address, headers=KEY))[0] == 401
 
 
+async def test_a_list_by_a_pods_token_is_of_its_own_job(bench: Bench, client: Client) -> None:
+    bench.job("other")
+    bench.pod("other-coordinator", job="other")
+    bench.reviews.users["secret"] = a_pod_user("cart-coordinator")
+
+    _, listed = await bench.call("GET", REPLICAS, headers=KEY)
+
+    assert [each["coordinator"] for each in listed["data"]] == ["cart-coordinator"]
+
+
 async def test_a_token_is_asked_about_once_in_a_while(bench: Bench, client: Client) -> None:
     bench.reviews.users["secret"] = {"username": "root"}
     bench.reviews.may_update = {("root", NAMESPACE)}

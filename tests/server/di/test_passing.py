@@ -5,8 +5,9 @@ import itertools
 
 import pytest
 
-from tests.runtime.cluster import Call, FakeCluster, waiting
+from tests.runtime.cluster import Call, FakeCluster, raising, waiting
 from tests.server.di.bench import NAMESPACE, Bench, serving
+from trainmaster.api.dijob import RESOURCE
 from trainmaster.core.errors import (
     Conflict,
     Forbidden,
@@ -18,6 +19,7 @@ from trainmaster.core.errors import (
 )
 from trainmaster.core.ids import POD, Key
 from trainmaster.server.di import face
+from trainmaster.server.di.wish import Rules
 
 REPLICAS = "/v1alpha1/replicas"
 BODY = {"namespace": NAMESPACE, "coordinator": "cart-coordinator", "collectors": {"replicas": 1}}
@@ -65,6 +67,36 @@ async def test_a_job_that_was_made_anew_is_found_behind_a_late_watch(bench: Benc
         client = other.client(other.pod("cart-coordinator"))
 
         assert len((await client.start({"replicas": 1}, {}))["collectors"]) == 1
+
+
+@pytest.mark.parametrize("verb", ["DELETE", "failed", "POST"])
+async def test_what_another_server_has_just_changed_is_seen_behind_a_late_watch(bench: Bench, verb: str) -> None:
+    """The second server's watch of jobs is silent: by what it shows there is nothing to do, and no room for more."""
+
+    async def late(call: Call) -> None:
+        if call.verb == "watch" and call.resource == RESOURCE:
+            await asyncio.sleep(3600)
+
+    client = bench.client(bench.pod("cart-coordinator"))
+    behind = bench.cluster.line()
+    behind.before = late
+    async with serving(behind, rules=Rules(max_per_job=2)) as other:
+        made = await client.start({"replicas": 2}, {})
+        client.url = other.url
+        match verb:
+            case "DELETE":
+                found = await client.delete(collectors={"replicas": 1})
+                assert found is not None
+                assert len(found["collectors"]) == 1
+            case "failed":
+                found = await client.report(collectors=made["collectors"])
+                assert len({*found["collectors"], *made["collectors"]}) == 4
+            case "POST":
+                await client.report(collectors=made["collectors"])
+                client.url = bench.url
+                await client.delete(collectors={"replicas": 2})
+                client.url = other.url
+                assert await client.add(collectors={"replicas": 2, "memory": 2}) is not None
 
 
 async def test_a_name_that_no_pod_can_have_is_not_there(bench: Bench) -> None:
@@ -157,6 +189,26 @@ async def test_a_defect_of_ours_does_not_end_a_client(bench: Bench, monkeypatch:
     status, said = await bench.call("GET", REPLICAS, ip=address)
 
     assert (status, said["success"], said["message"]) == (200, False, "di-server failed; its log says why")
+
+
+async def test_too_many_at_once_are_told_to_come_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = bench.pod("cart-coordinator")
+    monkeypatch.setattr(face, "MAX_IN_FLIGHT", 0)
+
+    status, said = await bench.call("POST", REPLICAS, BODY, ip=address)
+
+    assert (status, said["success"], said["message"]) == (200, False, "too many requests at once, try again")
+    assert bench.members() == {}
+
+
+async def test_nodes_that_cannot_be_listed_now_are_worth_another_try(bench: Bench) -> None:
+    bench.aggregator_config()
+    address = bench.pod("cart-coordinator")
+    bench.cluster.before = raising("list", Unreachable("away"))
+
+    status, said = await bench.call("POST", REPLICAS, BODY | {"learners": {"replicas": 1, "gpus": 2}}, ip=address)
+
+    assert (status, said["success"]) == (200, False)
 
 
 async def test_requests_at_the_same_instant_all_count(bench: Bench) -> None:

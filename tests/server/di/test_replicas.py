@@ -11,8 +11,9 @@ from tests.runtime.cluster import raising
 from tests.server.di.bench import NAMESPACE, Bench, serving
 from tests.server.di.client import Client
 from trainmaster.api.dijob import RESOURCE
-from trainmaster.core.errors import Conflict, Unreachable
+from trainmaster.core.errors import Conflict, Forbidden, Unreachable
 from trainmaster.core.ids import EVENT, POD, Key
+from trainmaster.server.di import desk
 from trainmaster.server.di.wish import Rules
 
 TWO_AND_ONE: Json = {"collectors": {"replicas": 2}, "learners": {"replicas": 1}}
@@ -139,6 +140,16 @@ async def test_without_gpu_nodes_a_group_has_one_pod(bench: Bench, client: Clien
     assert sorted(m["role"] for m in bench.members().values()) == ["aggregator"] * 2 + ["ddp-learner"] * 2
 
 
+async def test_a_server_that_may_not_list_nodes_splits_no_group(bench: Bench, client: Client) -> None:
+    bench.aggregator_config()
+    bench.node("a", 2)
+    bench.cluster.before = raising("list", Forbidden("not yours", code=403))
+
+    await client.start({}, {"replicas": 1, "gpus": 4})
+
+    assert sorted(m["role"] for m in bench.members().values()) == ["aggregator", "ddp-learner"]
+
+
 async def test_nothing_is_asked_for_that_is_not_needed(bench: Bench, client: Client) -> None:
     await client.start({"replicas": 1}, {"replicas": 1, "gpus": 1})
 
@@ -164,6 +175,22 @@ async def test_on_a_shared_network_the_answer_waits_for_the_ports() -> None:
         found = await client.start({"replicas": 1}, {})
 
         assert found["collectors"][0].endswith(":20007")
+
+
+async def test_on_a_shared_network_ports_that_do_not_come_are_worth_another_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(desk, "PATIENCE", 0.05)
+    async with serving(rules=Rules(shared_network=True)) as bench:
+        bench.job()
+        client = bench.client(bench.pod("cart-coordinator"))
+
+        assert await client.add(collectors={"replicas": 1}) is None
+        (name,) = bench.members()
+        bench.set_status(ports={name: {"22270": 20_007}})
+
+        # The same request again is the same one: its answer never came.
+        assert (await data(client, collectors={"replicas": 1}))["collectors"] == [f"{name}.rl:20007"]
 
 
 async def test_on_a_shared_network_nobody_is_told_of_a_replica_without_a_port() -> None:

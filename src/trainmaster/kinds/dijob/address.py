@@ -46,8 +46,29 @@ def template_ports(job: DIJob, role: str) -> frozenset[int]:
 
 def port_of(job: DIJob, role: str, name: str) -> int:
     """The port that a replica is told: on a shared network another one than its template declares."""
-    declared = declared_port(job, role)
+    return _moved(job, role, name, declared_port(job, role))
+
+
+def master_port_of(job: DIJob, name: str) -> int:
+    """Where the processes of a DDP learner's group meet."""
+    return _moved(job, "ddp-learner", name, labels.MASTER_PORT)
+
+
+def _moved(job: DIJob, role: str, name: str, declared: int) -> int:
     return job.status.ports.get(slot_of(job, role, name), {}).get(str(declared), declared)
+
+
+def declared_ports(job: DIJob, role: str, member: Member | None = None) -> tuple[int | range, ...]:
+    """All that a replica listens on by itself, as its template has it; of a DDP group, its first learner for all.
+
+    DI-engine's aggregator is the master of its learners at the next port; its DDP learners count theirs by rank.
+    """
+    port = declared_port(job, role)
+    if role == AGGREGATOR:
+        return (range(port, port + 2),)
+    if member is None or role != "ddp-learner":
+        return (port,)
+    return range(port, port + member.world_size), labels.MASTER_PORT
 
 
 def standing_name(job: DIJob, role: str) -> str:
@@ -65,14 +86,17 @@ def standing_names(job: DIJob) -> dict[str, str]:
 
 
 def slot_of(job: DIJob, role: str, name: str) -> str:
-    """By which name ``status.ports`` knows a replica."""
+    """By which name ``status.ports`` knows a replica: a DDP group has one, that of its first learner."""
+    member = job.status.declared.members.get(name)
+    if member is not None and member.master:
+        return member.master
     return role if name == standing_name(job, role) else name
 
 
 def is_placed(job: DIJob, name: str, *, shared_network: bool) -> bool:
     """False while a declared replica waits for a port: on a shared network the operator gives it one."""
     member = job.status.declared.members.get(name)
-    if member is None or member.role == "ddp-learner" or name in job.status.ports:
+    if member is None or slot_of(job, member.role, name) in job.status.ports:
         return True
     given = template_of(job, member.role)
     return not shared_network and (given is None or not template.is_on_host(given))
@@ -90,7 +114,7 @@ def ports_of(job: DIJob, name: str, member: Member) -> dict[str, int]:
     base += member.start_rank
     ports = {own: base} | {f"gpu-port-{i}": base + i for i in range(1, member.gpus)}
     if is_spread(member) and not member.master:
-        ports[labels.MASTER_PORT_NAME] = labels.MASTER_PORT
+        ports[labels.MASTER_PORT_NAME] = master_port_of(job, name)
     return ports
 
 

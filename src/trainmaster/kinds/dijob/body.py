@@ -58,7 +58,7 @@ def member_pod(
     """The pod of a declared replica; the template of its role is there, and of a DDP learner the aggregator's pod."""
     given = address.template_of(job, member.role) or {}
     ports = address.ports_of(job, name, member)
-    env = _env(job, member.role, name, settings) | _ddp_env(member)
+    env = _env(job, member.role, name, settings) | _ddp_env(job, name, member)
     spec = _pod_spec(job, given, member.role, name, settings, ports=ports, env=env, resources=_resources(member))
     body = _pod(job, given, member.role, name, owner.reference(blocks=False), spec)
     body["metadata"]["labels"] |= _ddp_labels(member)
@@ -81,7 +81,7 @@ def _resources(member: Member) -> dict[str, str]:
     return {name: amount for name, amount in wanted.items() if amount}
 
 
-def _ddp_env(member: Member) -> dict[str, str]:
+def _ddp_env(job: DIJob, name: str, member: Member) -> dict[str, str]:
     """What torch.distributed is started with; the master of a group meets itself at home."""
     if member.role != "ddp-learner":
         return {}
@@ -90,7 +90,7 @@ def _ddp_env(member: Member) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": str(member.gpus),
         "START_RANK": str(member.start_rank),
         "MASTER_ADDR": member.master or "localhost",
-        "MASTER_PORT": str(labels.MASTER_PORT),
+        "MASTER_PORT": str(address.master_port_of(job, name)),
     }
 
 

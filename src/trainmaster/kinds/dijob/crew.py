@@ -43,22 +43,61 @@ class Crew(msgspec.Struct, frozen=True):
             return False
         return pod.labels.get(labels.REPLICA_TYPE) == member.role and pod.labels.get(labels.POD_NAME) == name
 
+    def is_there(self, name: str) -> bool:
+        """It has a pod, and keeps it."""
+        return self.is_own(name) and not self.pods[name].deleting
+
+    def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Aggregators, each with the names of all of its DDP group, its own included."""
+        for name, member in self.members.items():
+            if learners := declare.group_of(self.members, name) if member.role == declare.AGGREGATOR else ():
+                yield name, (name, *learners)
+
+
+class Loss(msgspec.Struct, frozen=True):
+    reason: str
+    said: str
+    is_own_fault: bool
+
 
 def replaced(job: DIJob, crew: Crew, now: datetime) -> tuple[Declared, tuple[Event, ...]]:
     """The declaration with new names for those that failed; each with what happened to it."""
     declared = job.status.declared
     events: list[Event] = []
-    for name in sorted(crew.members):
-        pod, main = crew.pods.get(name), profile_of(job).container(crew.members[name].role)
-        if name not in declared.members or not crew.is_own(name) or pod is None or pod_state(pod, main) != "Failed":
-            continue
+    for name, loss in sorted(_losses(job, crew).items()):
+        if name not in declared.members:
+            continue  # another one of its group has brought this about already
         attempt = str(declared.members[name].attempt)
         suffixes = declare.derived_suffixes(job.metadata.uid, name, attempt)
-        is_own_fault = not is_displaced(pod)
-        declared, new = declare.replaced(declared, name, suffixes=suffixes, now=now, is_own_fault=is_own_fault)
-        because = f": {reason}" if (reason := failure_of(pod, main)) else ""
-        events.append(warning("ReplicaFailed", f"{name} failed{because}; {new} comes in its place"))
+        declared, new = declare.replaced(declared, name, suffixes=suffixes, now=now, is_own_fault=loss.is_own_fault)
+        events.append(warning(loss.reason, f"{name} {loss.said}; {new} comes in its place"))
     return declared, tuple(events)
+
+
+def _losses(job: DIJob, crew: Crew) -> dict[str, Loss]:
+    """Whoever failed. And whoever of a DDP group was deleted: alone under its old name nobody would talk to it."""
+    found = {
+        name: Loss("ReplicaLost", "is gone from its DDP group", is_own_fault=False)
+        for head, group in crew.groups()
+        for name in group
+        if crew.members[head].formed and not crew.is_there(name)
+    }
+    for name, member in crew.members.items():
+        pod, main = crew.pods.get(name), profile_of(job).container(member.role)
+        if pod is not None and crew.is_own(name) and pod_state(pod, main) == "Failed":
+            because = f": {reason}" if (reason := failure_of(pod, main)) else ""
+            found[name] = Loss("ReplicaFailed", f"failed{because}", is_own_fault=not is_displaced(pod))
+    return found
+
+
+def formed(declared: Declared, crew: Crew) -> Declared:
+    """The declaration with those DDP groups on record that have all of their pods now."""
+    complete = (head for head, group in crew.groups() if all(crew.is_there(name) for name in group))
+    new = {head: member for head in complete if not (member := declared.members[head]).formed}
+    if not new:
+        return declared
+    members = {head: msgspec.structs.replace(member, formed=True) for head, member in new.items()}
+    return msgspec.structs.replace(declared, members=declared.members | members)
 
 
 def leftovers(job: DIJob, crew: Crew, observed: Observed) -> tuple[Delete, ...]:

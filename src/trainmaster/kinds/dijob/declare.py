@@ -137,6 +137,7 @@ def replaced(
             attempt=_next_attempt(member, now, is_own_fault=is_own_fault),
             aggregator=names.get(member.aggregator, ""),
             master=names.get(member.master, ""),
+            formed=False,
         )
     return msgspec.structs.replace(declared, members=members), names[head]
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from trainmaster.api import nervexjob
+from trainmaster.api.declaration import Member
 from trainmaster.api.dijob import DIJob, DIJobStatus
 from trainmaster.api.meta import Template
 from trainmaster.core import condition, template
@@ -18,7 +19,8 @@ from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal
 from trainmaster.core.policies.cleanup import CleanPodPolicy, pods_to_clean
 from trainmaster.core.policies.port import NOTHING, Allotment, allot, is_complete
 from trainmaster.kinds.base import Kind, Related, changed_status, cleared, named, portless
-from trainmaster.kinds.dijob import address, crew, declare, labels, standing, validate
+from trainmaster.kinds.custom import Custom, Main
+from trainmaster.kinds.dijob import address, crew, labels, standing, validate
 from trainmaster.kinds.dijob.config import aggregator_template
 from trainmaster.kinds.dijob.crew import Crew
 from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, DI, NERVEX, Profile, type_of
@@ -47,6 +49,12 @@ class DIJobKind(Kind[DIJob]):
     status_type = DIJobStatus
     initial_phase = CREATED
     ended = ENDED
+    custom = Custom(
+        defaults={"cleanPodPolicy": "Running"},
+        main=Main("di-container", "it gets no port di-port, and side-cars keep its pod alive"),
+        together=("collector", "learner"),
+        ending=("coordinator",),
+    )
 
     def errors(self, job: DIJob) -> list[str]:
         return validate.errors(job)
@@ -114,7 +122,8 @@ class DIJobKind(Kind[DIJob]):
         conditions = portless(cleared(entered.conditions, all_created=is_whole, now=now), allotted.error, now)
         conditions = _untemplated(conditions, "NoTemplate", lost, now)
         conditions = _untemplated(conditions, "NoAggregatorConfig", trouble, now)
-        new = msgspec.structs.replace(entered, ports=allotted.ports, conditions=conditions)
+        declared = crew.formed(entered.declared, hands)
+        new = msgspec.structs.replace(entered, ports=allotted.ports, conditions=conditions, declared=declared)
         status = changed_status(job.status, new)
         waits = (allotted.retry_after, crew.next_look(hands, now), standing.next_look(own, now))
         return Plan(
@@ -130,22 +139,24 @@ class DIJobKind(Kind[DIJob]):
         )
 
     def _allot(self, job: DIJob, observed: Observed, own: Standing, hands: Crew) -> Allotment:
-        """Ports of those that share a network. A DDP group keeps the ports of its template: they are in a row."""
+        """Ports of those that share a network."""
         pods = {**hands.pods, **{pod.key.name: pod for pod in own.pods.values()}}
-        replicas = [(role, name) for name, role in address.standing_names(job).items()]
-        replicas += [(m.role, name) for name, m in sorted(hands.members.items()) if m.role != declare.DDP_LEARNER]
-        wanted, used = dict[str, tuple[int]](), dict[str, tuple[int, ...]]()
-        for role, name in replicas:
+        replicas: list[tuple[str, str, Member | None]] = [
+            *((role, name, None) for name, role in address.standing_names(job).items()),
+            *((member.role, name, member) for name, member in sorted(hands.members.items())),
+        ]
+        wanted, used = dict[str, tuple[int | range, ...]](), dict[str, tuple[int, ...]]()
+        for role, name, member in replicas:
             given, slot = address.template_of(job, role), address.slot_of(job, role, name)
             if given is not None and (self.settings.shared_network or template.is_on_host(given)):
-                wanted[slot] = (address.declared_port(job, role),)
-                used[slot] = pods[name].host_ports if name in pods else ()
+                wanted[slot] = address.declared_ports(job, role, member)
+                used[slot] = (*used.get(slot, ()), *(pods[name].host_ports if name in pods else ()))
         stored = {
             slot: ports for slot, ports in job.status.ports.items() if slot in wanted or slot in self.profile.standing
         }
         if is_complete(wanted, stored):
             return Allotment(stored)
-        taken = observed.taken.union(*(address.template_ports(job, role) for role, _ in replicas))
+        taken = observed.taken.union(*(address.template_ports(job, role) for role, _, _ in replicas))
         return allot(wanted, stored, used=used, taken=taken, uid=job.metadata.uid)
 
     def _aggregator_template(self, job: DIJob, observed: Observed) -> tuple[Template | None, str]:
@@ -174,6 +185,9 @@ class NerveXJobKind(DIJobKind):
     resource = NERVEX.resource
     component = NERVEX.component
     job_type = type_of(NERVEX)
+    custom = msgspec.structs.replace(
+        DIJobKind.custom, main=Main("{role}", "it gets no port of that name, and side-cars keep its pod alive")
+    )
 
     @property
     def related(self) -> Related | None:

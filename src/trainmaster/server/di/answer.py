@@ -37,12 +37,12 @@ def replicas_of(job: DIJob, is_told: Callable[[str], bool]) -> Replicas:
     return named(job, coordinator_name(job), collectors, learners)
 
 
-def learners_behind(job: DIJob, aggregator: str) -> Replicas:
+def learners_behind(job: DIJob, aggregator: str, is_told: Callable[[str], bool]) -> Replicas:
     """The processes of the DDP learners that an aggregator gathers: each listens on a port of its own."""
     members = {} if job.status.phase in ENDED else job.status.declared.members
     urls = (
         address.url(job, name, port)
-        for name in group_of(members, aggregator)
+        for name in filter(is_told, group_of(members, aggregator))
         for port_name, port in address.ports_of(job, name, members[name]).items()
         if port_name != labels.MASTER_PORT_NAME
     )

@@ -1,7 +1,7 @@
 """Writes declarations: read, decide, store under the version that was read, and again when somebody was faster.
 
 A client that lost an answer asks again. The request is stored with what it did, so its second coming, at whichever
-server, gets the same names; when an answer has left, that is stored too, and the same request is a new one.
+server, gets the same names; when an answer has arrived, that is stored too, and the same request is a new one.
 """
 
 import asyncio
@@ -57,12 +57,15 @@ class Declarer:
     async def store(self, known: Known, digest: str, incarnation: str, decide: Decide) -> Stored:
         """One change of one job; requests of a job wait for each other."""
         async with self._lock(known):
-            known = self._newest(known)
+            known, is_fresh = self._newest(known), False
             for attempt in range(TRIES):
                 last = recognised(known.job.status.declared, digest, incarnation, self._now())
                 if last is not None and last.id not in self._answered:
                     return Stored(known, last.collectors, last.learners, last.id, is_new=attempt > 0)
-                change = decide(known)
+                change = _decided(decide, known, is_final=is_fresh)
+                if change is None:
+                    known, is_fresh = self._same(known, await self._cache.fresh_job(known.id)), True
+                    continue
                 if change.declared == known.job.status.declared:
                     return Stored(known, change.collectors, change.learners)
                 last = LastRequest(
@@ -81,11 +84,11 @@ class Declarer:
                     # It may have happened: the next look tells.
                     log.warning("declaration not stored, looking again", job=str(known.view.key), because=str(error))
                 await asyncio.sleep(PAUSE * attempt * random.random())  # noqa: S311 not for secrets
-                known = self._same(known, await self._cache.fresh_job(known.id))
+                known, is_fresh = self._same(known, await self._cache.fresh_job(known.id)), True
         raise NotNow(f"{known.id} is being changed by others all the time, try again")
 
     def answered(self, stored: Stored) -> None:
-        """The answer has left: from now on the same request is another one. Nobody waits for this."""
+        """The answer has arrived: from now on the same request is another one. Nobody waits for this."""
         if stored.request:
             self._answered.append(stored.request)
             task = asyncio.ensure_future(self._mark(stored))
@@ -150,3 +153,18 @@ class Declarer:
         if before.view.uid != after.view.uid:
             raise Refused(404, f"{before.profile.word}: {before.view.key} was deleted; another job has its name now")
         return after
+
+
+def _decided(decide: Decide, known: Known, *, is_final: bool) -> Change | None:
+    """None when it has to be decided again, on what the API server has now.
+
+    A change is stored under the version that it was decided on; "nothing to do" and "no" are not. Right after a change
+    at another server they may come from a watch that is late.
+    """
+    try:
+        change = decide(known)
+    except Refused:
+        if is_final:
+            raise
+        return None
+    return change if is_final or change.declared != known.job.status.declared else None

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -67,7 +68,7 @@ class Desk:
             return await self._get_all_of(Key(namespace, name), origin)
         if namespace and (name := given.get("aggregator", "")):
             known = await self._authorised(Key(namespace, name), origin)
-            return _got(answer.learners_behind(known.job, name))
+            return _got(answer.learners_behind(known.job, name, partial(self._is_placed, known.job)))
         is_visible = await self._callers.visible(origin, namespace)
         return _got([self._replicas_of(known.job) for known in self._listed(namespace, is_visible)])
 
