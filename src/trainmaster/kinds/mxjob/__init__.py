@@ -1,0 +1,1 @@
+"""MXJob, kubeflow.org/v1."""

@@ -1,0 +1,225 @@
+"""Pods and services of an MXJob, and the environment by which its pods find each other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from trainmaster.api.mxjob import MXJob, ReplicaSpec
+from trainmaster.core import template
+from trainmaster.core.ids import Key
+from trainmaster.core.plan import Body
+from trainmaster.core.policies import gang
+from trainmaster.core.policies.gang import Gang
+from trainmaster.core.template import Owner
+from trainmaster.kinds.mxjob import labels
+from trainmaster.kinds.mxjob.role import (
+    SCHEDULER,
+    SERVER,
+    WORKER,
+    Slot,
+    master,
+    place_of,
+    policy_of,
+    roles_of,
+    slot_of,
+    slots_of,
+)
+
+
+class _Port(msgspec.Struct, frozen=True):
+    name: str
+    number: int
+
+
+def ports_of(replica: ReplicaSpec) -> tuple[_Port, ...]:
+    """The ports of the container that trains. It has one of our name, whether the template says so or not."""
+    containers = template.read(replica.template).spec.containers
+    declared = [port for c in containers if c.name == labels.CONTAINER for port in c.ports or ()]
+    found = [_Port(port.name, port.container_port) for port in declared]
+    if not any(port.name == labels.PORT_NAME for port in found):
+        found.append(_Port(labels.PORT_NAME, labels.DEFAULT_PORT))
+    return tuple(found)
+
+
+def shared_ports(job: MXJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
+    """The published ports of every slot that shares its network with strangers."""
+    return {
+        place_of(role, index): tuple(dict.fromkeys(port.number for port in ports_of(replica)))
+        for role, replica in roles_of(job.spec).items()
+        if shared_network or template.is_on_host(replica.template)
+        for index in range(replica.replicas)
+    }
+
+
+def declared_ports(job: MXJob) -> frozenset[int]:
+    """All ports that the templates name: those that are not published stay what they are."""
+    parts = [template.read(replica.template).spec for replica in roles_of(job.spec).values()]
+    return frozenset(port.container_port for part in parts for c in part.containers for port in c.ports or ())
+
+
+def gang_of(job: MXJob, scheduler: str) -> Gang | None:
+    """What the job asks of a gang scheduler; None without one, or when its pods ask for others."""
+    roles = roles_of(job.spec).values()
+    named = [str(replica.template["spec"].get("schedulerName") or "") for replica in roles]
+    if not gang.is_wanted(scheduler, named):
+        return None
+    wanted = policy_of(job.spec).scheduling_policy
+    total = sum(replica.replicas for replica in roles)
+    found = Gang(scheduler, Key(job.metadata.namespace, job.metadata.name), total)
+    if wanted is None:
+        return found
+    return msgspec.structs.replace(
+        found,
+        min_member=wanted.min_available or total,
+        queue=wanted.queue,
+        priority_class=wanted.priority_class,
+        min_resources={name: str(amount) for name, amount in wanted.min_resources.items()},
+        timeout=wanted.schedule_timeout_seconds,
+    )
+
+
+class Builder:
+    """Builds the children of one job; what they share is worked out once."""
+
+    def __init__(self, job: MXJob, owner: Owner, gang: Gang | None, *, shared_network: bool) -> None:
+        self._job = job
+        self._gang = gang
+        self._shared_network = shared_network
+        self._owner = owner.reference(blocks=True)
+        self._roles = roles_of(job.spec)
+        self._ports = {role: ports_of(replica) for role, replica in self._roles.items()}
+        self._master = slot_of(job, master(job.spec), 0)
+        self._cluster = self._addresses()
+        # Go sorts the keys of a map, and clients compare texts.
+        self._keys = {role.lower(): _tuner_key(self._roles[role]) for role in sorted(self._roles, key=str.lower)}
+
+    def pod(self, slot: Slot) -> Body:
+        replica = self._roles[slot.role]
+        given = replica.template["spec"]
+        config = {"MX_CONFIG": self._config(slot)}
+        pod: Body = {
+            **given,
+            "containers": [self._container(container, slot, config) for container in given["containers"]],
+            "restartPolicy": "Never",  # a restart is the operator's decision, never the kubelet's
+        }
+        if given.get("initContainers"):
+            pod["initContainers"] = [template.with_env(c, config) for c in given["initContainers"]]
+        template.resolve_on_host(pod)
+        body = template.pod_body(
+            replica.template,
+            name=slot.name,
+            namespace=self._job.metadata.namespace,
+            labels=self._pod_labels(slot),
+            owner=self._owner,
+            spec=pod,
+        )
+        return gang.member(body, self._gang, slot.role.lower()) if self._gang else body
+
+    def service(self, slot: Slot) -> Body:
+        return template.headless_service_body(
+            name=slot.name,
+            namespace=self._job.metadata.namespace,
+            labels=self._labels(slot),
+            selector=self._slot_labels(slot),
+            owner=self._owner,
+            ports=[
+                (port.name or f"port-{port.number}", self._given(slot, port.number)) for port in self._ports[slot.role]
+            ],
+        )
+
+    # --- addresses ---
+
+    def _given(self, slot: Slot, declared: int) -> int:
+        """The port that a slot has for one that its template declares: the same, unless it shares a network."""
+        return self._job.status.ports.get(slot.place, {}).get(str(declared), declared)
+
+    def _main_port(self, slot: Slot) -> int:
+        return self._given(slot, next(p.number for p in self._ports[slot.role] if p.name == labels.PORT_NAME))
+
+    def _addresses(self) -> dict[str, list[Body]]:
+        """Where every slot listens, by its role."""
+        cluster: dict[str, list[Body]] = {role.lower(): [] for role in sorted(self._roles, key=str.lower)}
+        for slot in slots_of(self._job):
+            cluster[slot.role.lower()].append({"url": slot.name, "port": self._main_port(slot)})
+        return cluster
+
+    # --- environment ---
+
+    def _config(self, slot: Slot) -> str:
+        task = {"type": slot.role.lower(), "index": slot.index}
+        return msgspec.json.encode({"cluster": self._cluster, "labels": self._keys, "task": task}).decode()
+
+    def _container(self, container: Mapping[str, Any], slot: Slot, config: Mapping[str, str]) -> Body:
+        """Every container may read where the others are. But a program that imports mxnet with the role of a server
+        never comes back from that: nobody beside the container that trains is told of a role."""
+        if container["name"] != labels.CONTAINER:
+            return template.with_env(container, config)
+        with_env = template.with_env(self._with_ports(container, slot), {**config, **self._dmlc(slot)})
+        return _with_node_host(with_env) if SCHEDULER in self._roles else with_env
+
+    def _dmlc(self, slot: Slot) -> dict[str, str]:
+        """What ps-lite reads, in the order that it always had."""
+        root = next(iter(self._cluster.get(SCHEDULER.lower(), ())), {"url": "", "port": 0})
+        found = {
+            "DMLC_PS_ROOT_PORT": str(root["port"]),
+            "DMLC_PS_ROOT_URI": str(root["url"]),
+            "DMLC_NUM_SERVER": str(len(self._cluster.get(SERVER.lower(), ()))),
+            "DMLC_NUM_WORKER": str(len(self._cluster.get(WORKER.lower(), ()))),
+            "DMLC_ROLE": slot.role.lower(),
+            "DMLC_USE_KUBERNETES": "1",
+        }
+        return found | {"DMLC_WORKER_ID": str(slot.index)} if slot.role == WORKER else found
+
+    def _with_ports(self, container: Mapping[str, Any], slot: Slot) -> Body:
+        given = list(container.get("ports") or ())
+        if not any(port.get("name") == labels.PORT_NAME for port in given):
+            given.append({"name": labels.PORT_NAME, "containerPort": labels.DEFAULT_PORT})
+        whole = {**container, "ports": given}
+        if not (allotted := self._job.status.ports.get(slot.place)):
+            return whole
+        on_host = self._shared_network or template.is_on_host(self._roles[slot.role].template)
+        return template.with_ports(whole, allotted, lambda _: True, on_host=on_host)
+
+    # --- labels ---
+
+    def _slot_labels(self, slot: Slot) -> dict[str, str]:
+        return {
+            labels.OPERATOR_NAME: labels.CONTROLLER,
+            labels.JOB_NAME: self._job.metadata.name,
+            labels.REPLICA_TYPE: slot.role.lower(),
+            labels.REPLICA_INDEX: str(slot.index),
+        }
+
+    def _labels(self, slot: Slot) -> dict[str, str]:
+        """Also by the names that selectors of older times ask for."""
+        return {
+            **self._slot_labels(slot),
+            **dict.fromkeys(labels.OLD_GROUP_NAMES, labels.GROUP),
+            **dict.fromkeys(labels.OLD_JOB_NAMES, self._job.metadata.name),
+            **dict.fromkeys(labels.OLD_REPLICA_TYPES, slot.role.lower()),
+            **dict.fromkeys(labels.OLD_REPLICA_INDICES, str(slot.index)),
+        }
+
+    def _pod_labels(self, slot: Slot) -> dict[str, str]:
+        restarts = self._job.status.restarts.get(slot.role)
+        found = self._labels(slot) | {labels.RESTART_COUNT: str(restarts.count if restarts else 0)}
+        if slot == self._master:
+            found |= dict.fromkeys((labels.JOB_ROLE, labels.OLD_JOB_ROLE), labels.MASTER)
+        return found
+
+
+def _tuner_key(replica: ReplicaSpec) -> str:
+    metadata = template.read(replica.template).metadata
+    annotations = metadata.annotations if metadata else None
+    return (annotations or {}).get(labels.TUNER_KEY, replica.label)
+
+
+def _with_node_host(container: Body) -> Body:
+    """The address that ps-lite tells its peers: without it, it takes the first that it finds on the machine. Who says
+    which one to take is not contradicted."""
+    env: Sequence[Body] = container["env"]
+    if any(entry["name"] in ("DMLC_NODE_HOST", "DMLC_INTERFACE") for entry in env):
+        return container
+    own = {"name": "DMLC_NODE_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    return {**container, "env": [*env, own]}

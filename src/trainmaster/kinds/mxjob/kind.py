@@ -1,0 +1,354 @@
+"""MXJob: a parameter server's roles, or those of a tuner, which run together and end by one of them."""
+
+from collections.abc import Container, Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from trainmaster.api.mxjob import RESOURCE, MXJob, MXJobStatus, ReplicaStatus
+from trainmaster.core.condition import SUSPENDED, find
+from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, soonest, warning
+from trainmaster.core.policies import gang, restart
+from trainmaster.core.policies.cleanup import CleanPodPolicy, patience_left, pods_to_clean, removal
+from trainmaster.core.policies.limit import Limit, overdue, seconds_left
+from trainmaster.core.policies.port import Allotment, allot, is_complete
+from trainmaster.core.policies.restart import NONE, Fallen, Restarts
+from trainmaster.core.view import PodView
+from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
+from trainmaster.kinds.mxjob import labels, validate
+from trainmaster.kinds.mxjob.body import Builder, declared_ports, gang_of, shared_ports
+from trainmaster.kinds.mxjob.node import nodes_of
+from trainmaster.kinds.mxjob.role import (
+    clean_policy_of,
+    leading,
+    place_of,
+    policy_of,
+    roles_of,
+    rules_of,
+    slots_of,
+)
+from trainmaster.kinds.mxjob.status import (
+    CREATED,
+    ENDED,
+    FAILED,
+    RESTARTING,
+    RUNNING,
+    SUCCEEDED,
+    count,
+    enter,
+    entered_at,
+    has_run,
+    joined,
+    left_behind,
+    pods_of,
+    reason_of,
+    resume,
+)
+from trainmaster.kinds.mxjob.verdict import Verdict, calm_of, told, verdict
+
+
+class MXJobKind(Kind[MXJob]):
+    resource = RESOURCE
+    slots = labels.SLOTS
+    component = labels.CONTROLLER
+    job_type = MXJob
+    status_type = MXJobStatus
+    initial_phase = CREATED
+    ended = ENDED
+    looks_at_nodes = True
+
+    @property
+    def children(self) -> tuple[Resource, ...]:
+        scheduler = self.settings.gang_scheduler
+        return (gang.group_resource(scheduler),) if scheduler else ()
+
+    def errors(self, job: MXJob) -> list[str]:
+        return [] if left_behind(job.status) else validate.errors(job)
+
+    def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
+        noun = resource.kind.lower()
+        if error:
+            return warning(
+                f"Failed{verb.capitalize()}{resource.kind}",
+                f"Error {verb[:-1]}ing {noun} {named(names)}: {error}",
+            )
+        return normal(f"Successful{verb.capitalize()}{resource.kind}", f"{verb.capitalize()}d {noun}: {named(names)}")
+
+    def decide(self, job: MXJob, observed: Observed, now: datetime) -> Plan:
+        if job.status.phase in ENDED:
+            return self._keep(job, observed, now)
+        if phase := left_behind(job.status):
+            return _take_over(job, phase, now)
+        nodes = nodes_of(observed, self.settings, now)
+        found = verdict(job, observed, nodes.bad)
+        if found.phase:
+            return self._end(job, found.phase, found.message, observed, now)
+        if policy_of(job.spec).suspend:
+            return self._stop(job, observed, now)
+        if job.status.phase == SUSPENDED:
+            return self._resume(job, now)
+        limits = _limits(job)
+        if over := overdue(limits, now):
+            clean: CleanPodPolicy | None = "Running" if clean_policy_of(job.spec) == "None" else None
+            return self._end(job, FAILED, over.message, observed, now, clean)
+        plan = (
+            self._restart(job, found.fallen, observed, now) if found.fallen else self._go_on(job, found, observed, now)
+        )
+        later = soonest(plan.requeue_after, seconds_left(limits, now), nodes.next_look)
+        return msgspec.structs.replace(plan, requeue_after=later)
+
+    # --- while it goes on ---
+
+    def _go_on(self, job: MXJob, found: Verdict, observed: Observed, now: datetime) -> Plan:
+        """Pods of an old attempt go before one of the new attempt comes: they must not meet."""
+        old = job.status
+        allotted = self._allot(job, observed)
+        waits = _backoff(old, now)
+        creates = self._missing(job, observed, waits) if allotted.is_stored and not found.outdated else ()
+        pods = pods_of(job, observed)
+        counters = count(pods)
+        phase, message = _phase(job, pods, counters)
+        entered = enter(old, phase, message, now)
+        conditions = cleared(entered.conditions, all_created=allotted.is_stored and not creates, now=now)
+        new = msgspec.structs.replace(
+            entered,
+            observed_generation=job.metadata.generation,
+            replica_statuses=counters,
+            joined=joined(job, pods),
+            ports=allotted.ports,
+            conditions=portless(conditions, allotted.error, now),
+        )
+        status = changed_status(old, new)
+        team = gang_of(job, self.settings.gang_scheduler)
+        return Plan(
+            deletes=(
+                *self._removal(found.outdated, "it is started again", observed, now),
+                *self._surplus(job, observed),
+            ),
+            creates=creates,
+            patches=gang.changed(team, observed) if team else (),
+            status=status,
+            status_first=allotted.is_new,  # a pod is told its port, and nobody else must ever be given it
+            is_lazy=status is not None and _is_counted_only(job, old, new),
+            events=_started(job, phase, message, self.settings.gang_scheduler),
+            requeue_after=soonest(allotted.retry_after, *waits.values(), _patience(found.outdated, now)),
+            ports=allotted.drawn,
+        )
+
+    def _allot(self, job: MXJob, observed: Observed) -> Allotment:
+        """The ports of the slots that share a network."""
+        wanted = shared_ports(job, shared_network=self.settings.shared_network)
+        stored = job.status.ports
+        if is_complete(wanted, stored):
+            return Allotment(stored)
+        used = {place_of(r, i): pod.host_ports for r, pods in observed.pods.items() for i, pod in pods.items()}
+        taken = observed.taken | declared_ports(job)
+        return allot(wanted, stored, used=used, taken=taken, uid=job.metadata.uid)
+
+    def _missing(self, job: MXJob, observed: Observed, waits: Container[str]) -> tuple[Create, ...]:
+        """The group before its pods, and services before pods: a pod that starts finds its peers' names."""
+        slots = slots_of(job)
+        team = gang_of(job, self.settings.gang_scheduler)
+        owner = self.owner(job)
+        group = gang.missing(team, observed, owner.reference(blocks=True)) if team else ()
+        nameless = [slot for slot in slots if slot.name not in observed.services]
+        empty = [s for s in slots if s.role not in waits and s.index not in observed.role(s.role.lower())]
+        if not nameless and not empty:
+            return group
+        builder = Builder(job, owner, team, shared_network=self.settings.shared_network)
+        return (
+            *group,
+            *(Create(SERVICE, builder.service(slot), f"{slot.place} has no address") for slot in nameless),
+            *(Create(POD, builder.pod(slot), f"{slot.place} has no pod") for slot in empty),
+        )
+
+    def _surplus(self, job: MXJob, observed: Observed) -> tuple[Delete, ...]:
+        """What fills no slot of the spec, highest index first."""
+        slots = {slot.name: observed.role(slot.role.lower()).get(slot.index) for slot in slots_of(job)}
+        # A pod whose labels were edited into another slot goes too: it holds a name that its own slot needs.
+        pods = [pod for pod in reversed(observed.all_pods) if slots.get(pod.key.name) is not pod]
+        services = [s for name, s in sorted(observed.services.items(), reverse=True) if name not in slots]
+        scheduler = self.settings.gang_scheduler
+        team = gang_of(job, scheduler)
+        why = "it is not in the spec any more"
+        return (
+            *deletions(POD, pods, why),
+            *deletions(SERVICE, services, why),
+            *gang.surplus(scheduler, observed, why, keep=team.key.name if team else ""),
+        )
+
+    def _restart(self, job: MXJob, fallen: Sequence[Fallen], observed: Observed, now: datetime) -> Plan:
+        """The count is stored before the first pod is deleted for it."""
+        old, rules = job.status, rules_of(job.spec)
+        decision = restart.decide(fallen, rules, old.restarts, old.restart_history, calm=calm_of(job, now), now=now)
+        message = f"MXJob {job.metadata.name} is restarting because {told(fallen)}"
+        of_all = any(rules[f.role].scope == "All" for f in fallen)
+        touched = set(rules) if of_all else {f.role for f in fallen}
+        new = msgspec.structs.replace(
+            enter(old, RESTARTING, message, now),
+            observed_generation=job.metadata.generation,
+            replica_statuses=count(pods_of(job, observed)),
+            restarts=decision.restarts,
+            restart_history=decision.history,
+            joined={role: number for role, number in old.joined.items() if role not in touched},
+        )
+        event = warning(reason_of(RESTARTING), message)
+        return Plan(status=changed_status(old, new), status_first=True, events=(event,))
+
+    # --- while it is stopped ---
+
+    def _stop(self, job: MXJob, observed: Observed, now: datetime) -> Plan:
+        """That it was told to stop is stored before the first pod goes, and that these pods are of the past: however
+        they end now, it says nothing about the training."""
+        old, message = job.status, f"MXJob {job.metadata.name} is suspended."
+        is_news = old.phase != SUSPENDED
+        entered = enter(old, SUSPENDED, message, now)
+        new = msgspec.structs.replace(
+            entered,
+            observed_generation=job.metadata.generation,
+            replica_statuses={role: ReplicaStatus() for role in roles_of(job.spec)},
+            restarts=_outdated(old.restarts, roles_of(job.spec)) if is_news and observed.all_pods else old.restarts,
+            joined={},
+            conditions=cleared(entered.conditions, all_created=True, now=now),
+        )
+        why = "the job is suspended"
+        return Plan(
+            deletes=() if is_news else self._all(observed, "All", why, now),
+            status=changed_status(old, new),
+            status_first=is_news,
+            events=(normal(reason_of(SUSPENDED), message),) if is_news else (),
+            requeue_after=_patience(observed.all_pods, now),
+        )
+
+    def _resume(self, job: MXJob, now: datetime) -> Plan:
+        message = f"MXJob {job.metadata.name} is resumed."
+        new = msgspec.structs.replace(resume(job.status, message, now), observed_generation=job.metadata.generation)
+        event = normal(reason_of("Resumed"), message)
+        return Plan(status=changed_status(job.status, new), status_first=True, events=(event,))
+
+    # --- at its end ---
+
+    def _end(
+        self,
+        job: MXJob,
+        phase: str,
+        message: str,
+        observed: Observed,
+        now: datetime,
+        clean: CleanPodPolicy | None = None,
+    ) -> Plan:
+        """The verdict is stored before the first pod is deleted for it."""
+        old = job.status
+        counters = count(pods_of(job, observed))
+        if phase == SUCCEEDED:  # what still runs has done its part
+            counters = {r: ReplicaStatus(0, c.succeeded + c.active, c.failed) for r, c in counters.items()}
+        entered = enter(old, phase, message, now)
+        new = msgspec.structs.replace(
+            entered,
+            observed_generation=job.metadata.generation,
+            replica_statuses=counters,
+            conditions=cleared(entered.conditions, all_created=True, now=now),
+            joined={},
+            ports={},  # pods that are left keep theirs as long as they run
+            clean=clean,
+        )
+        make = normal if phase == SUCCEEDED else warning
+        return Plan(status=changed_status(old, new), status_first=True, events=(make(reason_of(phase), message),))
+
+    def _keep(self, job: MXJob, observed: Observed, now: datetime) -> Plan:
+        """What the end left behind goes, and at last the job itself: with its uid, so that nobody else of its name
+        does."""
+        policy = job.status.clean or clean_policy_of(job.spec)
+        deletes = self._all(observed, policy, f"the job has ended and cleanPodPolicy is {policy}", now)
+        waits = _patience(pods_to_clean(observed.all_pods, policy), now)
+        ttl, ended = policy_of(job.spec).ttl_seconds_after_finished, job.status.completion_time
+        if ttl is None or ended is None or deletes:
+            return Plan(deletes=deletes, requeue_after=waits)
+        if (left := Limit(ended, ttl, "").left(now)) > 0:
+            return Plan(requeue_after=soonest(left, waits))
+        meta = job.metadata
+        why = f"it ended {ttl} seconds ago (ttlSecondsAfterFinished)"
+        return Plan(deletes=(Delete(RESOURCE, Key(meta.namespace, meta.name), meta.uid, why),))
+
+    def _all(self, observed: Observed, policy: CleanPodPolicy, why: str, now: datetime) -> tuple[Delete, ...]:
+        """The group goes in any case: nothing is left to be placed."""
+        services = observed.services.values() if policy != "None" else ()
+        return (
+            *self._removal(pods_to_clean(observed.all_pods, policy), why, observed, now),
+            *deletions(SERVICE, services, why),
+            *gang.surplus(self.settings.gang_scheduler, observed, why),
+        )
+
+    def _removal(self, pods: Iterable[PodView], why: str, observed: Observed, now: datetime) -> tuple[Delete, ...]:
+        return removal(pods, why, now, nodes_of(observed, self.settings, now).lost)
+
+
+def _take_over(job: MXJob, phase: str, now: datetime) -> Plan:
+    """Another operator's verdict stands. One of them wrote no time of the end."""
+    ended = job.status.completion_time or entered_at(job.status, phase) or now
+    new = msgspec.structs.replace(job.status, phase=phase, completion_time=ended)
+    return Plan(status=changed_status(job.status, new), status_first=True)
+
+
+def _limits(job: MXJob) -> tuple[Limit, ...]:
+    seconds, since = policy_of(job.spec).active_deadline_seconds, job.status.start_time
+    if seconds is None or since is None:
+        return ()
+    name = job.metadata.name
+    return (Limit(since, seconds, f"MXJob {name} has failed because it was active longer than specified deadline"),)
+
+
+def _phase(job: MXJob, pods: dict[str, dict[int, PodView]], counters: dict[str, ReplicaStatus]) -> tuple[str, str]:
+    """Whoever has run is running until something happens; after a restart, when everybody is back."""
+    name, phase = job.metadata.name, job.status.phase
+    specs = roles_of(job.spec)
+    is_whole = all(sum(map(has_run, pods[role].values())) == replica.replicas for role, replica in specs.items())
+    runs = is_whole if phase == RESTARTING else phase == RUNNING or counters[leading(job.spec)].active > 0
+    if phase and runs:
+        return RUNNING, f"MXJob {name} is running."
+    if phase == RESTARTING:
+        restarting = find(job.status.conditions, RESTARTING)
+        return RESTARTING, restarting.message if restarting else ""
+    return CREATED, f"MXJob {name} is created."  # every job is seen so first, however fast its pods come up
+
+
+def _is_counted_only(job: MXJob, old: MXJobStatus, new: MXJobStatus) -> bool:
+    """Counters alone may wait. That all have joined may not: from then on a pod that is gone is missed."""
+    is_whole = new.joined.keys() == roles_of(job.spec).keys() and new.joined != old.joined
+    counted = msgspec.structs.replace(
+        old, replica_statuses=new.replica_statuses, joined=new.joined, conditions=new.conditions
+    )
+    return new == counted and not is_whole
+
+
+def _outdated(restarts: dict[str, Restarts], roles: Iterable[str]) -> dict[str, Restarts]:
+    """A new attempt of every role that nobody is charged for."""
+    found = {}
+    for role in roles:
+        old = restarts.get(role, NONE)
+        found[role] = msgspec.structs.replace(old, count=old.count + 1, attempt=old.count + 1, attempts={})
+    return restarts | found
+
+
+def _backoff(status: MXJobStatus, now: datetime) -> dict[str, float]:
+    """The roles whose pods are not created yet, with the seconds that they wait."""
+    return {
+        role: (restarts.next_time - now).total_seconds()
+        for role, restarts in status.restarts.items()
+        if restarts.next_time and restarts.is_waiting(now)
+    }
+
+
+def _patience(pods: Iterable[PodView], now: datetime) -> float | None:
+    """Seconds until one of these pods, which are to go, is forced to."""
+    return soonest(*(left for pod in pods if (left := patience_left(pod, now)) is not None and left > 0))
+
+
+def _started(job: MXJob, phase: str, message: str, scheduler: str) -> tuple[Event, ...]:
+    if not job.status.phase:
+        return (normal(reason_of(CREATED), message), *validate.overridden(job, scheduler))
+    if phase == RUNNING != job.status.phase:
+        return (normal(reason_of(RUNNING), message),)
+    return ()

@@ -1,0 +1,31 @@
+"""Words on the wire: those of the training-operator, and beside them what its ancestors called the same."""
+
+from trainmaster.core.observed import SlotLabels
+
+GROUP = "kubeflow.org"
+CONTROLLER = "mxjob-controller"
+
+PREFIX = "training.kubeflow.org/"
+OPERATOR_NAME = f"{PREFIX}operator-name"
+JOB_NAME = f"{PREFIX}job-name"
+REPLICA_TYPE = f"{PREFIX}replica-type"
+REPLICA_INDEX = f"{PREFIX}replica-index"
+JOB_ROLE = f"{PREFIX}job-role"
+MASTER = "master"
+RESTART_COUNT = f"{PREFIX}restart-count"
+"""Ours: the attempt that a pod was created for."""
+
+OLD_GROUP_NAMES = ("group-name", "group_name")
+OLD_JOB_NAMES = ("job-name", "mxnet-job-name", "mxnet_job_name")
+OLD_REPLICA_TYPES = ("replica-type", "mxnet-replica-type")
+OLD_REPLICA_INDICES = ("replica-index", "mxnet-replica-index")
+OLD_JOB_ROLE = "job-role"
+
+SLOTS = SlotLabels(role=REPLICA_TYPE, index=REPLICA_INDEX)
+
+CONTAINER = "mxnet"
+"""The container that trains: its ports are published, and its exit code is looked at."""
+PORT_NAME = "mxjob-port"
+DEFAULT_PORT = 9091
+TUNER_KEY = "tuner-server-key"
+"""The annotation of a template by which TVM's tracker knows a kind of server."""

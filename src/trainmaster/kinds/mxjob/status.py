@@ -1,0 +1,146 @@
+"""Phases, counters and conditions of an MXJob, as clients of the training-operator read them.
+
+A condition stands for a phase; the last of the list is the phase of the job. ``Running`` and ``Restarting`` take each
+other's place, and an end makes both untrue.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from trainmaster.api.mxjob import MXJob, MXJobStatus, ReplicaStatus
+from trainmaster.core.condition import FINISHED, SUSPENDED, Condition, Conditions, find, is_true, put_standard
+from trainmaster.core.observed import Observed
+from trainmaster.core.view import PodView
+from trainmaster.kinds.mxjob import labels
+from trainmaster.kinds.mxjob.role import roles_of
+
+CREATED = "Created"
+RUNNING = "Running"
+RESTARTING = "Restarting"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+ENDED = frozenset({SUCCEEDED, FAILED})
+PHASES = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED}) | ENDED
+
+_GOING_ON = (RUNNING, RESTARTING)
+
+
+def reason_of(phase: str) -> str:
+    return f"MXJob{phase}"
+
+
+def is_current(job: MXJob, role: str, index: int, pod: PodView) -> bool:
+    """False for a pod of an older attempt than its place has reached: it is to go."""
+    restarts = job.status.restarts.get(role)
+    return restarts is None or attempt_of(pod) >= restarts.attempt_of(index)
+
+
+def attempt_of(pod: PodView) -> int:
+    """The attempt that a pod was created for. A label that was edited into no number says the first."""
+    text = pod.labels.get(labels.RESTART_COUNT, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else 0
+
+
+def pods_of(job: MXJob, observed: Observed) -> dict[str, dict[int, PodView]]:
+    """The pods of the present attempt by role and index."""
+    return {
+        role: {
+            index: pod
+            for index, pod in observed.role(role.lower()).items()
+            if index < replica.replicas and is_current(job, role, index, pod)
+        }
+        for role, replica in roles_of(job.spec).items()
+    }
+
+
+def count(pods: Mapping[str, Mapping[int, PodView]]) -> dict[str, ReplicaStatus]:
+    """A pod that is told to go while it runs has failed; one that waits for its node does not count."""
+    counted = {}
+    for role, of_role in pods.items():
+        columns = [_column(pod) for pod in of_role.values()]
+        counted[role] = ReplicaStatus(columns.count("active"), columns.count("succeeded"), columns.count("failed"))
+    return counted
+
+
+def _column(pod: PodView) -> str:
+    match pod.phase:
+        case "Running":
+            return "failed" if pod.deleting else "active"
+        case "Succeeded":
+            return "succeeded"
+        case "Failed":
+            return "failed"
+    return ""
+
+
+def has_run(pod: PodView) -> bool:
+    return _column(pod) in ("active", "succeeded")
+
+
+def joined(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> dict[str, int]:
+    """How many replicas of every role have been seen running together, those of earlier passes included."""
+    found = {}
+    for role, replica in roles_of(job.spec).items():
+        is_whole = sum(map(has_run, pods[role].values())) == replica.replicas
+        if number := replica.replicas if is_whole else min(job.status.joined.get(role, 0), replica.replicas):
+            found[role] = number
+    return found
+
+
+def left_behind(status: MXJobStatus) -> str:
+    """The end that another operator wrote down, who knew conditions and no phases. A failure is never taken back."""
+    if status.phase:
+        return ""
+    return next((phase for phase in (FAILED, SUCCEEDED) if is_true(status.conditions, phase)), "")
+
+
+def entered_at(status: MXJobStatus, phase: str) -> datetime | None:
+    found = find(status.conditions, phase)
+    return found.last_transition_time if found and found.status == "True" else None
+
+
+def enter(status: MXJobStatus, phase: str, message: str, now: datetime) -> MXJobStatus:
+    """The status in ``phase``, with its place among the conditions."""
+    conditions = _put(status.conditions, phase, message, now)
+    if phase in ENDED:
+        conditions = put_standard(conditions, FINISHED, True, phase, message, now)
+    return msgspec.structs.replace(
+        status,
+        phase=phase,
+        conditions=conditions,
+        start_time=status.start_time or (None if phase == SUSPENDED else now),
+        completion_time=status.completion_time or (now if phase in ENDED else None),
+    )
+
+
+def resume(status: MXJobStatus, message: str, now: datetime) -> MXJobStatus:
+    """The status of a job that may go on; time in which nothing may run is not held against it."""
+    conditions = tuple(
+        _changed(c, "False", reason_of("Resumed"), message, now) if c.type == SUSPENDED else c
+        for c in status.conditions
+    )
+    return msgspec.structs.replace(status, phase=CREATED, conditions=conditions, start_time=now)
+
+
+def _put(conditions: Conditions, type_: str, message: str, now: datetime) -> Conditions:
+    old = find(conditions, type_)
+    if old and (old.status, old.message) == ("True", message):
+        return conditions
+    dropped = {type_, *(_GOING_ON if type_ in _GOING_ON else ())}
+    kept = tuple(c for c in conditions if c.type not in dropped)
+    if type_ in ENDED or type_ == SUSPENDED:
+        kept = tuple(
+            _changed(c, "False", reason_of(type_), c.message, now) if c.type in _GOING_ON and c.status == "True" else c
+            for c in kept
+        )
+    since = old.last_transition_time if old and old.status == "True" else now
+    new = Condition(type_, "True", reason_of(type_), message, last_update_time=now, last_transition_time=since)
+    return (*kept, new)
+
+
+def _changed(old: Condition, status: str, reason: str, message: str, now: datetime) -> Condition:
+    return msgspec.structs.replace(
+        old, status=status, reason=reason, message=message, last_update_time=now, last_transition_time=now
+    )

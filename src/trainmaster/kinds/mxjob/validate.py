@@ -1,0 +1,115 @@
+"""What is wrong with an MXJob beyond what its schema can say."""
+
+from trainmaster.api.mxjob import MXJob, MXJobSpec, Policy, ReplicaSpec
+from trainmaster.core import template
+from trainmaster.core.name import child_name_error
+from trainmaster.core.plan import Event, warning
+from trainmaster.core.policies import gang
+from trainmaster.core.policies.restart import exit_codes
+from trainmaster.kinds.mxjob import labels
+from trainmaster.kinds.mxjob.role import (
+    FIXED,
+    MODES,
+    ROLES,
+    SINGLE,
+    WORKER,
+    canonical,
+    roles_of,
+    slot_of,
+)
+
+MAX_VARIABLE = 128 * 1024
+"""Linux starts no program with a longer variable."""
+
+_FIELDS = dict(zip(Policy.__struct_fields__, Policy.__struct_encode_fields__, strict=True))
+
+
+def errors(job: MXJob) -> list[str]:
+    found = [*_exit_code_errors(job.spec), *_policy_errors(job.spec)]
+    seen: dict[str, str] = {}
+    for name, replica in sorted(job.spec.mx_replica_specs.items()):
+        path = f"spec.mxReplicaSpecs.{name}"
+        role = canonical(name)
+        if not role:
+            found.append(f"{path}: there is no such role; there are {', '.join(ROLES)}")
+            continue
+        if (other := seen.setdefault(role, name)) != name:
+            found.append(f"{path}: differs from {other!r} only in case; rename one of them")
+        found += _replica_errors(path, role, replica)
+        if error := child_name_error(job.metadata.name, slot_of(job, role, replica.replicas - 1).name):
+            found.append(f"metadata.name: {error}")
+    return found + _mode_errors(job.spec, set(seen)) + _size_errors(job)
+
+
+def overridden(job: MXJob, scheduler: str) -> tuple[Event, ...]:
+    """What the templates say in vain, as warnings in the ancestors' words."""
+    found: list[Event] = []
+    for role, replica in roles_of(job.spec).items():
+        spec = replica.template["spec"]
+        if spec.get("restartPolicy"):
+            said = f"restartPolicy in the template of {role} is overwritten; set restartPolicy of the replica"
+            found.append(warning("SettedPodTemplateRestartPolicy", said))
+        if (other := str(spec.get("schedulerName") or "")) and scheduler and not gang.is_wanted(scheduler, [other]):
+            said = f"{role} asks for the scheduler {other}: the pods of this job are not placed together by {scheduler}"
+            found.append(warning("SettedPodTemplateSchedulerName", said))
+    return tuple(found)
+
+
+def _exit_code_errors(spec: MXJobSpec) -> list[str]:
+    try:
+        exit_codes(spec.restarting_exit_code)
+    except ValueError as error:
+        return [f"spec.restartingExitCode: {error}"]
+    return []
+
+
+def _policy_errors(spec: MXJobSpec) -> list[str]:
+    """A field stands in the run policy, or in the spec as it used to; not in both with two meanings."""
+    found = []
+    for field, name in _FIELDS.items():
+        older, newer = getattr(spec, field), getattr(spec.run_policy, field)
+        if older is not None and newer is not None and older != newer:
+            found.append(f"spec.{name}: spec.runPolicy.{name} says something else; leave one of them out")
+    return found
+
+
+def _replica_errors(path: str, role: str, replica: ReplicaSpec) -> list[str]:
+    if found := template.errors(replica.template, f"{path}.template"):
+        return found
+    names = [container.name for container in template.read(replica.template).spec.containers]
+    if labels.CONTAINER not in names:
+        found.append(
+            f"{path}.template.spec.containers: none of {', '.join(names)} is called {labels.CONTAINER!r}; "
+            "rename the one that trains"
+        )
+    if role in SINGLE and replica.replicas != 1:
+        found.append(f"{path}.replicas: there is one {role} in a job, not {replica.replicas}; set it to 1")
+    if role in FIXED and replica.restart_scope == "Pod":
+        found.append(f"{path}.restartScope: a {role} cannot join again by itself; leave it out, or set it to All")
+    return found
+
+
+def _mode_errors(spec: MXJobSpec, roles: set[str]) -> list[str]:
+    """MXTrain has all three roles, or workers alone, who need nobody."""
+    wanted, mode = MODES[spec.job_mode], spec.job_mode
+    found = [
+        f"spec.mxReplicaSpecs.{role}: {mode} has no such role; it has {', '.join(wanted)}"
+        for role in ROLES
+        if role in roles and role not in wanted
+    ]
+    if mode == "MXTrain" and roles == {WORKER}:
+        return found
+    return found + [f"spec.mxReplicaSpecs.{role}: {mode} needs a {role}" for role in wanted if role not in roles]
+
+
+def _size_errors(job: MXJob) -> list[str]:
+    """Every pod is told where every other one is."""
+    counts = {canonical(name): replica.replicas for name, replica in job.spec.mx_replica_specs.items()}
+    entry = len('{"url":"","port":65535},')
+    size = sum(n * (entry + len(slot_of(job, role, n).name)) for role, n in counts.items() if role)
+    if size < MAX_VARIABLE:
+        return []
+    room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
+    return [
+        f"spec.mxReplicaSpecs: the addresses of {sum(counts.values())} replicas do not fit into {room}; lower replicas"
+    ]

@@ -1,0 +1,66 @@
+"""The real MXNet 1.9.1 as an MXJob on this machine: scheduler, server and workers find each other by what we tell them.
+
+MXNet is abandoned and wants Python 3.8 (and numpy before 1.24). `TRAINMASTER_MXNET_PYTHON` names a Python that has it;
+otherwise `python3.8` is asked. Nothing is downloaded here.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.local.conftest import Start
+from tests.local.program import containers_of, written
+from tests.local.test_run import lines_of
+from tests.manifests.build import MXNET, Manifest, container, mx_replica, mxjob
+
+JOINS = "import mxnet"
+"""All that a scheduler and a server do: the import does not come back before the training is over, and then it ends
+the process."""
+
+TRAINS = """
+import mxnet
+store = mxnet.kv.create("dist_sync")
+store.init(3, mxnet.nd.zeros((2, 3)))
+store.push(3, mxnet.nd.ones((2, 3)) * (store.rank + 1))
+pulled = mxnet.nd.zeros((2, 3))
+store.pull(3, out=pulled)
+print("workers", store.num_workers, "sum", pulled.asnumpy().min(), pulled.asnumpy().max(), flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def mxnet_python() -> str:
+    python = os.environ.get("TRAINMASTER_MXNET_PYTHON") or shutil.which("python3.8")
+    if not python:
+        pytest.skip("no Python 3.8 here: set TRAINMASTER_MXNET_PYTHON to a Python that has mxnet 1.9.1")
+    found = subprocess.run([python, "-c", "import mxnet"], capture_output=True, text=True, check=False)
+    if found.returncode:
+        pytest.skip(f"{python} cannot import mxnet: set TRAINMASTER_MXNET_PYTHON to a Python that has 1.9.1")
+    return python
+
+
+def role(python: str, program: str, replicas: int = 1) -> Manifest:
+    return mx_replica(container(MXNET, command=[python, "-c", program]), replicas=replicas)
+
+
+def test_mxnet_trains_with_one_scheduler_one_server_and_two_workers(
+    mxnet_python: str, start: Start, tmp_path: Path
+) -> None:
+    roles = {
+        "Scheduler": role(mxnet_python, JOINS),
+        "Server": role(mxnet_python, JOINS),
+        "Worker": role(mxnet_python, TRAINS, 2),
+    }
+    manifest = written(tmp_path, mxjob(mxReplicaSpecs=roles))
+
+    code, said, errors = start("run", manifest, "--timeout", "3m").end()
+
+    assert code == 0, said + errors
+    # In dist_sync a key holds the sum of what all workers pushed: 1 and 2.
+    for worker in ("worker-0", "worker-1"):
+        assert lines_of(said, worker) == ["workers 2 sum 3.0 3.0"]
+    assert "mxjob/job Succeeded: MXJob job is successfully completed." in said
+    assert containers_of(tmp_path) == []
