@@ -1,0 +1,1 @@
+"""MxJob, mxnet.mlkube.io/v1beta1."""

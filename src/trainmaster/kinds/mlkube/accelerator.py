@@ -1,0 +1,49 @@
+"""What a pod that uses an accelerator gets from its machine, as the operator's config file says."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainmaster.api.accelerator import Accelerator
+from trainmaster.core.plan import Body
+from trainmaster.kinds.mlkube import labels
+
+
+def equipped(pod: Body, accelerators: Mapping[str, Accelerator]) -> Body:
+    """The pod's spec with the volumes, mounts and variables of all accelerators that its main container asks for.
+
+    What is there already, by name or by mount path, stays: the ancestor wrote all of this into the jobs themselves.
+    """
+    used = [
+        accelerators[name]
+        for name in sorted(accelerators)
+        if any(container["name"] == labels.CONTAINER and _asks_for(container, name) for container in pod["containers"])
+    ]
+    if not used:
+        return pod
+    volumes = [
+        {"name": volume.name, "hostPath": {"path": volume.host_path}} for each in used for volume in each.volumes
+    ]
+    containers = [_with(c, used) if c["name"] == labels.CONTAINER else c for c in pod["containers"]]
+    return {**pod, "containers": containers, "volumes": _added(pod.get("volumes"), volumes, "name")}
+
+
+def _asks_for(container: Mapping[str, Any], resource: str) -> bool:
+    resources = container.get("resources") or {}
+    return any(resource in (resources.get(kind) or {}) for kind in ("limits", "requests"))
+
+
+def _with(container: Body, used: Sequence[Accelerator]) -> Body:
+    mounts = [{"name": v.name, "mountPath": v.mount_path} for each in used for v in each.volumes]
+    env = [{"name": variable.name, "value": variable.value} for each in used for variable in each.env_vars]
+    return {
+        **container,
+        "volumeMounts": _added(container.get("volumeMounts"), mounts, "mountPath"),
+        "env": _added(container.get("env"), env, "name"),
+    }
+
+
+def _added(found: Sequence[Body] | None, new: Sequence[Body], key: str) -> list[Body]:
+    """Those that are there, and each new one whose key nobody has yet."""
+    merged = {entry.get(key): entry for entry in reversed((*(found or ()), *new))}
+    rest = [entry for entry in new if merged[entry[key]] is entry]
+    return [*(found or ()), *rest]

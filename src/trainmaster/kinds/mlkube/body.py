@@ -1,0 +1,186 @@
+"""Batch Jobs and the service of an MxJob, and the environment by which ps-lite's processes find each other."""
+
+from collections.abc import Mapping
+from zlib import crc32
+
+import msgspec
+
+from trainmaster.api.accelerator import Accelerator
+from trainmaster.api.mlkube import MxJob, ReplicaSpec
+from trainmaster.core import template
+from trainmaster.core.ids import JOB, SERVICE
+from trainmaster.core.plan import Body
+from trainmaster.core.template import MANAGED_BY, Owner
+from trainmaster.kinds.mlkube import labels
+from trainmaster.kinds.mlkube.accelerator import equipped
+
+ID_LENGTH = 4
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def runtime_id(job: MxJob) -> str:
+    """Part of all names, so that a job that is created anew does not meet what is left of the one before it.
+
+    The stored one is used until the end, whatever becomes of the spec. The first comes from the uid: whoever plans
+    twice plans the same names.
+    """
+    if given := job.status.runtime_id or job.spec.runtime_id:
+        return given
+    number, found = crc32(job.metadata.uid.encode()), ""
+    for _ in range(ID_LENGTH):
+        number, digit = divmod(number, len(_DIGITS))
+        found += _DIGITS[digit]
+    return found
+
+
+def child_name(job: MxJob, role: str, index: int) -> str:
+    """The name of a replica's batch Job; the scheduler's service has the same."""
+    return f"{job.metadata.name}-{role.lower()}-{runtime_id(job)}-{index}"
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A place in the job, and the name of the batch Job that fills it."""
+
+    role: str
+    index: int
+    name: str
+    spec: ReplicaSpec
+
+    @property
+    def place(self) -> str:
+        """As messages and ``status.ports`` call it."""
+        return f"{self.role.lower()}-{self.index}"
+
+
+def slots_of(job: MxJob) -> list[Slot]:
+    """All places that the spec asks for, the scheduler first: all others wait for it."""
+    return [
+        Slot(role, index, child_name(job, role, index), spec)
+        for role in labels.ROLES
+        for spec in job.spec.replica_specs
+        if spec.mx_replica_type == role
+        for index in range(spec.replicas)
+    ]
+
+
+def scheduler_of(job: MxJob) -> Slot | None:
+    """Of a local job there is none."""
+    return next((slot for slot in slots_of(job) if slot.role == labels.SCHEDULER), None)
+
+
+def shared_ports(job: MxJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
+    """The scheduler's port, if it shares its network with strangers; all others choose theirs by themselves."""
+    scheduler = scheduler_of(job)
+    if scheduler is None or not (shared_network or template.is_on_host(scheduler.spec.template)):
+        return {}
+    return {scheduler.place: (scheduler.spec.ps_root_port,)}
+
+
+class Builder:
+    """Builds the children of one job; what they share is worked out once."""
+
+    def __init__(self, job: MxJob, owner: Owner, accelerators: Mapping[str, Accelerator]) -> None:
+        self._job = job
+        self._owner = owner.reference(blocks=True)
+        self._accelerators = accelerators
+        self._scheduler = scheduler_of(job)
+
+    def job(self, slot: Slot) -> Body:
+        """The batch Job of a replica. Its pods carry our labels: by them they are seen and counted."""
+        given = slot.spec.template
+        metadata = given.get("metadata") or {}
+        own = self._labels(slot)
+        spec: Body = {
+            "completions": 1,
+            "parallelism": 1,
+            "template": {
+                **given,
+                "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **own}},
+                "spec": self._pod_spec(slot),
+            },
+        }
+        if self._job.spec.backoff_limit is not None:
+            spec["backoffLimit"] = self._job.spec.backoff_limit
+        return {
+            "apiVersion": JOB.api_version,
+            "kind": JOB.kind,
+            "metadata": {
+                "name": slot.name,
+                "namespace": self._job.metadata.namespace,
+                "labels": own,
+                "ownerReferences": [self._owner],
+            },
+            "spec": spec,
+        }
+
+    def service(self, slot: Slot) -> Body:
+        """The scheduler's address, from the moment on in which its pod is there: the others come as soon as they can,
+        and ps-lite asks it for nothing that it could be ready for."""
+        own = self._labels(slot)
+        return {
+            "apiVersion": SERVICE.api_version,
+            "kind": SERVICE.kind,
+            "metadata": {
+                "name": slot.name,
+                "namespace": self._job.metadata.namespace,
+                "labels": own,
+                "ownerReferences": [self._owner],
+            },
+            "spec": {
+                "selector": {key: value for key, value in own.items() if key not in MANAGED_BY},
+                "ports": [{"name": labels.PORT_NAME, "port": self._port(slot)}],
+                "publishNotReadyAddresses": True,
+            },
+        }
+
+    def _pod_spec(self, slot: Slot) -> Body:
+        given = slot.spec.template["spec"]
+        pod: Body = equipped(
+            {
+                **given,
+                "containers": [
+                    _with_env(container, self._env(slot)) if container["name"] == labels.CONTAINER else container
+                    for container in given["containers"]
+                ],
+                "restartPolicy": given.get("restartPolicy") or "Never",
+            },
+            self._accelerators,
+        )
+        template.resolve_on_host(pod)
+        return pod
+
+    def _env(self, slot: Slot) -> dict[str, str]:
+        if self._scheduler is None:
+            return {}
+        counts: dict[str, int] = {spec.mx_replica_type: spec.replicas for spec in self._job.spec.replica_specs}
+        return {
+            "DMLC_PS_ROOT_PORT": str(self._port(self._scheduler)),
+            "DMLC_PS_ROOT_URI": self._scheduler.name,
+            "DMLC_NUM_SERVER": str(counts[labels.SERVER]),
+            "DMLC_NUM_WORKER": str(counts[labels.WORKER]),
+            "DMLC_ROLE": slot.role.lower(),
+        }
+
+    def _port(self, scheduler: Slot) -> int:
+        """On a shared network another one than the spec says."""
+        declared = scheduler.spec.ps_root_port
+        return self._job.status.ports.get(scheduler.place, {}).get(str(declared), declared)
+
+    def _labels(self, slot: Slot) -> dict[str, str]:
+        return {
+            labels.GROUP: "",
+            labels.JOB_NAME: self._job.metadata.name,
+            labels.JOB_TYPE: slot.role,
+            labels.RUNTIME_ID: runtime_id(self._job),
+            labels.TASK_INDEX: str(slot.index),
+            **MANAGED_BY,
+        }
+
+
+def _with_env(container: Body, env: Mapping[str, str]) -> Body:
+    """The container with ``env`` before the user's own variables, which may refer to it, in their order; ours win over
+    the same name."""
+    if not env:
+        return container
+    kept = [entry for entry in container.get("env") or () if entry["name"] not in env]
+    return {**container, "env": [*({"name": name, "value": value} for name, value in env.items()), *kept]}

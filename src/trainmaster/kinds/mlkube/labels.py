@@ -1,0 +1,21 @@
+"""Words on the wire, spelt as the users of MxJob know them."""
+
+from trainmaster.core.observed import SlotLabels
+
+GROUP = "mxnet.mlkube.io"
+"""On everything that belongs to such a job, with no value; also where the job is of the group that came before."""
+JOB_NAME = "mx_job"
+JOB_TYPE = "job_type"
+RUNTIME_ID = "runtime_id"
+TASK_INDEX = "task_index"
+
+SLOTS = SlotLabels(role=JOB_TYPE, index=TASK_INDEX)
+
+SCHEDULER = "SCHEDULER"
+SERVER = "SERVER"
+WORKER = "WORKER"
+ROLES = (SCHEDULER, SERVER, WORKER)
+
+CONTAINER = "mxnet"
+"""The container that trains: it gets the environment, and its end is the replica's."""
+PORT_NAME = "ps-root-port"

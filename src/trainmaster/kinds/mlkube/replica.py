@@ -1,0 +1,175 @@
+"""How the replicas of an MxJob are, told from their batch Jobs and from the pods of these.
+
+A batch Job starts a pod again until its ``backoffLimit`` is reached, whatever that pod died of. What will only happen
+again is told apart here: then the replica has failed, and the job with it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trainmaster.api.mlkube import MxJob
+from trainmaster.core.ids import JOB
+from trainmaster.core.observed import Observed
+from trainmaster.core.policies import fault
+from trainmaster.core.policies.fault import SIGNALLED, Fault
+from trainmaster.core.policies.restart import exit_codes
+from trainmaster.core.view import ChildView, PodView
+from trainmaster.kinds.mlkube import labels
+from trainmaster.kinds.mlkube.body import Slot, slots_of
+
+UNKNOWN = "Unknown"
+STARTING = "Starting"
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+
+OUT_OF_MEMORY = "OOMKilled"
+_BEGINNING = ("", "ContainerCreating", "PodInitializing")
+"""What every container waits for at first."""
+
+
+class _ConditionPart(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _StatusPart(msgspec.Struct):
+    succeeded: int | None = None
+    conditions: list[_ConditionPart] | None = None
+
+
+class _SpecPart(msgspec.Struct):
+    suspend: bool | None = None
+
+
+class _JobPart(msgspec.Struct):
+    spec: _SpecPart = msgspec.field(default_factory=_SpecPart)
+    status: _StatusPart = msgspec.field(default_factory=_StatusPart)
+
+    def condition(self, type_: str) -> _ConditionPart | None:
+        return next((c for c in self.status.conditions or () if c.type == type_ and c.status == "True"), None)
+
+
+_JOB_PART = msgspec.json.Decoder(_JobPart)
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """``message`` says why it failed, what it waits for, or, of one that ``is_recovering``, what it comes back from;
+    it is empty where there is nothing special to say."""
+
+    slot: Slot
+    state: str
+    message: str = ""
+    is_recovering: bool = False
+
+    @property
+    def has_started(self) -> bool:
+        return self.state in (RUNNING, SUCCEEDED)
+
+
+def is_over(child: ChildView) -> bool:
+    """True of a batch Job that has come to its end, or was told to stop: no pod of it is started any more."""
+    job = _JOB_PART.decode(child.raw)
+    return bool(job.spec.suspend or job.condition("Complete") or job.condition("Failed"))
+
+
+def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
+    retryable = exit_codes(job.spec.restarting_exit_code)
+    pods: dict[str, list[PodView]] = {}
+    for pod in observed.all_pods:
+        if pod.owner is not None and not pod.deleting:
+            pods.setdefault(pod.owner.uid, []).append(pod)
+    found = []
+    for slot in slots_of(job):
+        child = observed.child(JOB, slot.name)
+        if child is None or child.deleting:
+            found.append(Replica(slot, STARTING))
+        else:
+            found.append(_judged(slot, child, pods.get(child.uid, ()), retryable))
+    return found
+
+
+def _judged(slot: Slot, child: ChildView, pods: Sequence[PodView], retryable: frozenset[int]) -> Replica:
+    """The main container decides, whatever side-cars still do."""
+    job = _JOB_PART.decode(child.raw)
+    if job.status.succeeded or any(_exit_code(pod) == 0 for pod in pods):
+        return Replica(slot, SUCCEEDED)
+    faults = [found for pod in pods if (found := _fault(pod))]
+    for found in faults:
+        if why := _end_of(found, retryable):
+            return Replica(slot, FAILED, f"{found.message}{why}")
+    if given_up := job.condition("Failed"):
+        last = f"; {faults[-1].message}" if faults else ""
+        return Replica(slot, FAILED, f"job {slot.name} has failed: {given_up.reason}, {given_up.message}{last}")
+    if any(_is_running(pod) for pod in pods):
+        return Replica(slot, RUNNING)
+    if faults:
+        return Replica(slot, STARTING, f"{faults[-1].message}; it is started again", is_recovering=True)
+    return Replica(slot, STARTING, _waits_for(pods))
+
+
+# --- pods ---
+
+
+def _exit_code(pod: PodView) -> int | None:
+    main = pod.container(labels.CONTAINER)
+    return main.exit_code if main else None
+
+
+def _is_running(pod: PodView) -> bool:
+    main = pod.container(labels.CONTAINER)
+    return pod.phase == "Running" and (main is None or (main.exit_code is None and not main.waiting))
+
+
+def _waits_for(pods: Sequence[PodView]) -> str:
+    """What it waits for, if it is more than its turn."""
+    for pod in pods:
+        main = pod.container(labels.CONTAINER)
+        waiting = main.waiting if main and main.waiting not in _BEGINNING else ""
+        if said := pod.unschedulable or waiting:
+            return f"pod {pod.key.name}: {said}"
+    return ""
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    """A fault, and whether anybody will start the pod again of which it is."""
+
+    fault: Fault
+    is_stuck: bool = False
+
+    @property
+    def message(self) -> str:
+        return self.fault.message
+
+
+def _fault(pod: PodView) -> _Ended | None:
+    """What went wrong with a pod; None when nothing did. A container that its kubelet starts again shows its last end
+    beside its new life."""
+    main = pod.container(labels.CONTAINER)
+    if main is not None and main.exit_code is None and main.last is not None and main.last.exit_code:
+        return _Ended(fault.failure(msgspec.structs.replace(pod, containers=(main.last,)), _takes_part))
+    if pod.phase != "Failed" and not (main is not None and main.exit_code):
+        return None
+    is_stuck = not pod.is_ended and pod.restart_policy == "Never"
+    return _Ended(fault.failure(pod, _takes_part), is_stuck)
+
+
+def _takes_part(container: str) -> bool:
+    return container == labels.CONTAINER
+
+
+def _end_of(ended: _Ended, retryable: frozenset[int]) -> str:
+    """Why there is no use in another try; empty when there is. The exit code says it: what a signal ended may run
+    through the next time, what ended by itself will end the same way again. Where no program ended, its pod was put
+    out or refused, which says nothing about the program."""
+    found = ended.fault
+    if found.reason == OUT_OF_MEMORY:
+        return ": it needs more memory than its limit allows (OOMKilled)"
+    if ended.is_stuck:
+        return "; its Job does not try again as long as side-cars keep the pod alive"
+    if found.is_node or found.exit_code is None or found.exit_code >= SIGNALLED or found.exit_code in retryable:
+        return ""
+    return f"; exit code {found.exit_code} is not retried (restartingExitCode)"

@@ -1,0 +1,440 @@
+"""MxJobs on the real API server and on the embedded one, each with its Job controller: what becomes of them, and that
+it is the same.
+
+A row is played step by step, each step waiting for what is made of it. So the two traces may differ in times, uids,
+versions and the names that Job controllers make up.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from testbed.admin import Admin
+from testbed.answer import Refused
+from testbed.embedded import EmbeddedPlane
+from testbed.operator import OperatorProcess, install
+from testbed.plane import ControlPlane
+from tests.faults.world import BATCH_JOBS, PATIENCE, Object, is_deleting
+from tests.integration.scene import Chronicle, Job, Scene, give_aggregators, place_of
+from tests.integration.test_twice import all_events, nameless, told
+from tests.manifests.build import Manifest, container, crew, mlkubejob
+
+Step = Callable[[Job], Awaitable[None]]
+Ended = dict[str, str]
+
+DIST = [crew("SCHEDULER"), crew("SERVER", 2), crew("WORKER", 2)]
+WORKERS = ("worker-0", "worker-1")
+SERVERS = ("server-0", "server-1")
+ALL = ("scheduler-0", *SERVERS, *WORKERS)
+
+
+# --- steps -----------------------------------------------------------------------------------------
+
+
+def pod_at(job: Job, place: str, *, besides: str = "") -> str:
+    """The pod that fills a place, and has not ended; empty when there is none."""
+    found = [
+        name
+        for name, pod in job.children("pods").items()
+        if place_of(pod) == place and pod["status"].get("phase") in ("Pending", "Running") and not is_deleting(pod)
+    ]
+    return next((name for name in found if name != besides), "")
+
+
+def batch_at(job: Job, place: str) -> Object:
+    found = job.children(BATCH_JOBS).values()
+    return next((batch for batch in found if place_of(batch) == place), {})
+
+
+def word_of(batch: Object) -> str:
+    """How a batch Job stands."""
+    true = [c["type"] for c in batch.get("status", {}).get("conditions", ()) if c["status"] == "True"]
+    return next((word for word in ("Complete", "Failed", "Suspended") if word in true), "Active")
+
+
+def is_complete(job: Job, place: str) -> bool:
+    return word_of(batch_at(job, place)) == "Complete"
+
+
+async def run(job: Job) -> None:
+    await job.start()
+    await job.says("Ready", "True")
+
+
+async def end(job: Job, *places: str, code: int = 0) -> None:
+    """The programs of these replicas end."""
+    for place in places:
+        await job.scene.end(await job.until(partial(pod_at, job, place), f"{place} has a pod"), code)
+        if not code:
+            await job.until(partial(is_complete, job, place), f"{place} is complete")
+
+
+async def fall(job: Job, place: str, code: int = 137, reason: str = "") -> None:
+    """A pod dies of something that need not happen again; another one comes and runs."""
+    old = pod_at(job, place)
+    containers = len(job.scene.pods()[old]["spec"]["containers"])
+    scene = job.scene
+    await scene.admin.set_pod(
+        scene.namespace, old, phase="Failed", containers=[code] * containers, reason=reason or None
+    )
+    await job.says("Recovering", "True")
+    await come_back(job, place, besides=old)
+    await job.says("Recovering", "False")
+
+
+async def come_back(job: Job, place: str, besides: str) -> None:
+    new = await job.until(partial(pod_at, job, place, besides=besides), f"{place} has another pod")
+    await job.scene.report("Running", new)
+    await job.says("Ready", "True")
+
+
+async def crash(job: Job, place: str, code: int, reason: str = "Error") -> None:
+    """A container dies, and its kubelet waits before it starts it again in the same pod."""
+    ended = {"exitCode": code, "reason": reason, "startedAt": None, "finishedAt": None}
+    await set_main(job, place, {"waiting": {"reason": "CrashLoopBackOff"}}, ended)
+
+
+async def crash_and_run(job: Job, place: str, code: int) -> None:
+    await crash(job, place, code)
+    await job.says("Recovering", "True")
+    ended = {"exitCode": code, "reason": "Error", "startedAt": None, "finishedAt": None}
+    await set_main(job, place, {"running": {"startedAt": None}}, ended)
+    await job.says("Recovering", "False")
+
+
+async def set_main(job: Job, place: str, state: Object, last: Object) -> None:
+    main = {
+        "name": "mxnet",
+        "image": "busybox",
+        "imageID": "",
+        "ready": "running" in state,
+        "restartCount": 1,
+        "state": state,
+        "lastState": {"terminated": last},
+    }
+    scene = job.scene
+    await scene.admin.set_status("pods", scene.namespace, pod_at(job, place), {"containerStatuses": [main]})
+
+
+async def die_for_lack_of_memory(job: Job, place: str) -> None:
+    ended = {"exitCode": 137, "reason": "OOMKilled", "startedAt": None, "finishedAt": None}
+    main = {"name": "mxnet", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": "Failed", "containerStatuses": [main | {"state": {"terminated": ended}}]}
+    await job.scene.admin.set_status("pods", job.scene.namespace, pod_at(job, place), status)
+
+
+async def end_main(job: Job, place: str, code: int) -> None:
+    """The main container ends, the side-car beside it does not."""
+    scene = job.scene
+    await scene.admin.set_pod(scene.namespace, pod_at(job, place), phase="Running", containers=[code, None])
+
+
+async def lose_pod(job: Job, place: str) -> None:
+    old = pod_at(job, place)
+    await job.scene.admin.delete("pods", job.scene.namespace, old, grace=0)
+    await job.says("Ready", "False")
+    await come_back(job, place, besides=old)
+
+
+async def lose_batch_job(job: Job, place: str) -> None:
+    batch, scene = batch_at(job, place), job.scene
+    old, meta = pod_at(job, place), batch["metadata"]
+    query = f"/apis/batch/v1/namespaces/{scene.namespace}/jobs/{meta['name']}?propagationPolicy=Background"
+    await scene.admin.request("DELETE", query)
+    await job.until(lambda: batch_at(job, place).get("metadata", {}).get("uid", "") not in ("", meta["uid"]), "again")
+    await come_back(job, place, besides=old)
+
+
+async def lose_service(job: Job) -> None:
+    (name,) = job.children("services")
+    before = job.scene.incarnations("services")[name]
+    await job.scene.admin.delete("services", job.scene.namespace, name)
+    await job.until(lambda: job.scene.incarnations("services").get(name, 0) == before + 1, "the service is there again")
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """``ends`` is the state in which the job is done; ``says`` is in its reason, or in the condition that stands in
+    ``ends`` of a job that never comes to its end. ``left`` are the batch Jobs at the end, where that matters."""
+
+    id: str
+    manifest: Manifest
+    steps: tuple[Step, ...]
+    ends: str = "Succeeded"
+    says: str = ""
+    left: Ended | None = None
+
+
+def local(*, restart: str = "Never", **spec: Any) -> Manifest:
+    return mlkubejob(replicaSpecs=[crew("WORKER", restart=restart)], RuntimeId="id", **spec)
+
+
+def dist(**spec: Any) -> Manifest:
+    return mlkubejob(**{"jobMode": "dist", "replicaSpecs": DIST, "RuntimeId": "id", **spec})
+
+
+def at(step: Callable[..., Awaitable[None]], *places: Any, **given: Any) -> Step:
+    def played(job: Job) -> Awaitable[None]:
+        return step(job, *places, **given)
+
+    return played
+
+
+ENDING = (run, at(end, *SERVERS, *WORKERS, "scheduler-0"))
+FAILING = (run, at(end, "worker-1", code=1))
+STOPPED = dict.fromkeys(ALL, "Suspended")
+SIDE_CAR = mlkubejob(replicaSpecs=[crew("WORKER", 1, container("mxnet"), container("side-car"))], RuntimeId="id")
+PLENTY = container("mxnet", resources={"limits": {"cpu": "plenty"}})
+
+ROWS = (
+    # one worker
+    Row("local-succeeds", local(), (run, at(end, "worker-0")), left={"worker-0": "Complete"}),
+    Row("local-fails", local(), (run, at(end, "worker-0", code=1)), "Failed", "exit code 1 is not retried"),
+    Row("local-cannot-start", local(), (run, at(end, "worker-0", code=127)), "Failed", "exit code 127 is not retried"),
+    Row("local-is-killed", local(), (run, at(fall, "worker-0"), at(end, "worker-0"))),
+    Row("local-is-killed-twice", local(), (run, at(fall, "worker-0"), at(fall, "worker-0", 143), at(end, "worker-0"))),
+    Row(
+        "local-spends-its-tries",
+        local(backoffLimit=0),
+        (run, at(end, "worker-0", code=137)),
+        "Failed",
+        "BackoffLimitExceeded",
+        {"worker-0": "Failed"},
+    ),
+    Row("local-has-no-memory", local(), (run, at(die_for_lack_of_memory, "worker-0")), "Failed", "OOMKilled"),
+    Row("local-is-evicted", local(), (run, at(fall, "worker-0", 1, "Evicted"), at(end, "worker-0"))),
+    Row(
+        "local-code-is-listed",
+        local(restartingExitCode="1,3-5"),
+        (run, at(fall, "worker-0", 4), at(end, "worker-0")),
+    ),
+    Row("local-loses-its-pod", local(), (run, at(lose_pod, "worker-0"), at(end, "worker-0"))),
+    Row("local-loses-its-job", local(), (run, at(lose_batch_job, "worker-0"), at(end, "worker-0"))),
+    Row("local-without-a-policy", local(restart=""), (run, at(end, "worker-0"))),
+    Row("local-side-car-stays", SIDE_CAR, (run, at(end_main, "worker-0", 0)), left={"worker-0": "Suspended"}),
+    Row("local-side-car-hides", SIDE_CAR, (run, at(end_main, "worker-0", 137)), "Failed", "side-cars keep the pod"),
+    # a pod that its kubelet starts again
+    Row(
+        "in-place-fails",
+        local(restart="OnFailure"),
+        (run, at(crash, "worker-0", 1)),
+        "Failed",
+        "exit code 1 is not retried",
+        {"worker-0": "Suspended"},
+    ),
+    Row(
+        "in-place-is-killed",
+        local(restart="OnFailure"),
+        (run, at(crash_and_run, "worker-0", 137), at(end, "worker-0")),
+    ),
+    Row(
+        "in-place-has-no-memory",
+        local(restart="OnFailure"),
+        (run, at(crash, "worker-0", 137, "OOMKilled")),
+        "Failed",
+        "it needs more memory",
+    ),
+    # a whole crew
+    Row("dist-succeeds", dist(), ENDING, left=dict.fromkeys(ALL, "Complete")),
+    Row("dist-scheduler-first", dist(), (run, at(end, "scheduler-0", *WORKERS, *SERVERS))),
+    Row(
+        "dist-servers-stay",
+        dist(),
+        (run, at(end, *WORKERS, "scheduler-0")),
+        left=dict.fromkeys(("scheduler-0", *WORKERS), "Complete") | dict.fromkeys(SERVERS, "Suspended"),
+    ),
+    Row("dist-worker-fails", dist(), FAILING, "Failed", "worker-1: pod", STOPPED),
+    Row("dist-server-fails", dist(), (run, at(end, "server-0", code=2)), "Failed", "server-0: pod", STOPPED),
+    Row("dist-scheduler-fails", dist(), (run, at(end, "scheduler-0", code=1)), "Failed", "scheduler-0: pod", STOPPED),
+    Row(
+        "dist-success-hides-no-failure",
+        dist(),
+        (run, at(end, "scheduler-0", "worker-0"), at(end, "worker-1", code=1)),
+        "Failed",
+        "worker-1: pod",
+        {"scheduler-0": "Complete", "worker-0": "Complete", **dict.fromkeys((*SERVERS, "worker-1"), "Suspended")},
+    ),
+    Row("dist-worker-is-killed", dist(), (run, at(fall, "worker-1"), at(end, *SERVERS, *WORKERS, "scheduler-0"))),
+    Row("dist-loses-its-service", dist(), (run, lose_service, at(end, *SERVERS, *WORKERS, "scheduler-0"))),
+    Row(
+        "dist-on-the-host",
+        dist(
+            replicaSpecs=[
+                crew("SCHEDULER") | {"template": {"spec": {"hostNetwork": True, "containers": [container("mxnet")]}}},
+                crew("SERVER", 2),
+                crew("WORKER", 2),
+            ]
+        ),
+        ENDING,
+    ),
+    # clean-up
+    Row("cleans-all-after-success", dist(cleanPodPolicy="All"), ENDING, left={}),
+    Row("cleans-all-after-failure", dist(cleanPodPolicy="All"), FAILING, "Failed", "worker-1: pod", {}),
+    Row("cleans-none-after-success", dist(cleanPodPolicy="None"), ENDING, left=dict.fromkeys(ALL, "Complete")),
+    Row(
+        "cleans-none-after-failure",
+        dist(cleanPodPolicy="None"),
+        FAILING,
+        "Failed",
+        "worker-1: pod",
+        dict.fromkeys(ALL, "Active"),
+    ),
+    # limits
+    Row("is-too-slow", dist(activeDeadlineSeconds=2), (), "Failed", "has not ended within 2 seconds", STOPPED),
+    Row("goes-by-itself", local(ttlSecondsAfterFinished=1), (run, at(end, "worker-0")), "gone"),
+    # what cannot be
+    Row("is-never-accepted", local(restartingExitCode="9-1"), (), "Accepted", "is an empty range", {}),
+    Row(
+        "cannot-be-created",
+        mlkubejob(replicaSpecs=[crew("WORKER", 1, PLENTY)], RuntimeId="id"),
+        (),
+        "PodCreateFailed",
+        "quantities must match",
+        {},
+    ),
+    # the group that such jobs had first
+    Row("first-group", mlkubejob(group="mlkube.io", RuntimeId="id"), (run, at(end, "worker-0"))),
+)
+
+
+# --- playing them ----------------------------------------------------------------------------------
+
+
+class Trace(NamedTuple):
+    """What a job went through, what it left behind, and what was told."""
+
+    statuses: list[Object]
+    left: Ended
+    services: list[str]
+    events: list[tuple[str, ...]]
+
+
+async def play(scene: Scene, row: Row) -> Job:
+    job = await scene.create(row.manifest)
+    async with scene.kubelet():
+        for step in row.steps:
+            await step(job)
+        if row.ends in ("Accepted", "PodCreateFailed"):
+            await job.says(row.ends, "False" if row.ends == "Accepted" else "True")
+        elif row.ends == "gone":
+            await job.until(lambda: not job.stored, "it is gone")
+        else:
+            await job.until(lambda: job.phase == "Done" and is_at_rest(job), "it is done")
+        await scene.settled()
+    return job
+
+
+def is_at_rest(job: Job) -> bool:
+    """Whoever was told to stop has stopped."""
+    batches = job.children(BATCH_JOBS).values()
+    return all(word_of(batch) != "Active" for batch in batches if batch["spec"].get("suspend"))
+
+
+def made_up(text: str) -> str:
+    """Without the ending that a Job controller makes up for the name of a pod, and without ids of our own."""
+    return re.sub(r"\b(job-[a-z]+)-\w+-(\d+)(-[a-z0-9]{5})?\b", r"\1-ID-\2", text)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items() if key != "runtimeId"}
+    if isinstance(value, list):
+        return [plain(entry) for entry in value]
+    return made_up(value) if isinstance(value, str) else value
+
+
+def traced(job: Job, events: list[Object]) -> Trace:
+    said = [
+        (event["type"], event["reason"], event["source"]["component"], made_up(nameless(job, event["message"])))
+        for event in events
+    ]
+    # Ports are drawn by the uid, and those of the two planes differ.
+    statuses = [plain(told({k: v for k, v in s.items() if k != "ports"})) for s in job.statuses if s.get("phase")]
+    return Trace(
+        statuses=[status for status, _ in groupby(statuses)],
+        # Nobody collects garbage on one of the planes: of a job that is gone its Jobs are not looked at.
+        left={place_of(batch): word_of(batch) for batch in job.children(BATCH_JOBS).values() if job.stored},
+        services=sorted(plain(list(job.children("services")))),
+        events=sorted(said),
+    )
+
+
+async def play_all(plane: ControlPlane) -> dict[str, Trace | str]:
+    async with Admin.of(plane) as admin, Chronicle(plane) as world:
+
+        async def one(row: Row) -> Job | str:
+            await admin.create("namespaces", {"metadata": {"name": f"mlkube-{row.id}"}})
+            try:
+                return await asyncio.wait_for(play(Scene(admin, world, f"mlkube-{row.id}"), row), PATIENCE)
+            except Exception as error:  # one row must not hide the others
+                return f"{type(error).__name__}: {error}"
+
+        jobs = dict(zip([row.id for row in ROWS], await asyncio.gather(*map(one, ROWS)), strict=True))
+        events = await all_events(Scene(admin, world, f"mlkube-{ROWS[0].id}"))
+        return {id_: job if isinstance(job, str) else traced(job, events.get(job.uid, [])) for id_, job in jobs.items()}
+
+
+@pytest.fixture(scope="module")
+def real(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Trace | str]:
+    return asyncio.run(play_all(plane))
+
+
+@pytest.fixture(scope="module")
+def embedded(binaries: Path) -> Iterator[dict[str, Trace | str]]:
+    with EmbeddedPlane(binaries=binaries) as plane:
+        install(plane)
+        give_aggregators(plane)
+        with OperatorProcess(plane):
+            yield asyncio.run(play_all(plane))
+
+
+each_row = pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS])
+
+
+@each_row
+def test_a_job_ends_as_its_row_says(row: Row, real: dict[str, Any]) -> None:
+    found = real[row.id]
+
+    assert isinstance(found, Trace), found
+    last = found.statuses[-1]
+    if row.ends in ("Accepted", "PodCreateFailed"):
+        (message,) = [c["message"] for c in last["conditions"] if c["type"] == row.ends]
+        assert row.says in message
+    else:
+        state = "Succeeded" if row.ends == "gone" else row.ends
+        phases = [phase for phase, _ in groupby(status["phase"] for status in found.statuses)]
+        judged = [] if row.manifest["spec"].get("cleanPodPolicy") == "None" else ["CleanUp"]
+        ran = ["Running"] if run in row.steps else []
+        assert phases == ["Creating", *ran, *judged, "Done"]
+        assert last["state"] == state
+        assert row.says in last.get("reason", "")
+    assert row.left is None or found.left == row.left
+
+
+@each_row
+def test_a_job_leaves_the_same_trace_on_both(row: Row, real: dict[str, Any], embedded: dict[str, Any]) -> None:
+    assert isinstance(real[row.id], Trace), real[row.id]
+    assert isinstance(embedded[row.id], Trace), embedded[row.id]
+    assert embedded[row.id].statuses == real[row.id].statuses
+    assert embedded[row.id].left == real[row.id].left
+    assert embedded[row.id].services == real[row.id].services
+    assert embedded[row.id].events == real[row.id].events
+
+
+@pytest.mark.usefixtures("operator")
+async def test_the_crew_of_a_job_that_has_begun_cannot_change(scene: Scene) -> None:
+    """ps-lite counts its members when it starts: who comes later is never let in."""
+    job = await scene.create(dist())
+    await job.until(lambda: job.status.get("runtimeId"), "it has begun")
+
+    with pytest.raises(Refused, match=r"spec\.replicaSpecs: Invalid value.*ps-lite counts its members"):
+        await job.edit({"replicaSpecs": [crew("SCHEDULER"), crew("SERVER", 2), crew("WORKER", 3)]})
+    await job.edit({"ttlSecondsAfterFinished": 60})

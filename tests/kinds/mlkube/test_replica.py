@@ -1,0 +1,213 @@
+"""What becomes of a job when a replica ends, by how it ended (spec §1.4, §1.7, and the recommendations of part 4)."""
+
+from typing import Any
+
+import pytest
+
+from tests.build import Json
+from tests.kinds.mlkube.build import Child, a_begun, a_job, a_pod, condition_of, plan_of, running, status_of
+
+WORKER = ("worker", 0)
+
+
+def states_of(job: Json, *worker: Child) -> dict[str, int]:
+    """The states of the workers, of which these are the Job and the pods of the first."""
+    plan = plan_of(job, running(job, *worker, without=[WORKER]))
+    stored = plan.status if plan.status is not None else job["status"]
+    (found,) = [entry for entry in stored["replicaStatuses"] if entry["Mx_replica_type"] == "WORKER"]
+    return dict(found["ReplicasStates"])
+
+
+def a_running(**given: Any) -> Json:
+    return a_begun("Running", "Running", workers=1, servers=1, **given)
+
+
+@pytest.mark.parametrize(
+    ("worker", "state"),
+    [
+        pytest.param(lambda job: [], "Starting", id="no Job"),
+        pytest.param(lambda job: [a_job(job, *WORKER, deleting=True)], "Starting", id="a Job that goes"),
+        pytest.param(lambda job: [a_job(job, *WORKER)], "Starting", id="no pod"),
+        pytest.param(lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER, phase="Pending")], "Starting", id="pending"),
+        pytest.param(
+            lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER, deleting=True)], "Starting", id="a pod that goes"
+        ),
+        pytest.param(lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER)], "Running", id="running"),
+        pytest.param(
+            lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER, last=137, restart_policy="OnFailure")],
+            "Running",
+            id="running again",
+        ),
+        pytest.param(
+            lambda job: [
+                a_job(job, *WORKER),
+                a_pod(job, *WORKER, code=137, phase="Failed"),
+                a_pod(job, *WORKER, suffix="b"),
+            ],
+            "Running",
+            id="running in another pod",
+        ),
+        pytest.param(
+            lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER, waiting="CrashLoopBackOff", last=137)],
+            "Starting",
+            id="about to run again",
+        ),
+        pytest.param(
+            lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER, code=137, phase="Failed")],
+            "Starting",
+            id="killed, before the Job makes another pod",
+        ),
+    ],
+)
+def test_a_replica_that_goes_on(worker: Any, state: str) -> None:
+    job = a_running()
+
+    assert states_of(job, *worker(job)) == {state: 1}
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        pytest.param(lambda job: [a_job(job, *WORKER, succeeded=1)], id="its Job says so"),
+        pytest.param(lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER, code=0, phase="Succeeded")], id="its pod"),
+        pytest.param(
+            lambda job: [
+                a_job(job, *WORKER),
+                a_pod(job, *WORKER, code=0, more=[{"name": "side-car", "state": {"running": {}}}]),
+            ],
+            id="its main container, beside a side-car",
+        ),
+        pytest.param(
+            lambda job: [a_job(job, *WORKER, succeeded=1), a_pod(job, *WORKER, code=137, phase="Failed")],
+            id="at the second try",
+        ),
+    ],
+)
+def test_a_replica_that_has_succeeded(worker: Any) -> None:
+    job = a_running()
+
+    assert states_of(job, *worker(job)) == {"Succeeded": 1}
+
+
+RETRIED = [128, 130, 134, 137, 139, 143, 255]
+PERMANENT = [1, 2, 126, 127]
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+@pytest.mark.parametrize(
+    ("code", "codes", "is_permanent"),
+    [
+        *(pytest.param(code, "", False, id=f"{code} is retried") for code in RETRIED),
+        *(pytest.param(code, "", True, id=f"{code} is permanent") for code in PERMANENT),
+        pytest.param(1, "1,3-5", False, id="1 is retried when it is listed"),
+        pytest.param(4, "1,3-5", False, id="4 is retried when its range is listed"),
+        pytest.param(2, "1,3-5", True, id="2 is permanent when others are listed"),
+    ],
+)
+def test_the_exit_code_says_whether_another_try_is_of_use(
+    policy: str, code: int, codes: str, is_permanent: bool
+) -> None:
+    """A termination message, or the lack of one, changes nothing: a Python program that dies leaves none."""
+    job = a_running(restartingExitCode=codes)
+    ended: dict[str, Any] = {"code": code, "phase": "Failed"} if policy == "Never" else {"last": code}
+    pod = a_pod(job, *WORKER, restart_policy=policy, **ended)
+
+    plan = plan_of(job, running(job, a_job(job, *WORKER), pod, without=[WORKER]))
+
+    assert (status_of(plan)["state"] == "Failed") is is_permanent
+
+
+def test_a_permanent_failure_names_pod_node_and_code() -> None:
+    job = a_running()
+    pod = a_pod(job, *WORKER, code=1, phase="Failed")
+
+    plan = plan_of(job, running(job, a_job(job, *WORKER), pod, without=[WORKER]))
+
+    assert plan.status_first
+    assert status_of(plan)["reason"] == (
+        "worker-0: pod digits-worker-1kkf-0-aaaaa failed: container mxnet on node node-1 exited with reason Error "
+        "exitcode 1; exit code 1 is not retried (restartingExitCode)"
+    )
+
+
+@pytest.mark.parametrize("how", ["Never", "OnFailure"])
+def test_a_replica_without_memory_fails_and_says_so(how: str) -> None:
+    job = a_running()
+    ended: dict[str, Any] = {"code": 137, "phase": "Failed"} if how == "Never" else {"last": 137}
+    pod = a_pod(job, *WORKER, why="OOMKilled", restart_policy=how, **ended)
+
+    plan = plan_of(job, running(job, a_job(job, *WORKER), pod, without=[WORKER]))
+
+    assert status_of(plan)["state"] == "Failed"
+    assert "it needs more memory than its limit allows (OOMKilled)" in status_of(plan)["reason"]
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "NodeShutdown", "Preempting", "OutOfcpu"])
+def test_a_pod_that_its_node_put_out_comes_again_whatever_its_code(reason: str) -> None:
+    job = a_running()
+    pod = a_pod(job, *WORKER, code=1, phase="Failed", reason=reason)
+
+    assert states_of(job, a_job(job, *WORKER), pod) == {"Starting": 1}
+
+
+def test_a_job_that_gave_up_is_a_failure_with_its_words_and_those_of_the_last_pod() -> None:
+    job = a_running()
+    given_up = {"Failed": ("BackoffLimitExceeded", "Job has reached the specified backoff limit")}
+    pod = a_pod(job, *WORKER, code=137, phase="Failed")
+
+    plan = plan_of(job, running(job, a_job(job, *WORKER, conditions=given_up), pod, without=[WORKER]))
+
+    assert status_of(plan)["reason"] == (
+        "worker-0: job digits-worker-1kkf-0 has failed: BackoffLimitExceeded, Job has reached the specified backoff "
+        "limit; pod digits-worker-1kkf-0-aaaaa failed: container mxnet on node node-1 exited with reason Error "
+        "exitcode 137"
+    )
+
+
+def test_a_dead_main_container_beside_a_living_side_car_is_a_failure() -> None:
+    """The pod never ends, so its Job never tries again: the job would wait for ever."""
+    job = a_running()
+    pod = a_pod(job, *WORKER, code=137, more=[{"name": "side-car", "state": {"running": {}}}])
+
+    plan = plan_of(job, running(job, a_job(job, *WORKER), pod, without=[WORKER]))
+
+    assert status_of(plan)["state"] == "Failed"
+    assert "side-cars keep the pod alive" in status_of(plan)["reason"]
+
+
+def test_a_replica_that_comes_back_is_told_until_it_is_there() -> None:
+    job = a_running()
+    fallen: list[Child] = [a_job(job, *WORKER), a_pod(job, *WORKER, code=137, phase="Failed")]
+
+    down = plan_of(job, running(job, *fallen, without=[WORKER]))
+    up = plan_of(
+        {**job, "status": down.status}, running(job, *fallen, a_pod(job, *WORKER, suffix="b"), without=[WORKER])
+    )
+
+    said = "worker-0: pod digits-worker-1kkf-0-aaaaa failed: container mxnet on node node-1 exited with reason Error "
+    assert status_of(down)["phase"] == "Running"
+    assert condition_of(down, "Ready")[:2] == ("False", "ReplicasStarting")
+    assert condition_of(down, "Recovering") == ("True", "ReplicaRestarting", f"{said}exitcode 137; it is started again")
+    assert [event.reason for event in down.events] == ["Recovering"]
+    assert condition_of(up, "Ready")[0] == "True"
+    assert condition_of(up, "Recovering")[:2] == ("False", "Recovered")
+
+
+@pytest.mark.parametrize(
+    ("pod", "says"),
+    [
+        pytest.param({"unschedulable": "0/3 nodes are available"}, "0/3 nodes are available", id="no node"),
+        pytest.param({"waiting": "ImagePullBackOff"}, "ImagePullBackOff", id="no image"),
+        pytest.param({"waiting": "ContainerCreating"}, "replicas are starting", id="only its turn"),
+        pytest.param({}, "replicas are starting", id="nothing"),
+    ],
+)
+def test_what_a_replica_waits_for_is_told(pod: Json, says: str) -> None:
+    job = a_begun(workers=1, servers=1)
+    waiting = a_pod(job, *WORKER, phase="Pending", **pod)
+
+    plan = plan_of(job, running(job, a_job(job, *WORKER), waiting, without=[WORKER]))
+
+    status, _, message = condition_of(plan, "Ready")
+    assert status == "False"
+    assert says in message
