@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits check test testbed testbed-path bench generate clean
+.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path bench generate clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ demo: $(STAMP) ## a real job on this machine: collectors and a learner balance a
 
 demo-digits: $(STAMP) ## another one: a parameter server and three trainers learn to read digits
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/trainmaster run examples/aitrainingjob-digits.yaml
+
+demo-mxjob: $(STAMP) ## the same by MXNet's rules: a scheduler, two servers and three workers
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/trainmaster run examples/mxjob-digits.yaml
 
 check: $(STAMP) ## the quick gate: format, lint, layers, types, generated files, tests that need no cluster
 	$(BIN)/ruff format --check -q .

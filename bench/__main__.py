@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import diserver, local, machine, phase, table
+from bench import diserver, local, machine, phase, restart, table
 from bench.bed import Bed
 from bench.load import LoadFailed
 from bench.observer import Stuck
@@ -20,7 +20,7 @@ from bench.table import Results
 from testbed.plane import NotBuilt
 from testbed.process import StartFailed
 
-PHASES = "abcdefg"
+PHASES = "abcdefghi"
 RESULT = Path(__file__).with_name("result.json")
 
 
@@ -73,6 +73,12 @@ def _measure(bed: Bed, results: Results, only: str, rounds: int) -> None:
     if "g" in only:
         progress.phase = "g"
         results.diserver = diserver.measure(bed)
+    if "h" in only:
+        progress.phase = "h"
+        results.restart = restart.measure(bed)
+    if "i" in only:
+        progress.phase = "i"
+        results.mx_jobs = phase.mx_jobs(bed, jobs)
 
 
 def _write(results: Results, facts: dict[str, object]) -> None:

@@ -16,7 +16,7 @@ from bench.load import Loader, Request
 from bench.observer import Observer
 from bench.progress import Progress
 from bench.watch import Scope
-from bench.work import BATCH_JOBS, TRAINING_JOBS
+from bench.work import BATCH_JOBS, BIG, SMALL_JOBS, TRAINING_JOBS
 from testbed.admin import MERGE, path_of
 from testbed.operator import OperatorProcess, install
 from testbed.plane import APISERVER, ETCD, ControlPlane
@@ -87,7 +87,18 @@ class Bed:
         self, namespace: str, expected: dict[str, int], operator: OperatorProcess | None = None, *, jobs: int = 0
     ) -> Iterator[Observer]:
         """An observer whose watches are open. It follows the lives of jobs when their number is given."""
-        scope = Scope(
+        with self._observer(self._scope(namespace, expected, jobs), operator) as observer:
+            yield observer
+
+    @contextmanager
+    def turnover(self, namespace: str, pods: int, operator: OperatorProcess | None = None) -> Iterator[Observer]:
+        """An observer of one big job, and of groups of small ones beside it."""
+        scope = self._scope(namespace, {"pods": pods}, SMALL_JOBS)
+        with self._observer(msgspec.structs.replace(scope, big=BIG), operator) as observer:
+            yield observer
+
+    def _scope(self, namespace: str, expected: dict[str, int], jobs: int) -> Scope:
+        return Scope(
             url=self.plane.url,
             token=self.plane.admin_token,
             ca_file=str(self.plane.ca_file),
@@ -96,6 +107,9 @@ class Bed:
             job_resource=TRAINING_JOBS if jobs else "",
             jobs=jobs,
         )
+
+    @contextmanager
+    def _observer(self, scope: Scope, operator: OperatorProcess | None) -> Iterator[Observer]:
         observer = Observer(scope, self._start_watch(scope), self.progress, operator)
         try:
             observer.wait("ready")

@@ -1,5 +1,6 @@
 """What is measured, one function for each phase. `__main__` calls them in order, `table` judges the results."""
 
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from bench.load import Request
 from bench.machine import CpuMeter, Memory
 from bench.observer import Observer
 from bench.watch import JobLife, Scope
-from bench.work import PODS_PER_JOB
+from bench.work import MX, PODS_PER_JOB, TRAINING, Sort
 from testbed.admin import path_of
 from testbed.operator import OperatorProcess
 from testbed.plane import CONTROLLER_MANAGER, KWOK, SCHEDULER
@@ -35,6 +36,17 @@ class Created(msgspec.Struct, frozen=True):
     @property
     def rate(self) -> float:
         return self.objects / self.seconds
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """Our operator with jobs of one kind, between two runs of a loader that creates the same."""
+
+    raw: list[Created]
+    operator: Created
+
+    @property
+    def ratio(self) -> float:
+        return self.operator.seconds / statistics.mean(run.seconds for run in self.raw)
 
 
 class Lives(msgspec.Struct, frozen=True):
@@ -66,10 +78,10 @@ def warm_up(bed: Bed) -> None:
         bed.raw.send(work.children(namespace, WARM_UP_JOBS))
 
 
-def raw(bed: Bed, jobs: int) -> Created:
+def raw(bed: Bed, jobs: int, sort: Sort = TRAINING) -> Created:
     """The ceiling: what the operator would create, created by a loader that does nothing else."""
     with bed.namespace("a") as namespace:
-        requests = work.children(namespace, jobs)
+        requests = work.children(namespace, jobs, sort)
         with bed.observer(namespace, _children_of(jobs)) as observer:
             return _time(bed, observer, {}, lambda: bed.raw.send(requests))
 
@@ -82,12 +94,17 @@ def job_controller(bed: Bed, jobs: int) -> Created:
             return _time(bed, observer, {"controller-manager": pid}, lambda: bed.admin.send(requests))
 
 
-def operator(bed: Bed, jobs: int) -> Created:
+def operator(bed: Bed, jobs: int, sort: Sort = TRAINING) -> Created:
     """Our operator: from the creation of the first job to the last pod and service of all."""
     with bed.namespace("c") as namespace, bed.operator() as ours:
         with bed.observer(namespace, _children_of(jobs), ours) as observer:
-            requests = work.training_jobs(namespace, jobs)
+            requests = work.training_jobs(namespace, jobs, sort)
             return _time(bed, observer, {"operator": ours.pid}, lambda: bed.admin.send(requests))
+
+
+def mx_jobs(bed: Bed, jobs: int) -> Compared:
+    before, ours, after = (measure(bed, jobs, MX) for measure in (raw, operator, raw))
+    return Compared([before, after], ours)
 
 
 def bare_jobs(bed: Bed, jobs: int) -> float:
@@ -101,7 +118,7 @@ def bare_jobs(bed: Bed, jobs: int) -> float:
 
 def lives(bed: Bed, jobs: int) -> Lives:
     """The whole lives of jobs, with a scheduler and with KWOK in the place of kubelets."""
-    with bed.namespace("d") as namespace, _nodes(bed), bed.operator() as ours:
+    with bed.namespace("d") as namespace, nodes(bed), bed.operator() as ours:
         with bed.observer(namespace, {"pods": PODS_PER_JOB * jobs}, ours, jobs=jobs) as observer:
             bed.admin.send(work.training_jobs(namespace, jobs))
             observer.wait("running")
@@ -164,7 +181,8 @@ def _job_controller(bed: Bed) -> Iterator[int]:
 
 
 @contextmanager
-def _nodes(bed: Bed) -> Iterator[None]:
+def nodes(bed: Bed) -> Iterator[None]:
+    """A scheduler, and KWOK in the place of kubelets."""
     bed.progress(f"starting kube-scheduler and KWOK with {NODES} nodes")
     bed.plane.start_scheduler()
     bed.plane.start_kwok()

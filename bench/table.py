@@ -11,7 +11,8 @@ from bench import diserver, local
 from bench.diserver import DiServer
 from bench.local import Local
 from bench.machine import OTHERS
-from bench.phase import Created, Footprint, Lives
+from bench.phase import Compared, Created, Footprint, Lives
+from bench.restart import Restart
 from bench.work import PODS_PER_JOB
 
 JOBS = 250
@@ -29,6 +30,8 @@ IDLE_CORES = 0.02
 IDLE_MEMORY = 120.0
 POST_SECONDS = 0.05
 GETS = 2000
+RESTART_RATIO = 1.5
+BESIDE_RATIO = 2.0
 
 DISTURBING_CORES = 0.2
 
@@ -45,6 +48,8 @@ class Results(msgspec.Struct):
     footprint: Footprint | None = None
     local: Local | None = None
     diserver: DiServer | None = None
+    restart: Restart | None = None
+    mx_jobs: Compared | None = None
 
 
 class Row(NamedTuple):
@@ -77,7 +82,7 @@ def render(results: Results) -> str:
     )
     return "\n".join(
         [
-            *_aligned([_HEADER, *_creation_rows(results), *_delay_rows(results.lives), *_local_rows(results.local)]),
+            *_aligned([_HEADER, *_rows(results)]),
             "",
             f"budgets{meant}",
             *_aligned(budgets(results)),
@@ -87,6 +92,16 @@ def render(results: Results) -> str:
     )
 
 
+def _rows(results: Results) -> list[Row]:
+    return [
+        *_creation_rows(results),
+        *_delay_rows(results.lives),
+        *_local_rows(results.local),
+        *_restart_rows(results.restart),
+        *_mx_rows(results.mx_jobs),
+    ]
+
+
 def budgets(results: Results) -> list[Budget]:
     return [
         *_speed(results),
@@ -94,6 +109,8 @@ def budgets(results: Results) -> list[Budget]:
         *_memory(results),
         *_local(results.local),
         *_diserver(results.diserver),
+        *_restart(results.restart),
+        *_mx(results.mx_jobs),
     ]
 
 
@@ -229,6 +246,65 @@ def _local_rows(found: Local | None) -> list[Row]:
     return [
         Row("(f) shell script starts processes", few, f"{statistics.median(found.script):.2f}"),
         Row("(f) trainmaster run starts the same", few, f"{statistics.median(found.run):.2f}"),
+    ]
+
+
+def _restart(found: Restart | None) -> list[Budget]:
+    if found is None:
+        return []
+    idle, beside = percentile(found.idle, 0.99), percentile(found.beside, 0.99)
+    return [
+        Budget(
+            f"restart of {found.pods} pods within {RESTART_RATIO} × the ceiling",
+            f"{found.ratio:.2f} ×",
+            _verdict(found.ratio <= RESTART_RATIO),
+        ),
+        Budget(
+            f"other jobs get their pods meanwhile within {BESIDE_RATIO:g} × their usual time, p99",
+            f"{beside / idle:.2f} × ({beside * 1000:.0f} ms, not {idle * 1000:.0f} ms)",
+            _verdict(beside <= BESIDE_RATIO * idle),
+        ),
+    ]
+
+
+def _restart_rows(found: Restart | None) -> list[Row]:
+    if found is None:
+        return []
+    pods, ceiling, budget = str(found.pods), statistics.mean(found.raw), f"≤ {RESTART_RATIO}"
+    ratio, verdict = f"{found.ratio:.2f}", _verdict(found.ratio <= RESTART_RATIO)
+    return [
+        Row("(h) raw loader deletes and creates pods", pods, f"{ceiling:.2f}"),
+        Row("(h) trainmaster operator restarts a job", pods, f"{found.operator:.2f}", "", ratio, budget, verdict),
+    ]
+
+
+def _mx(found: Compared | None) -> list[Budget]:
+    if found is None:
+        return []
+    says = f"MXJobs: all objects within {RATIO} × the ceiling"
+    return [Budget(says, f"{found.ratio:.2f} ×", _verdict(found.ratio <= RATIO))]
+
+
+def _mx_rows(found: Compared | None) -> list[Row]:
+    if found is None:
+        return []
+    ceiling, ours = _median(found.raw), found.operator
+    return [
+        Row(
+            "(i) raw loader, the same as for MXJobs",
+            str(ceiling.objects),
+            f"{ceiling.seconds:.2f}",
+            f"{ceiling.rate:.0f}",
+        ),
+        Row(
+            "(i) trainmaster operator, MXJobs",
+            str(ours.objects),
+            f"{ours.seconds:.2f}",
+            f"{ours.rate:.0f}",
+            f"{found.ratio:.2f}",
+            f"≤ {RATIO}",
+            _verdict(found.ratio <= RATIO),
+        ),
     ]
 
 

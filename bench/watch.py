@@ -43,6 +43,8 @@ class Scope(msgspec.Struct, frozen=True):
     expected: dict[str, int]
     job_resource: str = ""
     jobs: int = 0
+    big: str = ""
+    """The job whose pods come and go; its number of pods is what is expected."""
 
 
 class JobLife(msgspec.Struct):
@@ -193,9 +195,72 @@ class Life:
         return self._jobs.setdefault(job, JobLife())
 
 
+_TIMES = ("", " again", " a third time")
+
+
+class Turnover:
+    """Follows the pods of one big job through its restarts: says `created`, `running` and `gone`, from the second time
+    on with how often. And small jobs beside it, in groups by the first word of their names: when all jobs of a group
+    have their pod, it says how long each took."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._big, self._size, self._group = scope.big, scope.expected["pods"], scope.jobs
+        self._seen = {"created": 0, "running": 0, "gone": 0}
+        self._running_pods: set[str] = set()
+        self._since: dict[str, float] = {}
+        self._took: dict[str, dict[str, float]] = {}
+        self.sources = [
+            Source("pods", WHOLE, self._take_pod),
+            Source(scope.job_resource, METADATA, self._take_job),
+        ]
+
+    def counts(self) -> dict[str, int]:
+        return self._seen | {f"{group} jobs": len(took) for group, took in self._took.items()}
+
+    def _take_pod(self, line: bytes) -> None:
+        found = _POD_LINE.decode(line)
+        meta = found.object.metadata
+        job = meta.labels[TRAINING_JOB_NAME]
+        if job != self._big:
+            if found.type == "ADDED":
+                self._end(job)
+        elif found.type == "ADDED":
+            self._count("created")
+        elif found.type == "DELETED":
+            self._running_pods.discard(meta.name)
+            self._count("gone")
+        elif found.object.status.phase == RUNNING and meta.name not in self._running_pods:
+            self._running_pods.add(meta.name)
+            self._count("running")
+
+    def _count(self, what: str) -> None:
+        self._seen[what] += 1
+        times, rest = divmod(self._seen[what], self._size)
+        if not rest and times <= len(_TIMES):
+            say(what + _TIMES[times - 1], at=time.monotonic())
+
+    def _take_job(self, line: bytes) -> None:
+        if line.startswith(b'{"type":"ADDED"'):
+            self._since[_JOB_LINE.decode(line).object.metadata.name] = time.monotonic()
+
+    def _end(self, job: str) -> None:
+        group = job.partition("-")[0]
+        took = self._took.setdefault(group, {})
+        now = time.monotonic()
+        took[job] = round(now - self._since.get(job, now), 4)
+        if len(took) == self._group:
+            say(f"{group} done", took=took)
+
+
+def tally_of(scope: Scope) -> Tally:
+    if scope.big:
+        return Turnover(scope)
+    return Life(scope) if scope.job_resource else Creation(scope)
+
+
 async def observe(scope: Scope) -> None:
     """Watch until killed."""
-    tally: Tally = Life(scope) if scope.job_resource else Creation(scope)
+    tally = tally_of(scope)
     tls = ssl.create_default_context(cafile=scope.ca_file)
     async with aiohttp.ClientSession(
         scope.url,

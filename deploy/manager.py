@@ -1,4 +1,4 @@
-"""Generates deploy/di-manager.yaml and deploy/nervex-manager.yaml: a whole installation in one file.
+"""Generates di-manager.yaml, nervex-manager.yaml and mx-manager.yaml beside this file: each a whole installation.
 
     python -m deploy.manager
 
@@ -23,6 +23,8 @@ SOURCES = ("rbac.yaml", "webhook.yaml")
 RBAC_GROUP = "rbac.authorization.k8s.io"
 OWN_GROUPS = frozenset(crd["spec"]["group"] for crd in all_crds())
 """All other groups are Kubernetes' own: every installation needs its rights there."""
+NEEDED_BY = {"configmaps": "elasticdeeplearning.ai", "jobs": "mxnet.mlkube.io"}
+"""But for these, which jobs of one group alone have."""
 SERVER_PORT = 8080
 SOURCE_WEBHOOKS = "trainmaster"
 """The name of both webhook configurations in webhook.yaml."""
@@ -36,6 +38,8 @@ class Variant(NamedTuple):
     group: str
     scheme: str
     """The kind of job that its operator drives and its server serves."""
+    has_server: bool = True
+    """Its jobs ask di-server for replicas."""
 
     @property
     def namespace(self) -> str:
@@ -56,6 +60,8 @@ VARIANTS = (
     Variant("di", "diengine.opendilab.org", "dijob"),
     Variant("nervex", "nervex.sensetime.com", "nervexjob"),
 )
+"""Those with di-server."""
+MX = Variant("mx", "mxnet.mlkube.io", "mxjob.mxnet.mlkube.io", has_server=False)
 
 
 def image() -> str:
@@ -119,7 +125,7 @@ def _source(kind: str, name: str) -> Object:
 
 
 def _rights(variant: Variant) -> Iterator[Object]:
-    for part in ("operator", "server", "webhook"):
+    for part in ("operator", *(["server"] if variant.has_server else []), "webhook"):
         yield _body("v1", "ServiceAccount", variant.name(part), variant.namespace)
         yield from _granted(variant, "ClusterRole", part, part)
     yield from _granted(variant, "Role", "operator-election", "operator")
@@ -148,6 +154,8 @@ def _rules(variant: Variant, rules: Iterable[Object]) -> Iterator[Object]:
         SOURCE_SECRET: [variant.name("webhook-server-cert")],
     }
     for rule in rules:
+        if any(NEEDED_BY.get(resource, variant.group) != variant.group for resource in rule["resources"]):
+            continue
         if OWN_GROUPS.isdisjoint(rule["apiGroups"]) or variant.group in rule["apiGroups"]:
             renamed = [new for old in rule.get("resourceNames", ()) for new in names[old]]
             yield rule | ({"resourceNames": renamed} if renamed else {})
@@ -170,13 +178,14 @@ class Program(NamedTuple):
 
 
 def _programs(variant: Variant) -> Iterator[Program]:
+    server = f"--server-url={variant.name('server')}.{variant.namespace}:{SERVER_PORT}"
     yield Program(
         variant.name("operator"),
         [
             "operator",
             "--run-in-cluster",
             f"--enable-scheme={variant.scheme}",
-            f"--server-url={variant.name('server')}.{variant.namespace}:{SERVER_PORT}",
+            *([server] if variant.has_server else []),
             "--leader-elect",
             f"--leader-elect-resource-name={variant.name('operator')}",
             "--metrics-bind-address=:8080",
@@ -187,21 +196,8 @@ def _programs(variant: Variant) -> Iterator[Program]:
         {"cpu": "100m", "memory": "128Mi"},
         "512Mi",
     )
-    yield Program(
-        variant.name("server"),
-        [
-            "server",
-            "--run-in-cluster",
-            f"--enable-scheme={variant.scheme}",
-            f"--bind-address=:{SERVER_PORT}",
-            f"--enable-scheme={variant.scheme}",
-            f"--agconfig-namespace={variant.namespace}",
-        ],
-        {"http": SERVER_PORT},
-        "http",
-        {"cpu": "100m", "memory": "128Mi"},
-        "512Mi",
-    )
+    if variant.has_server:
+        yield _server(variant)
     yield Program(
         variant.name("webhook"),
         [
@@ -219,6 +215,24 @@ def _programs(variant: Variant) -> Iterator[Program]:
         "health",
         {"cpu": "30m", "memory": "96Mi"},
         "256Mi",
+    )
+
+
+def _server(variant: Variant) -> Program:
+    return Program(
+        variant.name("server"),
+        [
+            "server",
+            "--run-in-cluster",
+            f"--enable-scheme={variant.scheme}",
+            f"--bind-address=:{SERVER_PORT}",
+            f"--enable-scheme={variant.scheme}",
+            f"--agconfig-namespace={variant.namespace}",
+        ],
+        {"http": SERVER_PORT},
+        "http",
+        {"cpu": "100m", "memory": "128Mi"},
+        "512Mi",
     )
 
 
@@ -272,8 +286,9 @@ def _probe(path: str, port: str, **times: int) -> Object:
 
 
 def _services(variant: Variant) -> Iterator[Object]:
-    server = variant.name("server")
-    yield _service(variant, server, server, SERVER_PORT, "http")
+    if variant.has_server:
+        server = variant.name("server")
+        yield _service(variant, server, server, SERVER_PORT, "http")
     yield _service(variant, variant.name("webhook-service"), variant.name("webhook"), 443, "webhook")
     for part in ("operator", "webhook"):
         yield _service(variant, variant.name(f"{part}-metrics-service"), variant.name(part), 8080, "metrics")
@@ -303,7 +318,7 @@ def _webhooks(variant: Variant) -> Iterator[Object]:
 
 
 def main() -> None:
-    for variant in VARIANTS:
+    for variant in (*VARIANTS, MX):
         variant.file.write_text(to_yaml(variant))
 
 

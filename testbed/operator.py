@@ -131,6 +131,11 @@ class OperatorProcess:
         """SIGKILL, as a crash does. One that has ended already stays as it is."""
         self._process.kill()
 
+    def come_again(self) -> None:
+        """SIGKILL, and then another one in its place."""
+        self.kill()
+        self._start()
+
     def pause(self) -> None:
         """Stop it in its tracks; when this returns, it has stopped."""
         self._process.pause()

@@ -31,11 +31,6 @@ class ServerProcess(OperatorProcess):
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
-    def come_again(self) -> None:
-        """Start it anew, on its port, after it has ended."""
-        self.kill()
-        self._start()
-
     def _command(self) -> list[str | Path]:
         self._metrics_port = self._health_port = self._port
         master = ["--master", self._server] if self._server else []

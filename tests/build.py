@@ -12,15 +12,26 @@ from typing import Any
 
 import msgspec
 
-from trainmaster.core.ids import SERVICE, Resource
+from trainmaster.core.ids import CONFIG_MAP, SERVICE, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create, Delete, Plan
-from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
+from trainmaster.core.view import (
+    CHILD_CODEC,
+    JOB_CODEC,
+    NODE_CODEC,
+    POD_CODEC,
+    SERVICE_CODEC,
+    ChildView,
+    JobView,
+    NodeView,
+    PodView,
+    ServiceView,
+)
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_kinds
 
 Json = dict[str, Any]
-Child = PodView | ServiceView
+Child = PodView | ServiceView | ChildView
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 STAMP = "2026-11-15T12:00:00Z"
@@ -133,6 +144,35 @@ def a_nervexjob(
     )
 
 
+def an_mx_replica(replicas: int = 1, template: Json | None = None, **fields: Any) -> Json:
+    """One entry of an MXJob's mxReplicaSpecs; ``fields`` are spelt as on the wire."""
+    given = a_template(a_container("mxnet")) if template is None else template
+    return {"replicas": replicas, "template": given, **fields}
+
+
+def an_mxjob(
+    name: str = "mnist",
+    *,
+    namespace: str = "ml",
+    mode: str = "MXTrain",
+    policy: Json | None = None,
+    spec: Json | None = None,
+    status: Json | None = None,
+    generation: int = 1,
+    **roles: int | Json,
+) -> Json:
+    """An MXJob; a role is a number of replicas or an entry made by ``an_mx_replica``. One of each by default."""
+    wanted = roles or {"Scheduler": 1, "Server": 1, "Worker": 2}
+    entries = {role: an_mx_replica(entry) if isinstance(entry, int) else entry for role, entry in wanted.items()}
+    return _a_job(
+        "kubeflow.org/v1",
+        "MXJob",
+        _metadata(name, namespace, generation, None),
+        {"jobMode": mode, "mxReplicaSpecs": entries, "runPolicy": policy or {}, **(spec or {})},
+        status,
+    )
+
+
 def an_agconfig(template: Json | None = None) -> Json:
     """The AggregatorConfig of NerveXJobs; ``template`` is that of the aggregator."""
     given = a_template(a_container("aggregator", ports={"aggregator": 80})) if template is None else template
@@ -200,6 +240,13 @@ def child_labels(job: Json, role: str, index: int = 0) -> dict[str, str]:
             "replica-type": role,
             "pod-name": child_name(job, role),
         }
+    if job["kind"] == "MXJob":
+        return {
+            "training.kubeflow.org/operator-name": "mxjob-controller",
+            "training.kubeflow.org/job-name": name,
+            "training.kubeflow.org/replica-type": role.lower(),
+            "training.kubeflow.org/replica-index": str(index),
+        }
     return {
         "GroupName": "elasticdeeplearning.ai",
         "TrainingJobName": name,
@@ -236,6 +283,9 @@ def pod_json(
     name: str = "",
     uid: str = "",
     labels: Mapping[str, str] | None = None,
+    init: Mapping[str, int | str | None] | None = None,
+    started: str = STAMP,
+    devices: Mapping[str, int] | None = None,
 ) -> Json:
     """A pod as the API server would show it; ``a_pod`` says what the arguments mean."""
     if not phase:
@@ -243,7 +293,7 @@ def pod_json(
     if node is None:
         node = "" if phase == "Pending" else "node-1"
     if containers is None:
-        main = {"DIJob": "di-container", "NerveXJob": role}.get(job["kind"], "aitj-main")
+        main = {"DIJob": "di-container", "NerveXJob": role, "MXJob": "mxnet"}.get(job["kind"], "aitj-main")
         containers = {main: exit_code} if phase != "Pending" else {}
     found: Json = {
         "apiVersion": "v1",
@@ -252,11 +302,17 @@ def pod_json(
         "spec": {"restartPolicy": restart_policy, "containers": []},
         "status": {
             "phase": phase,
-            "containerStatuses": [{"name": c, "state": _container_state(s)} for c, s in containers.items()],
+            "containerStatuses": [_container_status(c, s) for c, s in containers.items()],
         },
     }
     if node:
         found["spec"]["nodeName"] = node
+        found["status"]["startTime"] = started
+    if init:
+        found["status"]["initContainerStatuses"] = [_container_status(c, s) for c, s in init.items()]
+    if devices:
+        limits = {device: str(number) for device, number in devices.items()}
+        found["spec"]["containers"] = [{"name": "aitj-main", "resources": {"limits": limits}}]
     if unschedulable:
         scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unschedulable}
         found["status"]["conditions"] = [scheduled]
@@ -264,12 +320,17 @@ def pod_json(
     return found
 
 
+def _container_status(name: str, state: int | str | None) -> Json:
+    return {"name": name, "image": "registry.example/train:1", "state": _container_state(state)}
+
+
 def _container_state(state: int | str | None) -> Json:
     match state:
         case None:
             return {"running": {"startedAt": STAMP}}
         case str():
-            return {"waiting": {"reason": state}}
+            reason, _, said = state.partition(": ")
+            return {"waiting": {"reason": reason, "message": said}}
     return {"terminated": {"exitCode": state, "reason": "Error" if state else "Completed"}}
 
 
@@ -305,11 +366,15 @@ def a_pod(
     name: str = "",
     uid: str = "",
     labels: Mapping[str, str] | None = None,
+    init: Mapping[str, int | str | None] | None = None,
+    started: str = STAMP,
+    devices: Mapping[str, int] | None = None,
 ) -> PodView:
     """A pod of the job, Running on node-1 unless told.
 
     ``exit_code`` ends its main container, and the pod if no phase is given. ``containers`` tells of each container:
-    None runs, a number is its exit code, a word is why it waits. A Pending pod is on no node unless one is given.
+    None runs, a number is its exit code, a word is why it waits, with a sentence after a colon. A Pending pod is on no
+    node unless one is given. ``init`` tells of its init containers; ``devices`` are its limits.
     """
     return view_of_pod(
         pod_json(
@@ -328,6 +393,9 @@ def a_pod(
             name=name,
             uid=uid,
             labels=labels,
+            init=init,
+            started=started,
+            devices=devices,
         )
     )
 
@@ -344,11 +412,67 @@ def a_service(job: Json, role: str, index: int = 0, *, deleting: bool = False, n
     )
 
 
+def a_node(
+    name: str = "node-1",
+    *,
+    ready: str = "True",
+    since: datetime | None = NOW,
+    message: str = "",
+    taints: Mapping[str, datetime | None] | None = None,
+    conditions: Mapping[str, str] | None = None,
+    devices: Mapping[str, int] | None = None,
+    version: int = 200,
+) -> NodeView:
+    """A node, ready unless told; ``taints`` have the time at which they came, ``conditions`` what they say."""
+    return view_of_node(
+        node_json(
+            name,
+            ready=ready,
+            since=since,
+            message=message,
+            taints=taints,
+            conditions=conditions,
+            devices=devices,
+            version=version,
+        )
+    )
+
+
+def node_json(
+    name: str = "node-1",
+    *,
+    ready: str = "True",
+    since: datetime | None = NOW,
+    message: str = "",
+    taints: Mapping[str, datetime | None] | None = None,
+    conditions: Mapping[str, str] | None = None,
+    devices: Mapping[str, int] | None = None,
+    version: int = 200,
+) -> Json:
+    """A node as the API server would show it."""
+    told = {"Ready": (ready, message), **{kind: ("True", said) for kind, said in (conditions or {}).items()}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"uid-of-{name}", "resourceVersion": str(version)},
+        "spec": {
+            "taints": [{"key": key, "effect": "NoExecute", "timeAdded": added} for key, added in (taints or {}).items()]
+        },
+        "status": {
+            "conditions": [
+                {"type": kind, "status": status, "message": said, "lastTransitionTime": since}
+                for kind, (status, said) in told.items()
+            ],
+            "allocatable": {"cpu": "8", **{device: str(number) for device, number in (devices or {}).items()}},
+        },
+    }
+
+
 def replicas_of(job: Json) -> list[tuple[str, int]]:
     """Every slot of the job, as (role, index)."""
     if job["kind"] in RL:
         return [("coordinator", 0)] + ([("aggregator", 0)] if job["kind"] == "NerveXJob" else [])
-    specs = job["spec"]["replicaSpecs"]
+    specs = job["spec"]["mxReplicaSpecs" if job["kind"] == "MXJob" else "replicaSpecs"]
     return [(role, index) for role in sorted(specs) for index in range(specs[role].get("replicas", 1))]
 
 
@@ -383,6 +507,18 @@ def view_of_service(service: Json) -> ServiceView:
     return view
 
 
+def view_of_node(node: Json) -> NodeView:
+    view = NODE_CODEC.line(_line(node)).view
+    assert view is not None
+    return view
+
+
+def view_of_child(body: Json) -> ChildView:
+    view = CHILD_CODEC.line(_line(body)).view
+    assert view is not None
+    return view
+
+
 def _line(body: Json, type_: str = "ADDED") -> bytes:
     return msgspec.json.encode({"type": type_, "object": body})
 
@@ -394,30 +530,43 @@ def view_of_create(create: Create, *, phase: str = "Pending", node: str = "", re
     body = {**create.body, "metadata": meta}
     if create.resource == SERVICE:
         return view_of_service(body)
+    if create.resource == CONFIG_MAP:
+        return view_of_child(body)
     # no containers: in a job of thousands of pods their environment is most of the body
     spec = {"restartPolicy": body["spec"].get("restartPolicy", "Always"), "nodeName": node}
     return view_of_pod({**body, "spec": spec, "status": {"phase": phase}})
 
 
 def kind_of(job: Json, settings: Settings = SETTINGS) -> Kind[Any]:
-    return _kinds(settings)[job["kind"]]
+    group = job["apiVersion"].rpartition("/")[0]
+    return _kinds(msgspec.json.encode(settings))[group, job["kind"]]
 
 
 @cache
-def _kinds(settings: Settings) -> dict[str, Kind[Any]]:
-    return {kind.resource.kind: kind for kind in all_kinds(settings)}
+def _kinds(settings: bytes) -> dict[tuple[str, str], Kind[Any]]:
+    found = all_kinds(msgspec.json.decode(settings, type=Settings))
+    return {(kind.resource.group, kind.resource.kind): kind for kind in found}
 
 
 def observed(
-    job: Json, children: Iterable[Child] = (), *, taken: Iterable[int] = (), agconfig: Json | None = None
+    job: Json,
+    children: Iterable[Child] = (),
+    *,
+    taken: Iterable[int] = (),
+    agconfig: Json | None = None,
+    nodes: Iterable[NodeView] | None = None,
 ) -> Observed:
-    """``agconfig`` is what a NerveXJob finds, empty for none; a good one unless told."""
+    """``agconfig`` is what a NerveXJob finds, empty for none; a good one unless told. Without ``nodes`` none can be
+    read."""
     found = list(children)
     pods = [child for child in found if isinstance(child, PodView)]
     services = [child for child in found if isinstance(child, ServiceView)]
+    config_maps = {child.key.name: child for child in found if isinstance(child, ChildView)}
     config = an_agconfig() if agconfig is None else agconfig
     related = msgspec.json.encode(config) if config and kind_of(job).related else None
-    return Observed.of(pods, services, kind_of(job).slots, frozenset(taken), related)
+    on = None if nodes is None else {node.name: node for node in nodes}
+    others = {CONFIG_MAP: config_maps} if config_maps else {}
+    return Observed.of(pods, services, kind_of(job).slots, frozenset(taken), related, others, on)
 
 
 def plan_of(
@@ -428,8 +577,9 @@ def plan_of(
     settings: Settings = SETTINGS,
     taken: Iterable[int] = (),
     agconfig: Json | None = None,
+    nodes: Iterable[NodeView] | None = None,
 ) -> Plan:
-    seen = observed(job, children, taken=taken, agconfig=agconfig)
+    seen = observed(job, children, taken=taken, agconfig=agconfig, nodes=nodes)
     return kind_of(job, settings).plan(view_of(job), seen, now)
 
 
@@ -448,7 +598,18 @@ def after(job: Json, children: Iterable[Child], plan: Plan) -> tuple[Json, list[
         taken = {(type(child), child.key) for child in found}
         made = [view_of_create(create) for create in plan.creates]
         found += [child for child in made if (type(child), child.key) not in taken]
+        found = [_patched(child, plan) for child in found]
     return with_status(job, plan), found
+
+
+def _patched(child: Child, plan: Plan) -> Child:
+    """Of what is patched, all that a patch changes is data."""
+    for patch in plan.patches:
+        if isinstance(child, ChildView) and patch.uid == child.uid:
+            body = msgspec.json.decode(child.raw)
+            meta = {**body["metadata"], "resourceVersion": str(child.resource_version + 1)}
+            return view_of_child({**body, **patch.body, "metadata": meta})
+    return child
 
 
 def settled(job: Json, children: Iterable[Child] = (), *, passes: int = 10) -> tuple[Json, list[Child]]:

@@ -110,6 +110,15 @@ def test_the_end_says_how_and_why_and_shows_the_last_words_of_what_failed() -> N
     assert not any("fine" in line for line in lines if line.startswith("  "))
 
 
+def test_at_the_end_the_last_lines_of_who_had_no_time_left_are_shown() -> None:
+    stopped = replica(1, "Stopped", why="the time of the job was up", lines=("step 41",))
+    done = replica(2, "Stopped", lines=("served",))
+
+    lines = rendered(conclusion([job(stopped, done, phase="Timeout", verdict="failed")], NOW))
+
+    assert lines[-3:] == ["the last lines of trainer-1 (the time of the job was up):", "  step 41", ""]
+
+
 # --- details ---
 
 

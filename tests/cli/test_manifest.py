@@ -46,6 +46,17 @@ def test_documents_of_all_files_are_read_and_those_that_others_need_come_first(t
     ]
 
 
+def test_a_list_is_what_is_in_it() -> None:
+    config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}"
+    job = "{apiVersion: elasticdeeplearning.ai/v1, kind: AITrainingJob, metadata: {name: job}}"
+    found = list(manifest.parse(f"apiVersion: v1\nkind: List\nitems: [{config}, {job}]\n", "all.yaml"))
+
+    assert [(str(document), document.where) for document in found] == [
+        ("configmap/settings", "all.yaml, document 1, item 1"),
+        ("aitrainingjob/job", "all.yaml, document 1, item 2"),
+    ]
+
+
 def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = io.TextIOWrapper(io.BytesIO(f"{DIJOB}metadata: {{name: job}}\n".encode()))
     monkeypatch.setattr(sys, "stdin", typed)
@@ -94,6 +105,15 @@ def test_values_are_as_they_will_travel() -> None:
             "apiVersion: elasticdeeplearning.ai/v2\nkind: AITrainingJob",
             "AITrainingJob is served as elasticdeeplearning.ai/v1, not as elasticdeeplearning.ai/v2",
             id="another version",
+        ),
+        pytest.param("apiVersion: v1\nkind: List", "job.yaml, document 1: this List has no items", id="no items"),
+        pytest.param(
+            "apiVersion: v1\nkind: List\nitems: [5]", "job.yaml, document 1, item 1: is a single value", id="bad item"
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List, items: []}]",
+            "job.yaml, document 1, item 1: kind List (v1) is not known here",
+            id="a list in a list",
         ),
         pytest.param(
             f"{DIJOB}metadata: {{name: job}}\nspec: &a {{again: *a}}",

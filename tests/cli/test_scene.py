@@ -94,6 +94,12 @@ def replicas(scene: Scene) -> tuple[Replica, ...]:
         pytest.param(
             [said("PodCreateFailed", message="quota"), said("Pending", message="waits")], "", "quota", id="no pods"
         ),
+        pytest.param(
+            [said("ContainerCreateFailed", message="no image"), said("Restarting", message="all restart")],
+            "",
+            "no image",
+            id="no containers",
+        ),
     ],
 )
 def test_conditions_say_how_a_job_is(scene: Scene, conditions: Any, verdict: str, message: str) -> None:
@@ -210,6 +216,30 @@ def test_what_was_told_to_stop_did_not_fail(scene: Scene) -> None:
     assert [(replica.state, replica.why) for replica in replicas(scene)] == [("Stopped", "")]
     scene.take_pod(pod(), None)
     assert [replica.state for replica in replicas(scene)] == ["Stopped"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "why"),
+    [
+        ("Timeout", "the time of the job was up"),
+        ("Preempted", "the job was preempted"),
+        ("NodeFail", "a node of the job failed"),
+        ("Failed", ""),
+        ("Succeed", ""),
+    ],
+)
+@pytest.mark.parametrize("is_over", [True, False])
+def test_who_was_stopped_for_no_fault_of_its_own_says_why(scene: Scene, phase: str, why: str, is_over: bool) -> None:
+    going = {"phase": "Terminating", "ending": {"phase": phase}}
+    meta = {"name": "mnist", "uid": "job", "creationTimestamp": START}
+    scene.take_job(AITJ, None, raw({"metadata": meta, "status": {"phase": phase} if is_over else going}))
+    scene.take_pod(None, pod("1", phase="Running", deleting=True))
+    scene.take_pod(None, pod("2", index=1, phase="Failed", containerStatuses=[ended(3)]))
+
+    assert [(replica.state, replica.why) for replica in replicas(scene)] == [
+        ("Stopping", why),
+        ("Failed", "exit code 3"),
+    ]
 
 
 def test_a_pod_in_the_place_of_another_one_is_a_restart(scene: Scene) -> None:

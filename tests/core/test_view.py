@@ -8,11 +8,14 @@ from tests.build import a_dijob, a_pod, an_aitj, view_of
 from trainmaster.core.ids import Key
 from trainmaster.core.view import (
     JOB_CODEC,
+    NODE_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
     Codec,
     ContainerView,
     JobView,
+    NodeConditionView,
+    NodeView,
     OwnerView,
     PodView,
     ServiceView,
@@ -23,6 +26,7 @@ CODECS = (
     pytest.param(POD_CODEC, id="pod"),
     pytest.param(SERVICE_CODEC, id="service"),
     pytest.param(JOB_CODEC, id="job"),
+    pytest.param(NODE_CODEC, id="node"),
 )
 JOB = an_aitj()
 
@@ -139,7 +143,7 @@ def test_a_pod_is_slimmed_to_the_facts_that_decisions_need() -> None:
         unschedulable="",
         containers=(
             ContainerView("aitj-main", exit_code=137, reason="OOMKilled"),
-            ContainerView("log", waiting="CrashLoopBackOff"),
+            ContainerView("log", waiting="CrashLoopBackOff", line="back-off"),
             ContainerView("proxy"),
         ),
         leaves=datetime(2026, 11, 15, 12, 0, 30, tzinfo=UTC),
@@ -386,6 +390,112 @@ def test_the_last_page_has_no_cursor_and_an_empty_one_no_views() -> None:
     page = POD_CODEC.page(b'{"kind":"PodList","metadata":{"resourceVersion":"99"},"items":[]}')
 
     assert (page.views, page.cursor) == ([], "")
+
+
+# --- containers and devices --------------------------------------------------------------------
+
+
+def test_a_container_that_waits_for_more_than_its_turn_says_why_and_which_image() -> None:
+    waiting = {"reason": "ErrImagePull", "message": "rpc error\nno such host"}
+    statuses = [
+        {"name": "a", "image": "x:1", "state": {"waiting": waiting}},
+        {"name": "b", "image": "y:1", "state": {"waiting": {"reason": "ContainerCreating"}}},
+        {"name": "c", "image": "z:1", "state": {"running": {}}},
+    ]
+
+    view = pod_of(minimal(status={"containerStatuses": statuses}))
+
+    assert view.containers == (
+        ContainerView("a", waiting="ErrImagePull", line="no such host", image="x:1"),
+        ContainerView("b", waiting="ContainerCreating"),
+        ContainerView("c"),
+    )
+
+
+def test_of_init_containers_those_are_kept_that_wait_or_failed() -> None:
+    statuses = [
+        {"name": "done", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+        {"name": "failed", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}},
+        {"name": "side-car", "state": {"running": {}}},
+        {"name": "next", "state": {"waiting": {"reason": "PodInitializing"}}},
+    ]
+
+    view = pod_of(minimal(status={"initContainerStatuses": statuses, "startTime": "2026-11-15T12:00:00Z"}))
+
+    assert [c.name for c in view.init_containers] == ["failed", "next"]
+    assert view.started == datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("containers", "devices"),
+    [
+        pytest.param([{"name": "a", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}], (), id="none"),
+        pytest.param(
+            [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "8"}}}], (("nvidia.com/gpu", 8),), id="8"
+        ),
+        pytest.param(
+            [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 8}}}], (("nvidia.com/gpu", 8),), id="int"
+        ),
+        pytest.param(
+            [{"resources": {"limits": {"x.com/a": "1"}}}, {"resources": {"limits": {"cpu": "1", "x.com/a": "2"}}}],
+            (("x.com/a", 3),),
+            id="of two containers",
+        ),
+        pytest.param([{"resources": {"limits": {"x.com/a": "0"}}}], (), id="zero"),
+        pytest.param([{"resources": {"limits": {"x.com/a": "many"}}}], (), id="no number"),
+        pytest.param([{"resources": {"requests": {"cpu": "1"}}, "image": "a/b"}], (), id="no limits at all"),
+    ],
+)
+def test_devices_are_the_extended_resources_of_the_limits(containers: Any, devices: Any) -> None:
+    assert pod_of(minimal(spec={"containers": containers})).devices == devices
+
+
+# --- nodes -------------------------------------------------------------------------------------
+
+
+def test_a_node_is_slimmed_to_what_may_go_wrong_with_it() -> None:
+    since = "2026-11-15T12:00:00Z"
+    when = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    body = {
+        "metadata": {"name": "gpu-7", "uid": "u", "resourceVersion": "9", "labels": {"a": "b"}},
+        "spec": {
+            "podCIDR": "10.0.0.0/24",
+            "taints": [
+                {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": since},
+                {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
+                {"key": "example.com/mine", "effect": "NoSchedule"},
+            ],
+        },
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "30Gi", "nvidia.com/gpu": "7", "ephemeral-storage": "1k"},
+            "capacity": {"nvidia.com/gpu": "8"},
+            "conditions": [
+                {"type": "MemoryPressure", "status": "False", "message": "enough", "lastTransitionTime": since},
+                {"type": "GPUUnhealthy", "status": "True", "message": "Xid 79", "lastTransitionTime": since},
+                {"type": "Ready", "status": "Unknown", "message": "stopped posting", "lastTransitionTime": since},
+            ],
+            "images": [{"names": [f"registry.example/{i}"], "sizeBytes": 1} for i in range(50)],
+        },
+    }
+
+    assert NODE_CODEC.line(line(body)).view == NodeView(
+        key=Key("", "gpu-7"),
+        uid="u",
+        resource_version=9,
+        ready="Unknown",
+        ready_since=when,
+        message="stopped posting",
+        taints=(("node.kubernetes.io/unreachable", when), ("node.kubernetes.io/unreachable", None)),
+        conditions=(NodeConditionView("GPUUnhealthy", when, "Xid 79"),),
+        devices={"nvidia.com/gpu": 7},
+    )
+
+
+def test_a_node_that_was_just_registered_has_a_view() -> None:
+    view = NODE_CODEC.line(line(minimal())).view
+
+    assert view is not None
+    assert (view.ready, view.taints, view.conditions, view.devices, view.is_gone) == ("", (), (), {}, False)
 
 
 # --- services and jobs -------------------------------------------------------------------------

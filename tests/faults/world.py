@@ -17,7 +17,21 @@ T = TypeVar("T")
 DIJOBS = "diengine.opendilab.org/v1alpha1/dijobs"
 AITRAININGJOBS = "elasticdeeplearning.ai/v1/aitrainingjobs"
 NERVEXJOBS = "nervex.sensetime.com/v1alpha1/nervexjobs"
-WATCHED = ("pods", "services", DIJOBS, AITRAININGJOBS, NERVEXJOBS)
+MXJOBS = "kubeflow.org/v1/mxjobs"
+MLKUBE_JOBS = "mxnet.mlkube.io/v1beta1/mxjobs"
+FIRST_MLKUBE_JOBS = "mlkube.io/v1beta1/mxjobs"
+BATCH_JOBS = "batch/v1/jobs"
+WATCHED = (
+    "pods",
+    "services",
+    BATCH_JOBS,
+    DIJOBS,
+    AITRAININGJOBS,
+    NERVEXJOBS,
+    MXJOBS,
+    MLKUBE_JOBS,
+    FIRST_MLKUBE_JOBS,
+)
 
 PATIENCE = 150.0
 """Seconds until a wait is given up: no test passes faster by a small number here, and some machines are slow."""
@@ -34,7 +48,8 @@ class World:
         self._url = plane.url
         self._headers = {"Authorization": f"Bearer {plane.admin_token}"}
         self._tls = ssl.create_default_context(cafile=plane.ca_file)
-        self._objects: dict[str, dict[tuple[str, str], Object]] = {resource: {} for resource in WATCHED}
+        self._objects: dict[str, dict[str, dict[str, Object]]] = {resource: {} for resource in WATCHED}
+        """By resource, namespace and name: who asks, asks for one namespace, at every event."""
         self._uids: dict[tuple[str, str], dict[str, set[str]]] = {}
         self._statuses: dict[tuple[str, str, str], list[Object]] = {}
         self._waiters: dict[str, set[asyncio.Event]] = {}
@@ -58,11 +73,11 @@ class World:
 
     def find(self, resource: str, namespace: str, name: str) -> Object:
         """The object, or an empty one."""
-        return self._objects[resource].get((namespace, name), {})
+        return self._objects[resource].get(namespace, {}).get(name, {})
 
     def all(self, resource: str, namespace: str) -> dict[str, Object]:
         """The objects of a namespace by name."""
-        return {name: found for (where, name), found in self._objects[resource].items() if where == namespace}
+        return dict(self._objects[resource].get(namespace, {}))
 
     def incarnations(self, resource: str, namespace: str) -> dict[str, int]:
         """How many objects there have been, by name."""
@@ -112,8 +127,10 @@ class World:
         async with self._session.get(path_of(resource), raise_for_status=True) as response:
             found = await response.json()
         listed = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in found["items"]}
-        for key in [key for key in self._objects[resource] if key not in listed]:
-            self._take(resource, "DELETED", self._objects[resource][key])
+        known = [(where, name) for where, objects in self._objects[resource].items() for name in objects]
+        for where, name in known:
+            if (where, name) not in listed:
+                self._take(resource, "DELETED", self._objects[resource][where][name])
         for item in listed.values():
             self._take(resource, "ADDED", item)
         version: str = found["metadata"]["resourceVersion"]
@@ -139,9 +156,9 @@ class World:
         self._uids.setdefault((resource, namespace), {}).setdefault(name, set()).add(meta["uid"])
         self._statuses.setdefault((resource, namespace, name), []).append(found.get("status", {}))
         if kind == "DELETED":
-            self._objects[resource].pop((namespace, name), None)
+            self._objects[resource].get(namespace, {}).pop(name, None)
         else:
-            self._objects[resource][namespace, name] = found
+            self._objects[resource].setdefault(namespace, {})[name] = found
         for waiter in self._waiters.get(namespace, ()):
             waiter.set()
 

@@ -18,13 +18,13 @@ from testbed.admin import Admin, path_of
 from testbed.answer import Refused
 from testbed.plane import ControlPlane
 from tests.build import child_name, replicas_of
-from tests.faults.world import PATIENCE, Object, World, is_deleting
+from tests.faults.world import BATCH_JOBS, PATIENCE, Object, World, is_deleting
 from tests.manifests.build import Manifest, agconfig, aitrainingjob, resource_of
 
 T = TypeVar("T")
 
 AGGREGATORCONFIGS = "nervex.sensetime.com/v1alpha1/aggregatorconfigs"
-ENDED = frozenset({"Succeed", "Succeeded", "Failed"})
+ENDED = frozenset({"Succeed", "Succeeded", "Failed", "Done"})
 
 
 class Chronicle(World):
@@ -155,14 +155,20 @@ class Job:
 
     @property
     def slots(self) -> list[str]:
-        """The names of the pods that its spec asks for; its services are called the same."""
+        """The names of the pods that its spec asks for; its services are called the same. Pods of batch Jobs have
+        names that nobody knows before: as long as one is not there, its place stands in for it."""
         job = self.stored or self._created
+        if job["kind"] == "MxJob":
+            pods = {place_of(pod): name for name, pod in self.children("pods").items() if not is_deleting(pod)}
+            return [pods.get(place, place) for place in places_of(job)]
         return [child_name(job, role, index) for role, index in replicas_of(job)]
 
     def children(self, resource: str) -> dict[str, Object]:
-        """Its pods or services, by name."""
+        """Its pods, services or batch Jobs, by name; the pods of its batch Jobs are its own."""
         found = self.scene.world.all(resource, self.scene.namespace)
-        return {name: child for name, child in found.items() if owner_of(child) == self.uid}
+        batch = self.scene.world.all(BATCH_JOBS, self.scene.namespace).values() if resource == "pods" else ()
+        owners = {self.uid, *(job["metadata"]["uid"] for job in batch if owner_of(job) == self.uid)}
+        return {name: child for name, child in found.items() if owner_of(child) in owners}
 
     # --- its history ---
 
@@ -224,9 +230,11 @@ class Job:
         await self.until(lambda: self.stored.get("metadata", {}).get("uid") != self.uid, "it is deleted")
 
     def _is_serving(self, pod: Object) -> bool:
-        """A parameter server, whose role is never complete, or an aggregator."""
+        """A parameter server, whose role is never complete, or an aggregator. MXJobs end with their scheduler."""
         if pod["metadata"]["labels"].get("replica-type") == "aggregator":
             return True
+        if self._created["kind"] == "MXJob":
+            return pod["metadata"]["labels"]["replica-type"] != "scheduler"
         role = pod["metadata"]["labels"].get("TrainingJobReplicaName")
         specs = self._created["spec"].get("replicaSpecs", {})
         return role in specs and specs[role].get("completePolicy") == "None"
@@ -247,6 +255,21 @@ def give_aggregators(plane: ControlPlane) -> None:
         except Refused as refused:
             if refused.code not in (404, 409):
                 raise
+
+
+def places_of(job: Object) -> list[str]:
+    """The replicas of an MxJob: ``worker-0``."""
+    return [
+        f"{spec.get('mxReplicaType', 'WORKER').lower()}-{index}"
+        for spec in job["spec"]["replicaSpecs"]
+        for index in range(spec.get("replicas", 1))
+    ]
+
+
+def place_of(pod: Object) -> str:
+    """Which replica of an MxJob a pod is."""
+    labels = pod["metadata"]["labels"]
+    return f"{labels['job_type'].lower()}-{labels['task_index']}"
 
 
 def owner_of(child: Object) -> str:

@@ -33,8 +33,8 @@ from tests.build import (
 )
 from trainmaster.core.ids import POD, SERVICE, Key
 from trainmaster.core.plan import Create, Delete, Event, Plan
-from trainmaster.kinds.base import Failure, named
-from trainmaster.kinds.registry import KINDS
+from trainmaster.kinds.base import Failure, Settings, named
+from trainmaster.kinds.registry import KINDS, all_kinds
 
 LATER = NOW + timedelta(minutes=5)
 GOOD = (
@@ -69,12 +69,57 @@ def concluded(job: Json, plan: Plan, *failures: Failure) -> Plan:
 
 
 def test_the_registry_names_every_kind_once() -> None:
-    assert [kind.resource.kind for kind in KINDS] == ["DIJob", "AITrainingJob", "NerveXJob"]
     assert [str(kind.resource) for kind in KINDS] == [
         "dijobs.diengine.opendilab.org",
         "aitrainingjobs.elasticdeeplearning.ai",
         "nervexjobs.nervex.sensetime.com",
+        "mxjobs.kubeflow.org",
+        "mxjobs.mxnet.mlkube.io",
+        "mxjobs.mlkube.io",
     ]
+    assert [kind.name for kind in all_kinds(Settings())] == [
+        "dijob",
+        "aitrainingjob",
+        "nervexjob",
+        "mxjob",
+        "mxjob.mxnet.mlkube.io",
+        "mxjob.mlkube.io",
+    ]
+
+
+# --- whose job it is ---------------------------------------------------------------------------
+
+
+def managed_by(job: Json, name: str) -> Json:
+    return {**job, "spec": {**job["spec"], "managedBy": name}}
+
+
+@pytest.mark.parametrize("job", GOOD)
+def test_a_job_that_somebody_else_drives_is_left_alone(job: Json) -> None:
+    assert plan_of(job).creates
+    assert plan_of(managed_by(job, "kueue.x-k8s.io/multikueue")) == Plan()
+    assert plan_of({**job, "spec": {**job["spec"], "runPolicy": {"managedBy": "a.b/c"}}}) == Plan()
+
+
+@pytest.mark.parametrize("job", GOOD)
+def test_a_job_that_names_us_is_driven(job: Json) -> None:
+    ours = f"{kind_of(job).resource.group}/trainmaster"
+
+    assert plan_of(managed_by(job, ours)) == plan_of(job)
+    assert plan_of(managed_by(job, "")) == plan_of(job)
+
+
+@pytest.mark.parametrize(("bad", "good", "phase"), BAD)
+def test_not_even_a_bad_job_of_somebody_else_is_told_so(bad: Json, good: Json, phase: str) -> None:
+    assert plan_of(bad).status
+    assert plan_of(managed_by(bad, "kueue.x-k8s.io/multikueue")) == Plan()
+
+
+@pytest.mark.parametrize("spec", [None, "busybox", [], {"managedBy": 7}, {"runPolicy": []}])
+def test_a_spec_of_a_strange_shape_is_ours_to_complain_about(spec: Any) -> None:
+    status = plan_of({**an_aitj(), "spec": spec}).status
+
+    assert condition_of(status, "Accepted")["status"] == "False"
 
 
 # --- laws in small -----------------------------------------------------------------------------

@@ -10,13 +10,25 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.laws.batch import control_jobs, is_over
 from tests.laws.maker import Maker
 from tests.laws.memory import MemoryApi, Object, owner_uid
-from tests.laws.operator import ENDED, FAULTS, Crash, LawBroken, Operator, Trouble, VirtualLoop, stored_ports
+from tests.laws.operator import (
+    ENDED,
+    FAULTS,
+    Crash,
+    LawBroken,
+    Operator,
+    Trouble,
+    VirtualLoop,
+    restarts_of,
+    stored_ports,
+)
 from trainmaster.core.errors import NotSynced
-from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.ids import JOB, NODE, POD, SERVICE, Key, Resource
 
 KEYS = (Key("n", "a"), Key("n", "b"))
+NODES = ("node-1", "node-2")
 SETTLE_ROUNDS = 40
 
 pick = st.integers(0, 7)
@@ -43,6 +55,8 @@ class JobMachine(RuleBasedStateMachine):
         self.restarts: dict[str, dict[str, int]] = {}
         self.failures: dict[str, set[str]] = {}
         """The pods that have failed, by the uid of their job."""
+        self.pods: dict[str, set[str]] = {}
+        """All pods that there ever were, by the uid of their job."""
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
@@ -193,7 +207,7 @@ class JobMachine(RuleBasedStateMachine):
     @invariant()
     def restart_counters_never_go_back(self) -> None:
         for job in self._jobs():
-            uid, counted = job["metadata"]["uid"], job.get("status", {}).get("RestartCount", {})
+            uid, counted = job["metadata"]["uid"], restarts_of(job.get("status", {}))
             if any(counted.get(role, 0) < before for role, before in self.restarts.get(uid, {}).items()):
                 raise LawBroken(f"monotone: {self.restarts[uid]} restarts were counted, now {counted}")
             self.restarts[uid] = counted
@@ -204,8 +218,9 @@ class JobMachine(RuleBasedStateMachine):
         for job in self._jobs():
             uid, restarts = job["metadata"]["uid"], job.get("status", {}).get("restarts", {})
             used = sum(of_role.get("used", 0) for of_role in restarts.values())
-            if used > len(self.failures.get(uid, ())):
-                raise LawBroken(f"monotone: {used} restarts, but only {len(self.failures[uid])} pods have failed")
+            failed = self.failures.get(uid, set()) | (self._missed(uid) if self.maker.misses_pods else set())
+            if used > len(failed):
+                raise LawBroken(f"monotone: {used} restarts, but only {len(failed)} pods have failed")
 
     @invariant()
     def a_port_is_given_once_and_stays(self) -> None:
@@ -245,19 +260,29 @@ class JobMachine(RuleBasedStateMachine):
     def _jobs(self) -> list[Object]:
         return list(self.api.objects.get(self.kind.resource, {}).values())
 
+    def _missed(self, owner: str) -> set[str]:
+        """The pods of a job that are gone, or told to go, by whomever."""
+        pods = self.api.owned_by(owner, POD).values()
+        self.pods.setdefault(owner, set()).update(pod["metadata"]["uid"] for pod in pods)
+        staying = {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+        return self.pods[owner] - staying
+
     def _report(self, key: Key, to: str) -> None:
         pod = self.api.objects[POD][key]
         if to == "gone":
             if "deletionTimestamp" in pod["metadata"]:
                 self.api.remove(POD, key)
         elif not pod["spec"].get("nodeName"):
-            self.api.bind(key, "node-1")
+            self._bind(key)
         elif to != "bound" and pod["status"]["phase"] not in ("Succeeded", "Failed"):
             name = pod["spec"]["containers"][0]["name"]
             state = {} if to == "Running" else {"terminated": {"exitCode": int(to == "Failed"), "reason": "Error"}}
             self.api.set_status(POD, key, {"phase": to, "containerStatuses": [{"name": name, "state": state}]})
             if to == "Failed":
                 self.failures.setdefault(owner_uid(pod), set()).add(pod["metadata"]["uid"])
+
+    def _bind(self, key: Key) -> None:
+        self.api.bind(key, NODES[0])
 
     def _pass(self, key: Key, trouble: Trouble | None) -> None:
         try:
@@ -352,6 +377,148 @@ class RelatedMachine(JobMachine):
             raise LawBroken("settles: a job that waits for its AggregatorConfig has pods, or something to do")
 
 
+class NodeMachine(JobMachine):
+    """Its nodes are lost and come back, and cannot create every container. On a lost one no kubelet says anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resources = (*self.resources, NODE)
+        self.away: set[str] = set()
+        for name in NODES:
+            self._add_node(name)
+
+    @rule(number=pick, how=st.sampled_from(["not ready", "out of service", "deleted"]))
+    def lose_node(self, number: int, how: str) -> None:
+        name = NODES[number % 2]
+        if name in self.away or number >= 4:  # rarely: most jobs do not survive it
+            return
+        self.away.add(name)
+        for pod in self.api.objects.get(POD, {}).values():
+            if pod["spec"].get("nodeName") == name and pod["status"]["phase"] not in ("Succeeded", "Failed"):
+                self.api.doomed.add(pod["metadata"]["uid"])
+                self._blame(pod)
+        match how:
+            case "not ready":
+                self._say_ready(name, "Unknown")
+            case "out of service":
+                self.api.edit(NODE, Key("", name), {"taints": [{"key": "node.kubernetes.io/out-of-service"}]})
+            case "deleted":
+                self.api.remove(NODE, Key("", name))
+
+    @rule(number=pick)
+    def bring_node_back(self, number: int) -> None:
+        name = NODES[number % 2]
+        if name not in self.away:
+            return
+        self.away.discard(name)
+        if Key("", name) in self.api.objects[NODE]:
+            self.api.edit(NODE, Key("", name), {})
+            self._say_ready(name, "True")
+        else:
+            self._add_node(name)
+
+    @rule(number=pick, reason=st.sampled_from(["ErrImagePull", "CreateContainerConfigError", "ContainerCreating"]))
+    def refuse_container(self, number: int, reason: str) -> None:
+        keys = [
+            key for key, pod in sorted(self.api.objects.get(POD, {}).items()) if pod["status"]["phase"] == "Pending"
+        ]
+        if not keys or self._is_away(pod := self.api.objects[POD][keys[number % len(keys)]]):
+            return
+        if pod["spec"].get("nodeName"):
+            waiting = {"name": pod["spec"]["containers"][0]["name"], "state": {"waiting": {"reason": reason}}}
+            self.api.set_status(POD, keys[number % len(keys)], {"containerStatuses": [waiting]})
+            self._blame(pod)
+
+    def _blame(self, pod: Object) -> None:
+        """It has a fault now that may be counted, once."""
+        self.failures.setdefault(owner_uid(pod), set()).add(pod["metadata"]["uid"])
+
+    def _add_node(self, name: str) -> None:
+        body = msgspec.json.encode({"metadata": {"name": name}, "spec": {}})
+        self.loop.run_until_complete(self.api.create(NODE, "", body))
+        self._say_ready(name, "True")
+
+    def _say_ready(self, name: str, status: str) -> None:
+        since = self.operator.now().isoformat()
+        ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
+        self.api.set_status(NODE, Key("", name), {"conditions": [ready]})
+
+    def _is_away(self, pod: Object) -> bool:
+        return pod["spec"].get("nodeName") in self.away
+
+    def _bind(self, key: Key) -> None:
+        if there := [name for name in NODES if name not in self.away]:
+            self.api.bind(key, there[sum(key.name.encode()) % len(there)])
+
+    def _report(self, key: Key, to: str) -> None:
+        pod = self.api.objects[POD][key]
+        if not self._is_away(pod):
+            super()._report(key, to)
+        elif to == "gone" and owner_uid(pod) not in {job["metadata"]["uid"] for job in self._jobs()}:
+            self.api.remove(POD, key)  # Kubernetes itself collects what belongs to nobody
+
+
+class BatchMachine(JobMachine):
+    """Its pods are those of batch Jobs, which Kubernetes makes, counts and gives up."""
+
+    @rule()
+    def control_jobs(self) -> None:
+        self.loop.run_until_complete(control_jobs(self.api))
+
+    @rule(number=pick)
+    def delete_batch_job(self, number: int) -> None:
+        if keys := sorted(self.api.objects.get(JOB, {})):
+            self.api.remove(JOB, keys[number % len(keys)])
+
+    @rule(to=st.sampled_from(["Running", "Succeeded", "Failed"]))
+    def make_progress(self, to: str) -> None:
+        for step in ("bound", "Running", to):
+            self.control_jobs()
+            for _ in range(3):
+                self.operator.catch_up()
+                for key in KEYS:
+                    self._pass(key, None)
+            self.report_all_pods(step)
+
+    @invariant()
+    def a_state_once_judged_is_the_end_that_comes(self) -> None:
+        for job in self._jobs():
+            uid, status = job["metadata"]["uid"], job.get("status", {})
+            if status.get("phase") in ("CleanUp", "Done"):
+                first = self.verdicts.setdefault(f"state of {uid}", status["state"])
+                if status["state"] != first:
+                    raise LawBroken(f"monotone: {first} was the verdict, now {status['state']}")
+
+    def _settle(self) -> None:
+        for _ in range(SETTLE_ROUNDS):
+            before = self.api.revision
+            self.control_jobs()
+            super()._settle()
+            if self.api.revision == before:
+                return
+        raise LawBroken("settles: still at work after the disturbances stopped")
+
+    def _check_settled(self, key: Key, job: Object) -> None:
+        self.operator.catch_up()
+        if not self.operator.plan(key).is_quiet:
+            raise LawBroken("quiet: a settled job has something to do")
+        uid, phase = job["metadata"]["uid"], job["status"]["phase"]
+        jobs = {k.name: body for k, body in self.api.owned_by(uid, JOB).items()}
+        services = {k.name for k in self.api.owned_by(uid, SERVICE)}
+        if phase not in ENDED:
+            wanted = self.maker.children(key, job["spec"])
+            addressed = {name for name in wanted if "-scheduler-" in name}
+            if set(jobs) != wanted or services != addressed:
+                raise LawBroken(f"settles: {sorted(wanted)} wanted, Jobs {sorted(jobs)}, services {services}")
+            return
+        if stored_ports(job):
+            raise LawBroken(f"settles: an ended job has ports: {stored_ports(job)}")
+        policy, going_on = self.maker.policy(job["spec"]), [name for name, body in jobs.items() if not is_over(body)]
+        if (policy == "All" and (jobs or services)) or (policy == "Running" and (going_on or services)):
+            raise LawBroken(f"settles: an ended job with cleanPodPolicy {policy} has {sorted(jobs)} {services}")
+
+
 def machine_of(made: Maker) -> type[JobMachine]:
-    base = RelatedMachine if made.related is not None else JobMachine
+    base = RelatedMachine if made.related is not None else BatchMachine if made.has_batch_jobs else JobMachine
+    base = NodeMachine if made.kind.looks_at_nodes else base
     return type(f"{made.kind.__name__}Machine", (base,), {"maker": made})

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from tests.laws.memory import Object
 from trainmaster.core.ids import Key
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
-from trainmaster.kinds.base import Kind
+from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
+from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
+from trainmaster.kinds.mxjob.kind import MXJobKind
 
 END = st.sampled_from(["Any", "All", "Rank0", "None"])
 
@@ -19,8 +21,13 @@ class Maker:
     kind: type[Kind[Any]]
     related: st.SearchStrategy[Object] | None = None
     """Specs of the object that jobs of this kind are planned with, if there is one."""
+    settings: Settings = Settings()
     annotations: tuple[str, ...] = ()
     """Those by which somebody outside tells a job something."""
+    has_batch_jobs: bool = False
+    """Its pods are those of batch Jobs."""
+    misses_pods: bool = False
+    """A pod that somebody takes away is a failure, too."""
 
     def is_stopped(self, job: Object) -> bool:
         """It was told to have no running pods for now."""
@@ -53,6 +60,7 @@ def _templates(container: str, port: str) -> st.SearchStrategy[Object]:
 
 class AITrainingJobMaker(Maker):
     kind = AITrainingJobKind
+    settings = Settings(creating_duration_period=20.0, creating_restart_period=60.0)
     annotations = ("Preempted", "Failed", "elasticdeeplearning.ai/nodefail")
 
     def specs(self) -> st.SearchStrategy[Object]:
@@ -60,7 +68,7 @@ class AITrainingJobMaker(Maker):
             {
                 "template": _templates("aitj-main", "aitj-80"),
                 "replicas": st.integers(1, 3),
-                "restartPolicy": st.sampled_from(["Always", "OnFailure", "ExitCode", "Never"]),
+                "restartPolicy": st.sampled_from(["Always", "OnFailure", "ExitCode", "OnNodeFail", "Never"]),
                 "restartScope": st.sampled_from(["All", "Replica", "Pod"]),
             },
             optional={
@@ -134,4 +142,118 @@ class NerveXJobMaker(DIJobMaker):
         return {f"{key.name}-coordinator", f"{key.name}-aggregator"}
 
 
-MAKERS: tuple[Maker, ...] = (DIJobMaker(), AITrainingJobMaker(), NerveXJobMaker())
+class MXJobMaker(Maker):
+    kind = MXJobKind
+    misses_pods = True
+
+    def specs(self) -> st.SearchStrategy[Object]:
+        run_policy = st.fixed_dictionaries(
+            {},
+            optional={
+                "cleanPodPolicy": st.sampled_from(["All", "Running", "None"]),
+                "backoffLimit": st.integers(0, 3),
+                "activeDeadlineSeconds": st.sampled_from([5, 700]),
+                "ttlSecondsAfterFinished": st.sampled_from([0, 30]),
+                "suspend": st.sampled_from([False, False, True]),
+            },
+        )
+        return st.one_of(
+            self._modes("MXTrain", {"Scheduler": 1, "Server": 2, "worker": 2}, run_policy),
+            self._modes("MXTrain", {"Worker": 2}, run_policy),
+            self._modes("MXTune", {"TunerTracker": 1, "TunerServer": 1, "Tuner": 1}, run_policy),
+        )
+
+    def _modes(
+        self, mode: str, most: dict[str, int], run_policy: st.SearchStrategy[Object]
+    ) -> st.SearchStrategy[Object]:
+        return st.fixed_dictionaries(
+            {
+                "jobMode": st.just(mode),
+                "mxReplicaSpecs": st.fixed_dictionaries({role: self._role(role, most[role]) for role in most}),
+                "runPolicy": run_policy,
+            },
+            optional={
+                "successPolicy": st.sampled_from(["", "AllWorkers"]),
+                "restartingExitCode": st.sampled_from(["1", "137"]),
+            },
+        )
+
+    def _role(self, role: str, most: int) -> st.SearchStrategy[Object]:
+        scopes = ["All"] if role in ("Scheduler", "Server") else ["All", "Pod"]
+        return st.fixed_dictionaries(
+            {
+                "template": _templates("mxnet", "mxjob-port"),
+                "replicas": st.integers(1, most),
+                "restartPolicy": st.sampled_from(["Always", "OnFailure", "ExitCode", "Never"]),
+            },
+            optional={"restartScope": st.sampled_from(scopes)},
+        )
+
+    def is_stopped(self, job: Object) -> bool:
+        return bool(job["spec"]["runPolicy"].get("suspend"))
+
+    def children(self, key: Key, spec: Object) -> set[str]:
+        return {
+            f"{key.name}-{role.lower()}-{index}"
+            for role, given in spec["mxReplicaSpecs"].items()
+            for index in range(given["replicas"])
+        }
+
+    def policy(self, spec: Object) -> str:
+        return str(spec["runPolicy"].get("cleanPodPolicy", "None"))
+
+
+class MxJobMaker(Maker):
+    kind = MxJobKind
+    has_batch_jobs = True
+
+    def specs(self) -> st.SearchStrategy[Object]:
+        return st.one_of(
+            self._of("dist", self._role("SCHEDULER", 1), self._role("SERVER", 2), self._role("WORKER", 2)),
+            self._of("local", self._role("WORKER", 1)),
+        )
+
+    def _of(self, mode: str, *roles: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
+        return st.fixed_dictionaries(
+            {"jobMode": st.just(mode), "RuntimeId": st.just("id"), "replicaSpecs": st.tuples(*roles).map(list)},
+            optional={
+                "backoffLimit": st.integers(0, 2),
+                "cleanPodPolicy": st.sampled_from(["All", "Running", "None"]),
+                "activeDeadlineSeconds": st.sampled_from([5, 700]),
+                "ttlSecondsAfterFinished": st.sampled_from([0, 30]),
+                "restartingExitCode": st.just("1"),
+            },
+        )
+
+    def _role(self, type_: str, most: int) -> st.SearchStrategy[Object]:
+        return st.fixed_dictionaries(
+            {
+                "mxReplicaType": st.just(type_),
+                "template": _templates("mxnet", "ps"),
+                "replicas": st.integers(1, most),
+            }
+        )
+
+    def children(self, key: Key, spec: Object) -> set[str]:
+        return {
+            f"{key.name}-{role['mxReplicaType'].lower()}-id-{index}"
+            for role in spec["replicaSpecs"]
+            for index in range(role["replicas"])
+        }
+
+    def policy(self, spec: Object) -> str:
+        return str(spec.get("cleanPodPolicy", "Running"))
+
+
+class FirstMxJobMaker(MxJobMaker):
+    kind = FirstMxJobKind
+
+
+MAKERS: tuple[Maker, ...] = (
+    DIJobMaker(),
+    AITrainingJobMaker(),
+    NerveXJobMaker(),
+    MXJobMaker(),
+    MxJobMaker(),
+    FirstMxJobMaker(),
+)

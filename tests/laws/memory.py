@@ -33,6 +33,8 @@ class MemoryApi:
         self.revision = 100
         self.objects: dict[Resource, dict[Key, Object]] = {}
         self.streams: dict[Resource, list[Change]] = {}
+        self.doomed: set[str] = set()
+        """Pods, by uid, that were on a node while it was lost."""
         self._uids = 0
 
     # --- the port ---
@@ -142,8 +144,9 @@ class MemoryApi:
         return {key: body for key, body in found if owner_uid(body) == uid}
 
     def collect_garbage(self, jobs: Resource, children: tuple[Resource, ...]) -> None:
-        """Children of jobs that are no more are deleted too, pods on a node gracefully."""
-        alive = {body["metadata"]["uid"] for body in self.objects.get(jobs, {}).values()}
+        """Children of jobs that are no more are deleted too, and their children, pods on a node gracefully."""
+        owners = (jobs, *children)
+        alive = {body["metadata"]["uid"] for resource in owners for body in self.objects.get(resource, {}).values()}
         for resource in children:
             for key, body in list(self.objects.get(resource, {}).items()):
                 if (uid := owner_uid(body)) and uid not in alive:

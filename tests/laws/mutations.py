@@ -22,6 +22,7 @@ from trainmaster.kinds.dijob.standing import Standing
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.node import NodeBook
 from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.store import Store
 
@@ -186,8 +187,8 @@ def _a_stop_is_not_stored_before_the_pods_go(patch: pytest.MonkeyPatch) -> None:
 def _a_job_is_deleted_whether_it_has_ended_or_not(patch: pytest.MonkeyPatch) -> None:
     original = AITrainingJobKind._go_on
 
-    def go_on(self: Any, job: Any, observed: Any, now: Any, outdated: Any) -> Plan:
-        wanted = original(self, job, observed, now, outdated)
+    def go_on(self: Any, job: Any, *args: Any) -> Plan:
+        wanted = original(self, job, *args)
         if job.spec.ttl_seconds_after_finished is None:
             return wanted
         name = Key(job.metadata.namespace, job.metadata.name)
@@ -199,6 +200,24 @@ def _a_job_is_deleted_whether_it_has_ended_or_not(patch: pytest.MonkeyPatch) -> 
 
 def _back_off_is_never_over(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(restart.Restarts, "is_waiting", lambda self, now: self.next_time is not None)
+
+
+def _every_pod_is_forced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AITrainingJobKind, "_lost", lambda self, observed, now: frozenset(observed.nodes or ()))
+
+
+def _nobody_is_forced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AITrainingJobKind, "_lost", lambda self, observed, now: frozenset())
+
+
+def _an_old_view_of_a_node_decides(patch: pytest.MonkeyPatch) -> None:
+    def of(self: Any, pods: Any) -> Any:
+        for on in self._bound.values():
+            on.update(dict.fromkeys(on, 0))
+        return original(self, pods)
+
+    original = NodeBook.of
+    patch.setattr(NodeBook, "of", of)
 
 
 def _drawn_ports_are_not_booked(patch: pytest.MonkeyPatch) -> None:
@@ -259,6 +278,9 @@ MUTATIONS = (
     Mutation("a stop is not stored before the pods go", AITrainingJobKind, _a_stop_is_not_stored_before_the_pods_go),
     Mutation("a job is deleted before its end", AITrainingJobKind, _a_job_is_deleted_whether_it_has_ended_or_not),
     Mutation("back-off is never over", AITrainingJobKind, _back_off_is_never_over),
+    Mutation("pods are forced to go from nodes that are well", AITrainingJobKind, _every_pod_is_forced),
+    Mutation("a lost node is waited for", AITrainingJobKind, _nobody_is_forced),
+    Mutation("an old view of a node decides", AITrainingJobKind, _an_old_view_of_a_node_decides),
     Mutation("a lost aggregator is deleted before it is on record", NerveXJobKind, _lost_before_it_is_on_record),
     Mutation("the template of an aggregator is never kept", NerveXJobKind, _a_template_is_never_kept),
     Mutation("drawn ports are not booked", AITrainingJobKind, _drawn_ports_are_not_booked),

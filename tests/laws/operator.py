@@ -15,24 +15,27 @@ import msgspec
 from tests.laws.maker import Maker
 from tests.laws.memory import MemoryApi, Object, owner_uid
 from trainmaster.core.errors import AlreadyExists, Conflict, ServerError, TooManyRequests, Unreachable
-from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.ids import JOB, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.plan import MAX_ACTIONS, Plan
 from trainmaster.core.view import (
     CHILD_CODEC,
     JOB_CODEC,
+    NODE_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
     ChildView,
     Codec,
     JobView,
+    NodeView,
     PodView,
     ServiceView,
 )
-from trainmaster.kinds.base import Kind, Settings
+from trainmaster.kinds.base import Kind
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Written
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.node import NodeBook
 from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
@@ -123,10 +126,13 @@ class Port:
                 raise LawBroken("owned: of a job only the status is patched")
         elif (target := self._api.objects.get(resource, {}).get(key)) and owner_uid(target) != self.job_uid:
             raise LawBroken(f"owned: {resource} {key} belongs to somebody else")
+        elif resource == JOB and (job := self._stored_job()) and not _is_judged(job.get("status", {})):
+            raise LawBroken(f"state lives in the API: {key.name} is stopped before a verdict was stored")
         return await self._write(self._api.patch(resource, key, patch, subresource=subresource))
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
         self._check_delete(resource, key, uid)
+        self._check_force(resource, key, uid, grace)
         return await self._write(self._api.delete(resource, key, uid=uid, grace=grace))
 
     # --- laws about single writes ---
@@ -158,12 +164,20 @@ class Port:
         status = job.get("status", {}) if job else {}
         if any((c["type"], c["status"]) == ("Suspended", "True") for c in status.get("conditions", ())):
             return
-        if job is None or status.get("ending") or status.get("phase") in ENDED:
+        if job is None or _is_judged(status):
             return
-        if resource == POD and (_is_outdated(target, status) or _is_displaced(target, status)):
+        if resource == POD and (_is_outdated(target, status) or _is_displaced(target, status) or _is_leaving(target)):
             return
         if key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid):
             raise LawBroken(f"state lives in the API: {key.name} is deleted before a verdict was stored")
+
+    def _check_force(self, resource: Resource, key: Key, uid: str, grace: int | None) -> None:
+        target = self._api.objects.get(resource, {}).get(key)
+        if target is None or target["metadata"]["uid"] != uid or grace != 0:
+            return
+        is_over = target["status"]["phase"] in ("Succeeded", "Failed")
+        if uid not in self._api.doomed and not is_over and "deletionTimestamp" not in target["metadata"]:
+            raise LawBroken(f"owned: {key.name} is forced to go, and could have been asked")
 
     def _stored_job(self) -> Object | None:
         stored = self._api.objects.get(self._jobs, {}).values()
@@ -200,11 +214,27 @@ class Port:
         return written
 
 
+def _is_judged(status: Object) -> bool:
+    """Its verdict is on record."""
+    return bool(status.get("ending")) or status.get("phase") in (*ENDED, "CleanUp")
+
+
 def _is_outdated(pod: Object, status: Object) -> bool:
     """A restart of this pod was counted since it was created."""
-    role = pod["metadata"]["labels"].get("TrainingJobReplicaName", "")
-    counted: int = status.get("RestartCount", {}).get(role, 0)
-    return bool(counted > int(pod["metadata"]["labels"].get("RestartCount", 0)))
+    labels = pod["metadata"]["labels"]
+    role = labels.get("TrainingJobReplicaName") or labels.get("training.kubeflow.org/replica-type", "")
+    label = labels.get("RestartCount") or labels.get("training.kubeflow.org/restart-count", 0)
+    return bool(restarts_of(status).get(role, 0) > int(label))
+
+
+def restarts_of(status: Object) -> dict[str, int]:
+    """The restarts that were counted, by role in lower case."""
+    return {role.lower(): counted.get("count", 0) for role, counted in status.get("restarts", {}).items()}
+
+
+def _is_leaving(pod: Object) -> bool:
+    """Somebody else decided that; maybe nobody is left on its node to do it."""
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def _is_displaced(pod: Object, status: Object) -> bool:
@@ -229,7 +259,7 @@ def stored_ports(job: Object) -> dict[tuple[str, str], int]:
     return {(replica, port): number for replica, given in ports.items() for port, number in given.items()}
 
 
-ENDED = frozenset({"Succeed", "Succeeded", "Failed", "Timeout", "Preempted", "NodeFail"})
+ENDED = frozenset({"Succeed", "Succeeded", "Failed", "Timeout", "Preempted", "NodeFail", "Done"})
 
 
 class Operator:
@@ -238,7 +268,7 @@ class Operator:
     def __init__(self, api: MemoryApi, maker: Maker, loop: VirtualLoop) -> None:
         self.api = api
         self.maker = maker
-        self.kind: Kind[Any] = maker.kind(Settings())
+        self.kind: Kind[Any] = maker.kind(maker.settings)
         kind = self.kind
         self.loop = loop
         self.port = Port(api, kind.resource, self._wanted)
@@ -255,6 +285,11 @@ class Operator:
         if kind.related:
             self.related = Store[JobView](kind.related.resource)
             self._codecs[kind.related.resource] = (self.related, JOB_CODEC)
+        self.nodes: NodeBook | None = None
+        if kind.looks_at_nodes:
+            nodes = Store[NodeView](NODE)
+            self._codecs[NODE] = (nodes, NODE_CODEC)
+            self.nodes = NodeBook(nodes, self.pods)
         self._cursor: dict[Resource, int] = {}
         self.ports = PortBook()
         self.ports.follow(self.jobs, self.pods)
@@ -275,6 +310,7 @@ class Operator:
             workers=1,
             related=self.related,
             children=self.children,
+            nodes=self.nodes,
         )
 
     def _wanted(self, key: Key, uid: str) -> set[str]:

@@ -13,7 +13,11 @@ from tests.manifests.build import (
     aitrainingjob,
     container,
     coordinated,
+    crew,
     dijob,
+    mlkubejob,
+    mx_replica,
+    mxjob,
     nervexjob,
     replica,
     replicated,
@@ -289,6 +293,10 @@ def _counted(**fields: Any) -> Manifest:
     return replicated({"trainer": replica(**fields)})
 
 
+def _scaled(to: int, **fields: Any) -> Manifest:
+    return aitrainingjob(elasticReplicas=to, replicaSpecs={"trainer": replica(**fields)})
+
+
 def _trainer(name: str = TRAINER, **fields: Any) -> Manifest:
     return replicated({"trainer": replica(container(name, **fields))})
 
@@ -393,6 +401,44 @@ _AITRAININGJOB = (
         "spec.replicaSpecs.trainer.maxReplicas: 1 is less than replicas (2)",
     ),
     _rejected(
+        "scaled-below-the-minimum",
+        _scaled(1, replicas=2, minReplicas=2, edlPolicy="Manual"),
+        "spec.elasticReplicas: Invalid value: 1 is less than minReplicas of trainer (2)",
+        "spec.elasticReplicas: 1 is less than minReplicas of trainer (2)",
+    ),
+    _rejected(
+        "scaled-above-the-maximum",
+        _scaled(5, replicas=2, maxReplicas=4, edlPolicy="Auto"),
+        "spec.elasticReplicas: Invalid value: 5 is more than maxReplicas of trainer (4)",
+        "spec.elasticReplicas: 5 is more than maxReplicas of trainer (4)",
+    ),
+    _rejected(
+        "scaled-without-an-elastic-replica",
+        _scaled(2, edlPolicy="Never"),
+        "spec.elasticReplicas: Invalid value: scales the one replica whose edlPolicy is Auto or Manual, and there are 0",
+        "spec.elasticReplicas: scales the one replica whose edlPolicy is Auto or Manual, and there are 0",
+    ),
+    _rejected(
+        "scaled-with-two-elastic-replicas",
+        aitrainingjob(
+            elasticReplicas=2, replicaSpecs={"a": replica(edlPolicy="Auto"), "b": replica(edlPolicy="Manual")}
+        ),
+        "and there are 2: set the replicas of each by itself",
+        "and there are 2: set the replicas of each by itself",
+    ),
+    _rejected(
+        "scaled-to-nothing",
+        _scaled(0, edlPolicy="Manual"),
+        "spec.elasticReplicas in body should be greater than or equal to 1",
+        "spec.elasticReplicas: Expected `int` >= 1",
+    ),
+    _rejected(
+        "name-too-long-for-the-most-replicas",
+        replicated({"t": replica(replicas=2, maxReplicas=101, edlPolicy="Auto")}, "a" * 58),
+        '<job>-<replica>-<index> may have 63 characters; shorten it or the name of ["t"]',
+        "would have 64 characters, 63 are allowed",
+    ),
+    _rejected(
         "unknown-restart-policy",
         _counted(restartPolicy="onfailure"),
         'restartPolicy: Unsupported value: "onfailure"',
@@ -429,6 +475,75 @@ _AITRAININGJOB = (
         "spec.restartingExitCode: Expected `str`, got `int`",
     ),
     _rejected(
+        "exit-code-is-a-word",
+        aitrainingjob(restartingExitCode="137, sometimes"),
+        "spec.restartingExitCode in body should match",
+        "spec.restartingExitCode: 'sometimes' is no exit code; write numbers (137), ranges (128-143) or signals",
+    ),
+    _rejected(
+        "exit-code-above-255",
+        aitrainingjob(restartingExitCode="256"),
+        "spec.restartingExitCode in body should match",
+        "spec.restartingExitCode: '256': an exit code is at most 255",
+    ),
+    _rejected(
+        "exit-codes-without-a-comma",
+        aitrainingjob(restartingExitCode="137 128"),
+        "spec.restartingExitCode in body should match",
+        "spec.restartingExitCode: '137 128' is no exit code",
+    ),
+    _rejected(
+        "exit-code-is-negative",
+        aitrainingjob(restartingExitCode="-9"),
+        "spec.restartingExitCode in body should match",
+        "spec.restartingExitCode: '-9' is no exit code",
+    ),
+    _condition(
+        "exit-code-range-upside-down",
+        aitrainingjob(restartingExitCode="143-128"),
+        "spec.restartingExitCode: '143-128' is an empty range; write 128-143",
+    ),
+    _condition(
+        "exit-code-is-no-signal",
+        aitrainingjob(restartingExitCode="SIGNOTHING"),
+        "spec.restartingExitCode: 'SIGNOTHING' is no exit code",
+    ),
+    _rejected(
+        "exit-codes-without-end",
+        aitrainingjob(restartingExitCode="137," * 200),
+        "spec.restartingExitCode: Too long: may not be more than 512 bytes",
+        "spec.restartingExitCode: Expected `str` of length <= 512",
+    ),
+    *(
+        _rejected(
+            f"unknown-{field}",
+            aitrainingjob(**{field: "Sometimes"}),
+            f'spec.{field}: Unsupported value: "Sometimes"',
+            f"spec.{field}: Invalid enum value 'Sometimes'",
+        )
+        for field in ("cleanPodPolicy", "failPolicy")
+    ),
+    *(
+        _rejected(
+            f"unknown-{field}-of-a-replica",
+            _counted(**{field: "Sometimes"}),
+            f'spec.replicaSpecs.trainer.{field}: Unsupported value: "Sometimes"',
+            f"{field}: Invalid enum value 'Sometimes'",
+        )
+        for field in ("completePolicy", "failPolicy", "edlPolicy")
+    ),
+    _rejected(
+        "min-replicas-above-max-replicas",
+        _counted(replicas=2, minReplicas=3, maxReplicas=2),
+        "minReplicas: Invalid value: 3 is more than replicas (2)",
+        "spec.replicaSpecs.trainer.minReplicas: 3 is more than replicas (2)",
+    ),
+    _rejected(
+        "manager-without-a-domain",
+        aitrainingjob(managedBy="somebody"),
+        "spec.managedBy in body should match",
+    ),
+    _rejected(
         "replica-template-is-a-list",
         replicated({"trainer": {"template": [template()]}}),
         "template: Invalid value",
@@ -440,10 +555,11 @@ _AITRAININGJOB = (
         "containers[0].env[0].name: Required value",
         "spec.replicaSpecs.trainer.template.spec.containers[0].env[0]: Object missing required field `name`",
     ),
-    _condition(
+    _rejected(
         "priority-is-no-label-value",
         aitrainingjob(priority="very high"),
-        'metadata.labels: Invalid value: "very high"',
+        "spec.priority in body should match",
+        "spec.priority: Expected `str` matching regex",
     ),
     _condition(
         "container-name-in-upper-case",
@@ -485,6 +601,289 @@ _NERVEXJOB = (
 )
 
 
+def _roles(**changes: Any) -> Manifest:
+    """The three roles of MXTrain, with these in their place; None takes one away."""
+    roles = {role: mx_replica() for role in ("Scheduler", "Server", "Worker")} | changes
+    return mxjob(mxReplicaSpecs={role: given for role, given in roles.items() if given is not None})
+
+
+_MXJOB = (
+    _rejected(
+        "no-job-mode",
+        mxjob() | {"spec": without(mxjob()["spec"], "jobMode")},
+        "spec.jobMode: Required value",
+        "missing required field `jobMode`",
+    ),
+    _rejected(
+        "unknown-job-mode",
+        mxjob(jobMode="Train"),
+        'spec.jobMode: Unsupported value: "Train"',
+        "spec.jobMode: Invalid enum value 'Train'",
+    ),
+    _rejected(
+        "no-roles",
+        mxjob(mxReplicaSpecs={}),
+        "spec.mxReplicaSpecs in body should have at least 1 properties",
+        "spec.mxReplicaSpecs: Expected `object` of length >= 1",
+    ),
+    _rejected(
+        "two-schedulers",
+        _roles(Scheduler=mx_replica(replicas=2)),
+        "spec.mxReplicaSpecs: Invalid value: there is one Scheduler or TunerTracker in a job",
+        "spec.mxReplicaSpecs.Scheduler.replicas: there is one Scheduler in a job, not 2",
+    ),
+    _rejected(
+        "no-replicas",
+        _roles(Server=mx_replica(replicas=0)),
+        "spec.mxReplicaSpecs.Server.replicas in body should be greater than or equal to 1",
+        "replicas: Expected `int` >= 1",
+    ),
+    _rejected(
+        "no-scheduler",
+        _roles(Scheduler=None),
+        "MXTrain needs a Scheduler, a Server and a Worker, or Workers alone",
+        "spec.mxReplicaSpecs.Scheduler: MXTrain needs a Scheduler",
+    ),
+    _rejected(
+        "servers-alone",
+        _roles(Scheduler=None, Worker=None),
+        "MXTrain needs a Scheduler, a Server and a Worker, or Workers alone",
+        "spec.mxReplicaSpecs.Worker: MXTrain needs a Worker",
+    ),
+    _rejected(
+        "roles-of-the-other-mode",
+        mxjob(jobMode="MXTune"),
+        "MXTune has no role",
+        "spec.mxReplicaSpecs.Scheduler: MXTune has no such role",
+    ),
+    _rejected(
+        "unknown-role",
+        _roles(Master=mx_replica()),
+        'MXTrain has no role ["Master"]',
+        "spec.mxReplicaSpecs.Master: there is no such role",
+    ),
+    _rejected(
+        "one-role-twice",
+        _roles(worker=mx_replica(), Server=None),
+        "differ only in case; rename all but one",
+        "spec.mxReplicaSpecs.worker: differs from 'Worker' only in case",
+    ),
+    _condition(
+        "no-mxnet-container",
+        _roles(Worker=mx_replica(container("main"))),
+        "spec.mxReplicaSpecs.Worker.template.spec.containers: none of main is called 'mxnet'",
+    ),
+    _rejected(
+        "empty-containers",
+        _roles(Worker={"template": {"spec": {"containers": []}}}),
+        "spec.mxReplicaSpecs.Worker.template.spec.containers in body should have at least 1 items",
+        "containers: Expected `array` of length >= 1",
+    ),
+    _condition(
+        "server-that-joins-again",
+        _roles(Server=mx_replica(restartScope="Pod")),
+        "spec.mxReplicaSpecs.Server.restartScope: a Server cannot join again by itself",
+    ),
+    _rejected(
+        "unknown-restart-policy",
+        _roles(Worker=mx_replica(restartPolicy="Sometimes")),
+        'restartPolicy: Unsupported value: "Sometimes"',
+        "restartPolicy: Invalid enum value 'Sometimes'",
+    ),
+    _rejected(
+        "unknown-clean-pod-policy",
+        mxjob(runPolicy={"cleanPodPolicy": "Sometimes"}),
+        'spec.runPolicy.cleanPodPolicy: Unsupported value: "Sometimes"',
+        "spec.runPolicy.cleanPodPolicy: Invalid enum value 'Sometimes'",
+    ),
+    _rejected(
+        "unknown-success-policy",
+        mxjob(successPolicy="Anybody"),
+        'spec.successPolicy: Unsupported value: "Anybody"',
+        "spec.successPolicy: Invalid enum value 'Anybody'",
+    ),
+    _rejected(
+        "negative-backoff-limit",
+        mxjob(runPolicy={"backoffLimit": -1}),
+        "spec.runPolicy.backoffLimit in body should be greater than or equal to 0",
+        "spec.runPolicy.backoffLimit: Expected `int` >= 0",
+    ),
+    _condition(
+        "two-backoff-limits",
+        mxjob(backoffLimit=1, runPolicy={"backoffLimit": 2}),
+        "spec.backoffLimit: spec.runPolicy.backoffLimit says something else; leave one of them out",
+    ),
+    _rejected(
+        "no-time-at-all",
+        mxjob(activeDeadlineSeconds=0),
+        "spec.activeDeadlineSeconds in body should be greater than or equal to 1",
+        "spec.activeDeadlineSeconds: Expected `int` >= 1",
+    ),
+    _rejected("name-starts-with-a-digit", mxjob("1st"), "must start with a letter", "must start with a letter"),
+    _rejected(
+        "name-too-long",
+        mxjob("a" * 52),
+        'is too long: <job>-<role>-<index> may have 63 characters, too few for ["Scheduler"]',
+        "-scheduler-0' would have 64 characters, 63 are allowed",
+    ),
+)
+
+
+_CREW = (crew("SCHEDULER"), crew("SERVER", 2), crew("WORKER", 3))
+
+
+def _crew(*specs: Manifest, **spec: Any) -> Manifest:
+    """A distributed MxJob of these entries."""
+    return mlkubejob(**{"jobMode": "dist", "replicaSpecs": list(specs), **spec})
+
+
+_MLKUBE = (
+    _rejected(
+        "no-mode",
+        mlkubejob() | {"spec": without(mlkubejob()["spec"], "jobMode")},
+        "spec.jobMode: Required value",
+        "missing required field `jobMode`",
+    ),
+    _rejected(
+        "unknown-mode",
+        mlkubejob(jobMode="cloud"),
+        'spec.jobMode: Unsupported value: "cloud"',
+        "spec.jobMode: Invalid enum value",
+    ),
+    _rejected(
+        "no-replicas",
+        mlkubejob(replicaSpecs=[]),
+        "spec.replicaSpecs in body should have at least 1 items",
+        "length >= 1",
+    ),
+    _rejected(
+        "as-the-first-api-had-them",
+        without(mlkubejob(), "spec") | {"spec": {"jobMode": "local", "replica_specs": []}},
+        "spec.replicaSpecs: Required value",
+    ),
+    _rejected(
+        "unknown-type",
+        mlkubejob(replicaSpecs=[crew("MASTER")]),
+        'spec.replicaSpecs[0].mxReplicaType: Unsupported value: "MASTER"',
+        "spec.replicaSpecs[0].mxReplicaType: Invalid enum value",
+    ),
+    _rejected(
+        "no-template",
+        mlkubejob(replicaSpecs=[{"mxReplicaType": "WORKER"}]),
+        "spec.replicaSpecs[0].template: Required value",
+        "spec.replicaSpecs[0]: Object missing required field `template`",
+    ),
+    _rejected(
+        "two-schedulers",
+        _crew(crew("SCHEDULER", 2), *_CREW[1:]),
+        "spec.replicaSpecs: Invalid value",
+        "spec.replicaSpecs[0].replicas: there is one SCHEDULER, not 2; set it to 1",
+    ),
+    *(
+        _rejected(
+            f"no-{spec['mxReplicaType'].lower()}",
+            _crew(*(other for other in _CREW if other is not spec)),
+            "jobMode dist has one entry each of SCHEDULER, SERVER and WORKER",
+            f"spec.replicaSpecs: jobMode dist needs a {spec['mxReplicaType']}",
+        )
+        for spec in _CREW
+    ),
+    _rejected(
+        "a-type-twice",
+        _crew(_CREW[0], _CREW[2], _CREW[2]),
+        "jobMode dist has one entry each of SCHEDULER, SERVER and WORKER",
+        "spec.replicaSpecs[2].mxReplicaType: there is another WORKER",
+    ),
+    _rejected(
+        "a-local-server",
+        _crew(crew("SERVER"), crew("WORKER"), jobMode="local"),
+        "jobMode local has one WORKER with replicas 1 and nothing else",
+        "spec.replicaSpecs[0].mxReplicaType: jobMode local has one WORKER and no SERVER",
+    ),
+    _rejected(
+        "two-local-workers",
+        mlkubejob(replicaSpecs=[crew("WORKER", 2)]),
+        "jobMode local has one WORKER with replicas 1 and nothing else",
+        "spec.replicaSpecs[0].replicas: jobMode local has one WORKER, not 2",
+    ),
+    _rejected(
+        "no-servers-at-all",
+        _crew(_CREW[0], crew("SERVER", 0), _CREW[2]),
+        "spec.replicaSpecs[1].replicas in body should be greater than or equal to 1",
+        "spec.replicaSpecs[1].replicas: Expected `int` >= 1",
+    ),
+    _rejected(
+        "no-container-mxnet",
+        _crew(_CREW[0], crew("SERVER", 2, container("ps")), _CREW[2]),
+        'template.spec.containers of ["SERVER"]: none is called mxnet; rename the one that trains',
+        "spec.replicaSpecs[1].template.spec.containers: none is called mxnet",
+    ),
+    _rejected(
+        "always",
+        mlkubejob(replicaSpecs=[crew("WORKER", restart="Always")]),
+        'spec.replicaSpecs[0].template.spec.restartPolicy: Unsupported value: "Always"',
+        "spec.replicaSpecs[0].template.spec.restartPolicy: 'Always': a batch Job takes OnFailure and Never alone",
+    ),
+    _rejected(
+        "port-0",
+        _crew(crew("SCHEDULER", PsRootPort=0), *_CREW[1:]),
+        "spec.replicaSpecs[0].PsRootPort in body should be greater than or equal to 1",
+        "spec.replicaSpecs[0].PsRootPort: Expected `int` >= 1",
+    ),
+    _rejected(
+        "runtime-id-in-upper-case",
+        mlkubejob(RuntimeId="1KKF"),
+        "spec.RuntimeId in body should match",
+        "spec.RuntimeId: Expected `str` matching regex",
+    ),
+    _rejected(
+        "unknown-clean-pod-policy",
+        mlkubejob(cleanPodPolicy="Some"),
+        'spec.cleanPodPolicy: Unsupported value: "Some"',
+        "spec.cleanPodPolicy: Invalid enum value",
+    ),
+    _rejected(
+        "no-exit-code",
+        mlkubejob(restartingExitCode="often"),
+        "spec.restartingExitCode in body should match",
+        "spec.restartingExitCode: 'often' is no exit code",
+    ),
+    _condition(
+        "an-empty-range", mlkubejob(restartingExitCode="9-1"), "spec.restartingExitCode: '9-1' is an empty range"
+    ),
+    _rejected(
+        "negative-ttl",
+        mlkubejob(ttlSecondsAfterFinished=-1),
+        "spec.ttlSecondsAfterFinished in body should be greater than or equal to 0",
+        "spec.ttlSecondsAfterFinished: Expected `int` >= 0",
+    ),
+    _rejected(
+        "name-starts-with-a-digit",
+        _crew(*_CREW) | {"metadata": {"name": "1st"}},
+        "must start with a letter",
+        "must start with a letter",
+    ),
+    _rejected(
+        "name-too-long",
+        _crew(*_CREW) | {"metadata": {"name": "a" * 47}},
+        "is too long: <job>-<type>-<runtime id>-<index> may have 63 characters",
+        "would have 64 characters, 63 are allowed",
+    ),
+    _rejected(
+        "local-name-too-long",
+        mlkubejob("a" * 50),
+        "is too long: <job>-<type>-<runtime id>-<index> may have 63 characters",
+        "would have 64 characters, 63 are allowed",
+    ),
+    _rejected(
+        "first-group-knows-the-same-rules",
+        mlkubejob(group="mlkube.io", replicaSpecs=[crew("WORKER", 2)]),
+        "jobMode local has one WORKER with replicas 1 and nothing else",
+        "spec.replicaSpecs[0].replicas: jobMode local has one WORKER, not 2",
+    ),
+)
+
+
 def _named(kind: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
     return tuple(row._replace(id=f"{kind}-{row.id}") for row in rows)
 
@@ -494,6 +893,8 @@ ROWS = (
     *_named("dijob", _DIJOB),
     *_named("nervexjob", _NERVEXJOB),
     *_named("aitrainingjob", _AITRAININGJOB),
+    *_named("mxjob", _MXJOB),
+    *_named("mlkube", _MLKUBE),
 )
 REJECTED_ROWS = tuple(row for row in ROWS if row.expected == "rejected")
 ACCEPTED_ROWS = tuple(row for row in ROWS if row.expected == "condition")

@@ -11,6 +11,7 @@ Manifest = dict[str, Any]
 
 CONTAINER = "di-container"
 TRAINER = "aitj-trainer"
+MXNET = "mxnet"
 
 
 def container(name: str = CONTAINER, **fields: Any) -> Manifest:
@@ -70,6 +71,42 @@ def aitrainingjob(name: str = "job", *, metadata: Manifest | None = None, **spec
         "kind": "AITrainingJob",
         "metadata": {"name": name, **(metadata or {})},
         "spec": {"replicaSpecs": {"trainer": replica()}, **spec},
+    }
+
+
+def mx_replica(*containers: Any, **fields: Any) -> Manifest:
+    """An entry of spec.mxReplicaSpecs."""
+    return {"template": template(*(containers or (container(MXNET),))), **fields}
+
+
+def mxjob(name: str = "job", *, metadata: Manifest | None = None, **spec: Any) -> Manifest:
+    """An MXJob of a scheduler, a server and a worker, unless the spec says otherwise."""
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "MXJob",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {
+            "jobMode": "MXTrain",
+            "mxReplicaSpecs": {role: mx_replica() for role in ("Scheduler", "Server", "Worker")},
+            **spec,
+        },
+    }
+
+
+def crew(type_: str, replicas: int = 1, *containers: Any, restart: str = "Never", **fields: Any) -> Manifest:
+    """An entry of an MxJob's replicaSpecs; ``restart`` is the policy of its pods, empty for none."""
+    policy: Manifest = {"restartPolicy": restart} if restart else {}
+    given = template(*(containers or (container("mxnet"),)), **policy)
+    return {"mxReplicaType": type_, "replicas": replicas, "template": given, **fields}
+
+
+def mlkubejob(name: str = "job", *, group: str = "mxnet.mlkube.io", **spec: Any) -> Manifest:
+    """An MxJob of one worker, unless the spec says otherwise."""
+    return {
+        "apiVersion": f"{group}/v1beta1",
+        "kind": "MxJob",
+        "metadata": {"name": name},
+        "spec": {"jobMode": "local", "replicaSpecs": [crew("WORKER")], **spec},
     }
 
 

@@ -2,7 +2,21 @@
 
 from typing import Any
 
-from tests.manifests.build import TRAINER, Manifest, aitrainingjob, container, dijob, nervexjob, replica, template
+from tests.manifests.build import (
+    MXNET,
+    TRAINER,
+    Manifest,
+    aitrainingjob,
+    container,
+    crew,
+    dijob,
+    mlkubejob,
+    mx_replica,
+    mxjob,
+    nervexjob,
+    replica,
+    template,
+)
 
 _SHARED: list[Any] = [{"name": "cache", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]
 
@@ -74,4 +88,90 @@ NERVEX = nervexjob("nervex", **{role: {"template": template(container(role))} fo
 # <job>-collector-<5> has exactly 63 characters.
 LONG_NERVEX = nervexjob("a" * 47, collector={"template": template(container("collector"))})
 
-JOBS: tuple[Manifest, ...] = (SERIAL, PARALLEL, DEFAULTED, MNIST, MINIMAL, LONGEST, NERVEX, LONG_NERVEX)
+# Every field of both generations: runPolicy, and beside it what the mxnet-operator had in the spec itself.
+MX = mxjob(
+    "gluon",
+    successPolicy="AllWorkers",
+    restartingExitCode="130,137-143",
+    activeDeadlineSeconds=86_400,
+    backoffLimit=3,
+    runPolicy={
+        "cleanPodPolicy": "Running",
+        "ttlSecondsAfterFinished": 600,
+        "backoffLimit": 3,
+        "suspend": False,
+        "schedulingPolicy": {
+            "minAvailable": 3,
+            "queue": "research",
+            "minResources": {"cpu": 4, "memory": "8Gi"},
+            "priorityClass": "high",
+            "scheduleTimeoutSeconds": 60,
+        },
+    },
+    mxReplicaSpecs={
+        "Scheduler": mx_replica(restartPolicy="Never"),
+        "Server": mx_replica(replicas=2, restartPolicy="ExitCode", restartScope="All"),
+        "worker": mx_replica(
+            container(MXNET, ports=[{"containerPort": 9099, "name": "mxjob-port"}]),
+            container("logs"),
+            replicas=3,
+            restartPolicy="OnFailure",
+            restartScope="Pod",
+        ),
+    },
+)
+MX_ALONE = mxjob("alone", mxReplicaSpecs={"Worker": mx_replica(replicas=2)}, cleanPodPolicy="")
+MX_TUNE = mxjob(
+    "tune",
+    jobMode="MXTune",
+    mxReplicaSpecs={
+        "TunerTracker": mx_replica(),
+        "TunerServer": mx_replica(replicas=2, label="rasp3b", restartPolicy="Always"),
+        "Tuner": mx_replica(),
+    },
+)
+# <job>-<role>-<index> has exactly 63 characters.
+LONG_MX = mxjob("a" * 51)
+
+MLKUBE = mlkubejob(
+    "mx-job-dist",
+    jobMode="dist",
+    RuntimeId="1kkf",
+    backoffLimit=3,
+    activeDeadlineSeconds=3600,
+    ttlSecondsAfterFinished=0,
+    cleanPodPolicy="All",
+    restartingExitCode="1, 3-5, SIGKILL",
+    managedBy="mxnet.mlkube.io/trainmaster",
+    replicaSpecs=[
+        crew("SCHEDULER", PsRootPort=9000),
+        crew("SERVER", 2, container("mxnet", env=[{"name": "A", "value": "1"}]), container("side-car")),
+        crew("WORKER", 3, container("mxnet", resources={"limits": {"nvidia.com/gpu": 1}}), restart="OnFailure"),
+    ],
+)
+# The type is WORKER, there is one, and its pods are restarted by the Job alone.
+MLKUBE_LOCAL = mlkubejob("1.mx-job-local", replicaSpecs=[{"template": template(container("mxnet"))}])
+MLKUBE_FIRST = mlkubejob("mx-job-first", group="mlkube.io")
+# <job>-scheduler-<4>-0 and <job>-worker-<4>-0 have exactly 63 characters.
+LONG_MLKUBE = mlkubejob("a" * 46, jobMode="dist", replicaSpecs=[crew("SCHEDULER"), crew("SERVER"), crew("WORKER")])
+LONG_MLKUBE_LOCAL = mlkubejob("b" * 49)
+
+JOBS: tuple[Manifest, ...] = (
+    SERIAL,
+    PARALLEL,
+    DEFAULTED,
+    MNIST,
+    MINIMAL,
+    LONGEST,
+    NERVEX,
+    LONG_NERVEX,
+    MX,
+    MX_ALONE,
+    MX_TUNE,
+    LONG_MX,
+    MLKUBE,
+    MLKUBE_LOCAL,
+    MLKUBE_FIRST,
+    LONG_MLKUBE,
+    LONG_MLKUBE_LOCAL,
+)

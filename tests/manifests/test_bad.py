@@ -83,7 +83,9 @@ def _complaint(plan: Plan) -> str:
 
 async def _refusal(admin: Admin, create: Create) -> str:
     """Why the API server would not create it; empty when it would."""
-    path = path_of(create.resource.plural, create.key.namespace)
+    resource = create.resource
+    name = f"{resource.api_version}/{resource.plural}" if resource.group else resource.plural
+    path = path_of(name, create.key.namespace)
     try:
         await admin.request("POST", path, create.body, query={"dryRun": "All"})
     except Refused as refused:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -160,6 +161,33 @@ async def test_an_edit_is_checked_like_a_new_job(
     assert says in refused.value.message
 
 
+@pytest.mark.parametrize("job", [pytest.param(dijob, id="dijob"), pytest.param(aitrainingjob, id="aitrainingjob")])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({}, {"managedBy": "example.com/a"}, id="given"),
+        pytest.param({"managedBy": "example.com/a"}, {"managedBy": "example.com/b"}, id="changed"),
+        pytest.param({"managedBy": "example.com/a"}, {"managedBy": None}, id="taken-away"),
+    ],
+)
+async def test_who_drives_a_job_is_settled_when_it_is_created(
+    before: Manifest,
+    after: Manifest,
+    job: Callable[..., Manifest],
+    served: ControlPlane,
+    namespace: str,
+    admin: Admin,
+) -> None:
+    made = job(**before)
+    stored = await admin.create(resource_of(made), made, namespace)
+
+    with pytest.raises(Refused) as refused:
+        await admin.patch(resource_of(made), namespace, "job", {"spec": after})
+
+    assert "spec.managedBy: Invalid value: is settled when the job is created" in refused.value.message
+    assert stored["spec"].get("managedBy") == before.get("managedBy")
+
+
 OLD = Resource("old.example.com", "v1", "oldjobs", "OldJob")
 
 BAD_FROM_BEFORE: dict[str, Manifest] = {
@@ -170,6 +198,7 @@ BAD_FROM_BEFORE: dict[str, Manifest] = {
     "twice": {"replicaSpecs": {"PS": replica(), "ps": replica()}},
     "illegal": {"replicaSpecs": {"my_ps": replica(), "": replica()}},
     "bounds": {"replicaSpecs": {"t": replica(minReplicas=2, maxReplicas=0)}},
+    "words": {"replicaSpecs": {"t": replica()}, "restartingExitCode": "never", "priority": "very high"},
     "templates": {"replicaSpecs": {"a": {"template": "b"}, "c": {"template": template(container(), container())}}},
 }
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
+from tests.build import a_node, view_of_pod
 from tests.runtime.cluster import Call, FakeCluster, raising, waiting
 from tests.runtime.kind import (
     KEY,
@@ -27,15 +28,25 @@ from tests.runtime.kind import (
     toy_json,
 )
 from trainmaster.core.errors import Conflict, Forbidden, NotSynced, ServerError, Unreachable
-from trainmaster.core.ids import CONFIG_MAP, JOB, POD, SERVICE, Key, Resource
+from trainmaster.core.ids import CONFIG_MAP, JOB, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Delete, Event, Patch, Plan, normal, warning
-from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, ChildView, JobView, PodView, ServiceView
+from trainmaster.core.view import (
+    JOB_CODEC,
+    POD_CODEC,
+    SERVICE_CODEC,
+    ChildView,
+    JobView,
+    NodeView,
+    PodView,
+    ServiceView,
+)
 from trainmaster.kinds.base import Related
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, LAZY_SECONDS, Controller
 from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.node import POLL, NodeBook
 from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
@@ -68,6 +79,7 @@ class Rig:
         is_free: Callable[[int], bool] = lambda port: True,
         related: Related | None = None,
         children: tuple[Resource, ...] = (),
+        has_nodes: bool = False,
     ) -> None:
         self.cluster = FakeCluster(*((TOY, toy_json(name)) for name in jobs))
         self.kind = ToyKind(decide, related, children)
@@ -78,6 +90,7 @@ class Rig:
         self.recorder = Notebook(self.cluster)
         self.ports = PortBook(is_free)
         self.ports.follow(self.jobs, self.pods)
+        self.nodes = Store[NodeView](NODE)
         self.controller = Controller(
             self.kind,
             jobs=self.jobs,
@@ -91,6 +104,7 @@ class Rig:
             workers=2,
             related=self.related,
             children=self.children,
+            nodes=NodeBook(self.nodes, self.pods) if has_nodes else None,
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
         )
         self.queue = self.controller.queue
@@ -908,3 +922,62 @@ async def test_a_patch_of_what_is_gone_or_has_changed_is_planned_anew() -> None:
     rig.cluster.put(CONFIG_MAP, child_json(CONFIG_MAP, "mnist-members"))
     with pytest.raises(Conflict):
         await rig.reconcile()
+
+
+# --- nodes ---
+
+
+def on_node(name: str = "mnist-worker-0") -> PodView:
+    body = pod_json(name, version=1001)
+    return view_of_pod({**body, "spec": {**body["spec"], "nodeName": "node-1"}})
+
+
+async def test_a_plan_sees_the_nodes_of_its_pods_and_a_change_of_one_brings_a_pass() -> None:
+    seen: list[Any] = []
+
+    def look(job: Toy, observed: Observed) -> Plan:
+        seen.append({name: view.ready for name, view in observed.nodes.items()} if observed.nodes else observed.nodes)
+        return Plan()
+
+    rig = Rig(look, jobs=("mnist", "other"), has_nodes=True)
+    rig.pods.put(on_node())
+    async with rig.working():
+        await asyncio.sleep(1)
+        rig.pods.put(on_node())
+        rig.nodes.replace([a_node("node-1", version=1002), a_node("node-2", version=1002)], 1002)
+        await asyncio.sleep(1)
+        rig.nodes.put(a_node("node-1", ready="True", version=1003))
+        rig.nodes.put(a_node("node-2", ready="False", version=1004))
+        await asyncio.sleep(1)
+        rig.nodes.put(a_node("node-1", ready="False", version=1005))
+        await asyncio.sleep(1)
+
+    assert [told for told in seen if told] == [{"node-1": "True"}, {"node-1": "False"}]
+
+
+async def test_a_job_is_looked_at_again_while_its_nodes_cannot_be_read() -> None:
+    rig = Rig(has_nodes=True)
+    rig.nodes.replace([a_node("node-1", version=1000)], 1000)
+    rig.pods.put(on_node())
+    assert await rig.reconcile() == "success"
+
+    rig.nodes.is_current = False
+    assert await rig.reconcile() == "requeue_after"
+    started = asyncio.get_running_loop().time()
+    assert await rig.queue.get() == KEY
+    assert asyncio.get_running_loop().time() - started == pytest.approx(POLL)
+
+
+async def test_a_kind_that_does_not_look_at_nodes_is_told_of_none() -> None:
+    seen: list[Any] = []
+
+    def look(job: Toy, observed: Observed) -> Plan:
+        seen.append(observed.nodes)
+        return Plan()
+
+    rig = Rig(look)
+    rig.nodes.replace([a_node("node-1")], 1000)
+    rig.pods.put(on_node())
+    await rig.reconcile()
+
+    assert seen == [None]

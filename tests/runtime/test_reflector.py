@@ -10,11 +10,11 @@ from prometheus_client import REGISTRY
 
 from tests.runtime.cluster import Call, FakeCluster, raising
 from tests.runtime.kind import TOY, a_bookmark, a_line, a_page, a_pod, an_error_line, pod_json, toy_json
-from trainmaster.core.errors import Gone, NotFound, NotSynced, ServerError, Trainmaster, Unreachable
-from trainmaster.core.ids import POD, SERVICE, Key, Resource
-from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, Codec, JobView, PodView
+from trainmaster.core.errors import Forbidden, Gone, NotFound, NotSynced, ServerError, Trainmaster, Unreachable
+from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
+from trainmaster.core.view import JOB_CODEC, NODE_CODEC, POD_CODEC, SERVICE_CODEC, Codec, JobView, NodeView, PodView
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.reflector import ABSENT_SECONDS, PAGE, Reflector
+from trainmaster.runtime.reflector import ABSENT_SECONDS, FORBIDDEN_SECONDS, PAGE, Reflector
 from trainmaster.runtime.store import Store
 
 pytestmark = pytest.mark.looptime
@@ -373,3 +373,54 @@ async def test_the_store_of_a_kind_whose_definition_comes_late_is_filled(cluster
         cluster.put(TOY, toy_json())
         await asyncio.sleep(1)
         assert store.get(Key("ml", "mnist")) is not None
+
+
+# --- what we can do without ---
+
+
+@asynccontextmanager
+async def reading_nodes(cluster: FakeCluster) -> AsyncIterator[tuple[Reflector[NodeView], Store[NodeView]]]:
+    store = Store[NodeView](NODE)
+    reflector = Reflector(cluster, store, NODE_CODEC, is_optional=True, backoff=Backoff(0.2, 30.0, jitter=lambda: 0.0))
+    task = asyncio.create_task(reflector.run())
+    await asyncio.sleep(1)
+    yield reflector, store
+    task.cancel()
+
+
+def standing(store: Store[Any]) -> tuple[bool, bool]:
+    """Whether it was ever read, and whether what it shows is true now."""
+    return store.is_synced, store.is_current
+
+
+async def test_what_may_not_be_read_and_is_not_needed_holds_nobody_up(cluster: FakeCluster, logs: Logs) -> None:
+    cluster.before = raising("list", *[Forbidden("not yours", code=403)] * 3)
+    async with reading_nodes(cluster) as (reflector, store):
+        assert reflector.settled.is_set()
+        assert standing(store) == (False, False)
+
+        await asyncio.sleep(3 * FORBIDDEN_SECONDS)
+        assert standing(store) == (True, True)
+
+    assert gaps(cluster.asked("list")) == [FORBIDDEN_SECONDS] * 3
+    assert [line["event"] for line in logs] == ["may not be read: the operator does without it"]
+
+
+async def test_rights_that_are_taken_away_leave_a_store_that_is_not_current(cluster: FakeCluster) -> None:
+    cluster.watches.append([0.5, Forbidden("not yours any more", code=403)])
+    async with reading_nodes(cluster) as (_, store):
+        assert standing(store) == (True, False)
+
+        await asyncio.sleep(FORBIDDEN_SECONDS)
+        assert standing(store) == (True, True)
+
+    assert len(cluster.asked("list")) == 2  # what happened meanwhile was not seen
+
+
+async def test_a_store_is_not_current_while_its_watch_cannot_be_opened(cluster: FakeCluster) -> None:
+    cluster.before = raising("watch", *[Unreachable("cut")] * 3)
+    async with reflecting(cluster, seconds=0.1) as store:
+        assert standing(store) == (True, False)
+
+        await asyncio.sleep(10)
+        assert standing(store) == (True, True)

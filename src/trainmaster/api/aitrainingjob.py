@@ -5,17 +5,19 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from trainmaster.api.meta import ObjectMeta, Ports, Template, Wire
+from trainmaster.api.meta import ManagedBy, ObjectMeta, Ports, Template, Wire
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
 from trainmaster.core.policies.cleanup import CleanPodPolicy
 from trainmaster.core.policies.completion import EndPolicy
-from trainmaster.core.policies.restart import Restart, RestartPolicy, Restarts, RestartScope
+from trainmaster.core.policies.restart import EXIT_CODES, Restart, RestartPolicy, Restarts, RestartScope
 
 RESOURCE = Resource("elasticdeeplearning.ai", "v1", "aitrainingjobs", "AITrainingJob")
 
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+Edl = Literal["Auto", "Manual", "Never"]
+"""Whether the number of replicas may change while the job goes on: by the room that there is, by its user, or not."""
 
 
 class ReplicaSpec(Wire, frozen=True):
@@ -30,14 +32,16 @@ class ReplicaSpec(Wire, frozen=True):
     restart_reset_seconds: Seconds | None = None
     fail_policy: EndPolicy = "Any"
     complete_policy: EndPolicy = "All"
-    edl_policy: Literal["Auto", "Manual", "Never"] = "Never"
+    edl_policy: Edl = "Never"
 
 
 class AITrainingJobSpec(Wire, frozen=True):
     replica_specs: Annotated[dict[str, ReplicaSpec], msgspec.Meta(min_length=1, max_length=32)]
+    elastic_replicas: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    """In the place of the replicas of the one elastic role: what ``kubectl scale`` and autoscalers write."""
     framework_type: str = ""
     fault_tolerant: bool = False
-    priority: str = ""
+    priority: Annotated[str, msgspec.Meta(max_length=63, pattern=r"^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$")] = ""
     scheduler_name: str = ""
     time_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
     pending_time_limit: Seconds | None = None
@@ -45,10 +49,11 @@ class AITrainingJobSpec(Wire, frozen=True):
     ttl_seconds_after_finished: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     suspend: bool = False
     requeue_on_preemption: bool = False
-    restarting_exit_code: str = ""
+    restarting_exit_code: Annotated[str, msgspec.Meta(max_length=512, extra={"pattern": EXIT_CODES})] = ""
     clean_pod_policy: CleanPodPolicy = "All"
     fail_policy: EndPolicy = "Any"
     complete_policy: EndPolicy = "All"
+    managed_by: ManagedBy = ""
 
 
 class ReplicaStatus(Wire, frozen=True):
@@ -69,6 +74,14 @@ class Ending(Wire, frozen=True):
     """In the place of the job's own policy, where that would leave something running."""
 
 
+class MembershipRecord(Wire, frozen=True):
+    """The last membership of an elastic job; ``digest`` stands for its members. The first one has none."""
+
+    generation: int = 1
+    digest: str = ""
+    time: datetime | None = None
+
+
 class AITrainingJobStatus(Wire, frozen=True):
     phase: str = ""
     observed_generation: int = 0
@@ -78,6 +91,14 @@ class AITrainingJobStatus(Wire, frozen=True):
     restart_replica_name: str = msgspec.field(name="RestartReplicaName", default="")
     restarts: dict[str, Restarts] = {}
     restart_history: tuple[Restart, ...] = ()
+    elastic_replicas: int = 0
+    selector: str = ""
+    """Of the pods of the elastic role, as the scale subresource shows it."""
+    membership: MembershipRecord = MembershipRecord()
+    creation_errors: dict[str, datetime] = {}
+    """The replicas whose containers cannot be created, and since when."""
+    node_troubles: dict[str, datetime] = {}
+    """Nodes with which something is wrong, and since when that is seen; where the node itself does not tell it."""
     ports: Ports = {}
     ending: Ending | None = None
     start_time: datetime | None = None

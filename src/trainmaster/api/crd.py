@@ -13,7 +13,7 @@ import msgspec
 import yaml
 from msgspec import inspect
 
-from trainmaster.api import aggregatorconfig, aitrainingjob, dijob, nervexjob
+from trainmaster.api import aggregatorconfig, aitrainingjob, dijob, mlkube, mxjob, nervexjob
 from trainmaster.core.ids import Resource
 from trainmaster.core.name import MAX_LABEL
 from trainmaster.core.template import ContainerPart, VolumePart
@@ -33,7 +33,8 @@ class Column(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A CEL rule, with ``oldSelf`` as an optional.
+    """A CEL rule, with ``oldSelf`` as an optional, unless it is about changes alone: then nobody who creates a job
+    pays for it.
 
     ``detail`` is a CEL expression that names the culprit; ``message`` stands in where it cannot be evaluated.
     """
@@ -42,28 +43,58 @@ class Rule(msgspec.Struct, frozen=True):
     path: str
     message: str
     detail: str = ""
+    is_about_changes: bool = False
+
+
+class Scale(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a number of replicas stands that ``kubectl scale`` and autoscalers may change."""
+
+    spec_replicas_path: str
+    status_replicas_path: str
+    label_selector_path: str
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """What a definition says besides its schema; the rest of the names follow from the kind."""
+    """What a definition says besides its schema; the rest of the names follow from the kind. Not every ancestor had a
+    short name."""
 
     resource: Resource
     job: type[msgspec.Struct]
     short_name: str
     columns: tuple[Column, ...]
+    scale: Scale | None = None
 
 
 _PHASE = Column("Phase", "string", ".status.phase")
+# Kubeflow's word for it.
+_STATE = Column("State", "string", ".status.phase")
 _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 # The last condition is the phase's own, with the sentence that says what the job waits for or died of.
 _MESSAGE = Column("Message", "string", ".status.conditions[-1:].message", priority=1)
 
+_MLKUBE_COLUMNS = (
+    Column("Mode", "string", ".spec.jobMode"),
+    _PHASE,
+    Column("State", "string", ".status.state"),
+    _AGE,
+    Column("Reason", "string", ".status.reason", priority=1),
+)
+
 DEFINITIONS = (
     Definition(dijob.RESOURCE, dijob.DIJob, "dijob", (_PHASE, _AGE)),
-    Definition(aitrainingjob.RESOURCE, aitrainingjob.AITrainingJob, "aitj", (_PHASE, _AGE, _MESSAGE)),
+    Definition(
+        aitrainingjob.RESOURCE,
+        aitrainingjob.AITrainingJob,
+        "aitj",
+        (_PHASE, _AGE, _MESSAGE),
+        Scale(".spec.elasticReplicas", ".status.elasticReplicas", ".status.selector"),
+    ),
     Definition(aggregatorconfig.RESOURCE, aggregatorconfig.AggregatorConfig, "agconfig", (_AGE,)),
     Definition(nervexjob.RESOURCE, nervexjob.NerveXJob, "nvxjob", (_PHASE, _AGE)),
     Definition(nervexjob.AGGREGATOR_CONFIG, aggregatorconfig.AggregatorConfig, "agconfig", (_AGE,)),
+    Definition(mlkube.RESOURCE, mlkube.MxJob, "mxj", _MLKUBE_COLUMNS),
+    Definition(mlkube.FIRST_RESOURCE, mlkube.FirstMxJob, "mlmxj", _MLKUBE_COLUMNS),
+    Definition(mxjob.RESOURCE, mxjob.MXJob, "", (_STATE, _AGE, _MESSAGE)),
 )
 
 # Lists of these are keyed by name, as they are in a pod: the API server refuses a name that occurs twice, and
@@ -83,6 +114,16 @@ _SERVICE_NAME = Rule(
         "must start with a letter and consist of lower-case letters, digits and '-': "
         "it becomes part of the names of services; rename the job"
     ),
+)
+
+
+_MANAGED_BY = Rule(
+    rule=(
+        "has(self.managedBy) == has(oldSelf.managedBy) && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)"
+    ),
+    path=".managedBy",
+    message="is settled when the job is created; create it anew to change who drives it",
+    is_about_changes=True,
 )
 
 
@@ -113,15 +154,21 @@ _NERVEXJOB = _child_name(
 # In a loop over the names n of spec.replicaSpecs, seen from the job.
 _COUNT = "self.spec.replicaSpecs[n].?replicas.orValue(1)"
 _OLD_COUNT = "oldSelf.?spec.?replicaSpecs[?n].?replicas.orValue(1)"
+# Where the number may change, the most that there can be.
+_SCALED, _OLD_SCALED = "self.spec.?elasticReplicas.orValue(0)", "oldSelf.?spec.?elasticReplicas.orValue(0)"
+_MOST = (
+    f"(self.spec.replicaSpecs[n].?edlPolicy.orValue('Never') == 'Never' ? {_COUNT} : "
+    f"[{_COUNT}, self.spec.replicaSpecs[n].?maxReplicas.orValue(0), {_SCALED}].max())"
+)
 # <job>-<replica>-<index>; a replica without pods is named as if it had one.
-_CHILD_SIZE = f"size({_NAME}) + size(n) + 2 + size(string([{_COUNT} - 1, 0].max()))"
+_CHILD_SIZE = f"size({_NAME}) + size(n) + 2 + size(string([{_MOST} - 1, 0].max()))"
 
 _AITRAININGJOB = (
     _SERVICE_NAME,
     Rule(
         rule=(
             f"!has(self.spec) || self.spec.replicaSpecs.all(n, {_CHILD_SIZE} <= {MAX_LABEL}"
-            f" || oldSelf.?spec.?replicaSpecs[?n].hasValue() && {_OLD_COUNT} == {_COUNT})"
+            f" || oldSelf.?spec.?replicaSpecs[?n].hasValue() && {_OLD_COUNT} == {_COUNT} && {_OLD_SCALED} == {_SCALED})"
         ),
         path=".metadata.name",
         message=f"is too long: <job>-<replica>-<index> may have {MAX_LABEL} characters",
@@ -138,6 +185,24 @@ _IS_NAME = "n.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$')"
 _IS_UNIQUE = "self.replicaSpecs.exists_one(m, m.lowerAscii() == n.lowerAscii())"
 _HAS_PODS = "self.replicaSpecs[n].?replicas.orValue(1) > 0"
 _HAD_PODS = "oldSelf.?replicaSpecs[?n].?replicas.orValue(1) > 0"
+
+_IS_SCALED = "has(self.elasticReplicas)"
+_ELASTIC = "self.replicaSpecs.filter(n, self.replicaSpecs[n].?edlPolicy.orValue('Never') != 'Never')"
+
+
+def _scaled(field: str, sign: str, wrong: str) -> Rule:
+    """What the elastic replica is scaled to lies within its bounds."""
+    bound = f"self.replicaSpecs[n].?{field}.orValue(self.elasticReplicas)"
+    return Rule(
+        rule=f"!{_IS_SCALED} || {_ELASTIC}.all(n, self.elasticReplicas {sign} {bound})",
+        path=".elasticReplicas",
+        message=f"is {wrong} than {field}",
+        detail=(
+            f"'%d is {wrong} than {field} of %s (%d)'.format([self.elasticReplicas, {_ELASTIC}[0], "
+            f"self.replicaSpecs[{_ELASTIC}[0]].{field}])"
+        ),
+    )
+
 
 _AITRAININGJOB_SPEC = (
     Rule(
@@ -160,6 +225,17 @@ _AITRAININGJOB_SPEC = (
         path=".replicaSpecs",
         message="no replica has a pod; set replicas of at least one to 1 or more",
     ),
+    Rule(
+        rule=f"!{_IS_SCALED} || {_ELASTIC}.size() == 1",
+        path=".elasticReplicas",
+        message="scales the one replica whose edlPolicy is Auto or Manual; set the replicas of each by itself",
+        detail=(
+            "'scales the one replica whose edlPolicy is Auto or Manual, and there are %d: "
+            f"set the replicas of each by itself'.format([{_ELASTIC}.size()])"
+        ),
+    ),
+    _scaled("minReplicas", ">=", "less"),
+    _scaled("maxReplicas", "<=", "more"),
 )
 
 
@@ -174,11 +250,147 @@ def _bound(field: str, sign: str, wrong: str) -> Rule:
     )
 
 
+# In a loop over the names n of spec.mxReplicaSpecs, which are read in any case.
+_MX_ROLE = "n.lowerAscii()"
+_MX_MODE = "(self.jobMode == 'MXTune' ? ['tunertracker', 'tunerserver', 'tuner'] : ['scheduler', 'server', 'worker'])"
+_MX_IS_OLD = "oldSelf.?mxReplicaSpecs[?n].hasValue()"
+_MX_IS_UNIQUE = f"self.mxReplicaSpecs.exists_one(m, m.lowerAscii() == {_MX_ROLE})"
+_MX_IS_SINGLE = f"{_MX_ROLE} in ['scheduler', 'tunertracker']"
+_MX_COUNT = "self.mxReplicaSpecs[n].?replicas.orValue(1)"
+_MX_OLD_COUNT = "oldSelf.?mxReplicaSpecs[?n].?replicas.orValue(1)"
+
+_MXJOB_SPEC = (
+    Rule(
+        rule=f"self.mxReplicaSpecs.all(n, {_MX_ROLE} in {_MX_MODE} || {_MX_IS_OLD})",
+        path=".mxReplicaSpecs",
+        message="MXTrain has Scheduler, Server and Worker; MXTune has TunerTracker, TunerServer and Tuner",
+        detail=(
+            f"'%s has no role %s'.format([self.jobMode, self.mxReplicaSpecs.filter(n, !({_MX_ROLE} in {_MX_MODE}))])"
+        ),
+    ),
+    Rule(
+        rule=f"self.mxReplicaSpecs.all(n, {_MX_IS_UNIQUE} || {_MX_IS_OLD})",
+        path=".mxReplicaSpecs",
+        message="two names differ only in case; rename one of them",
+        detail=(
+            f"'%s differ only in case; rename all but one'.format([self.mxReplicaSpecs.filter(n, !{_MX_IS_UNIQUE})])"
+        ),
+    ),
+    Rule(
+        rule=(
+            f"self.mxReplicaSpecs.size() == 3 || self.mxReplicaSpecs.size() == 1 "
+            f"&& self.mxReplicaSpecs.exists(n, {_MX_ROLE} == 'worker') || {_IS_OLD}"
+        ),
+        path=".mxReplicaSpecs",
+        message=(
+            "MXTrain needs a Scheduler, a Server and a Worker, or Workers alone; "
+            "MXTune needs a TunerTracker, a TunerServer and a Tuner"
+        ),
+    ),
+    Rule(
+        rule=(
+            f"self.mxReplicaSpecs.all(n, !({_MX_IS_SINGLE}) || {_MX_COUNT} == 1"
+            f" || {_MX_IS_OLD} && {_MX_OLD_COUNT} == {_MX_COUNT})"
+        ),
+        path=".mxReplicaSpecs",
+        message="there is one Scheduler or TunerTracker in a job; set its replicas to 1",
+    ),
+)
+_MX_JOB_COUNT = "self.spec.mxReplicaSpecs[n].?replicas.orValue(1)"
+_MX_CHILD_SIZE = f"size({_NAME}) + size(n) + 2 + size(string({_MX_JOB_COUNT} - 1))"
+_MXJOB = (
+    _SERVICE_NAME,
+    Rule(
+        rule=(
+            f"!has(self.spec) || self.spec.mxReplicaSpecs.all(n, {_MX_CHILD_SIZE} <= {MAX_LABEL}"
+            f" || oldSelf.?spec.?mxReplicaSpecs[?n].?replicas.orValue(1) == {_MX_JOB_COUNT} && {_IS_OLD})"
+        ),
+        path=".metadata.name",
+        message=f"is too long: <job>-<role>-<index> may have {MAX_LABEL} characters",
+        detail=(
+            f"'is too long: <job>-<role>-<index> may have {MAX_LABEL} characters, too few for %s'"
+            f".format([self.spec.mxReplicaSpecs.filter(n, {_MX_CHILD_SIZE} > {MAX_LABEL})])"
+        ),
+    ),
+)
+
+
+# In a loop over the entries r of an MxJob's replicaSpecs.
+_TYPE = "r.?mxReplicaType.orValue('WORKER')"
+_SIZE = "r.?replicas.orValue(1)"
+_MEMBERS = f"map(r, [{_TYPE}, string({_SIZE})])"
+_HAS_MAIN = "r.template.spec.containers.exists(c, c.name == 'mxnet')"
+# <job>-<type>-<runtime id>-<index>
+_RUNTIME_ID = "size(self.spec.?RuntimeId.orValue('') == '' ? 'xxxx' : self.spec.RuntimeId)"
+_BATCH_JOB_SIZE = f"size({_NAME}) + size({_TYPE}) + {_RUNTIME_ID} + 3 + size(string({_SIZE} - 1))"
+
+_MLKUBE = (
+    msgspec.structs.replace(_SERVICE_NAME, rule=f"self.?spec.?jobMode.orValue('') == 'local' || {_SERVICE_NAME.rule}"),
+    Rule(
+        rule=f"{_IS_OLD} || !has(self.spec) || self.spec.replicaSpecs.all(r, {_BATCH_JOB_SIZE} <= {MAX_LABEL})",
+        path=".metadata.name",
+        message=f"is too long: <job>-<type>-<runtime id>-<index> may have {MAX_LABEL} characters",
+    ),
+    Rule(
+        rule=(
+            "oldSelf.?status.?runtimeId.orValue('') == '' || (oldSelf.spec.jobMode == self.spec.jobMode"
+            f" && oldSelf.spec.replicaSpecs.{_MEMBERS} == self.spec.replicaSpecs.{_MEMBERS})"
+        ),
+        path=".spec.replicaSpecs",
+        message=(
+            "jobMode, types and replicas of a job that has begun stay as they are, because ps-lite counts its members "
+            "when it starts; delete the job and create it anew"
+        ),
+        is_about_changes=True,
+    ),
+)
+
+_MLKUBE_SPEC = (
+    Rule(
+        rule=(
+            f"{_IS_OLD} || self.jobMode != 'local' || size(self.replicaSpecs) == 1 && "
+            f"self.replicaSpecs.all(r, {_TYPE} == 'WORKER' && {_SIZE} == 1)"
+        ),
+        path=".replicaSpecs",
+        message="jobMode local has one WORKER with replicas 1 and nothing else; use jobMode dist",
+    ),
+    Rule(
+        rule=(
+            f"{_IS_OLD} || self.jobMode != 'dist' || ['SCHEDULER', 'SERVER', 'WORKER'].all(t, "
+            f"self.replicaSpecs.exists_one(r, {_TYPE} == t))"
+        ),
+        path=".replicaSpecs",
+        message="jobMode dist has one entry each of SCHEDULER, SERVER and WORKER; add what is missing",
+    ),
+    Rule(
+        rule=f"{_IS_OLD} || self.replicaSpecs.all(r, {_TYPE} != 'SCHEDULER' || {_SIZE} == 1)",
+        path=".replicaSpecs",
+        message="there is one SCHEDULER; set its replicas to 1",
+    ),
+    Rule(
+        rule=f"{_IS_OLD} || self.replicaSpecs.all(r, {_HAS_MAIN})",
+        path=".replicaSpecs",
+        message="every type needs a container that is called mxnet; rename the one that trains",
+        detail=(
+            "'template.spec.containers of %s: none is called mxnet; rename the one that trains'"
+            f".format([self.replicaSpecs.filter(r, !{_HAS_MAIN}).map(r, {_TYPE})])"
+        ),
+    ),
+    _MANAGED_BY,
+)
+
 RULES: Mapping[type, tuple[Rule, ...]] = {
+    mxjob.MXJob: _MXJOB,
+    mxjob.MXJobSpec: _MXJOB_SPEC,
+    mxjob.RunPolicy: (_MANAGED_BY,),
     dijob.DIJob: (_SERVICE_NAME, _DIJOB),
     nervexjob.NerveXJob: (_SERVICE_NAME, _NERVEXJOB),
     aitrainingjob.AITrainingJob: _AITRAININGJOB,
-    aitrainingjob.AITrainingJobSpec: _AITRAININGJOB_SPEC,
+    aitrainingjob.AITrainingJobSpec: (*_AITRAININGJOB_SPEC, _MANAGED_BY),
+    dijob.DIJobSpec: (_MANAGED_BY,),
+    mlkube.MxJob: _MLKUBE,
+    mlkube.FirstMxJob: _MLKUBE,
+    mlkube.MxJobSpec: _MLKUBE_SPEC,
     aitrainingjob.ReplicaSpec: (_bound("minReplicas", "<=", "more"), _bound("maxReplicas", ">=", "less")),
 }
 
@@ -191,7 +403,7 @@ def crd(definition: Definition) -> dict[str, Any]:
         "name": resource.version,
         "served": True,
         "storage": True,
-        "subresources": {"status": {}},
+        "subresources": {"status": {}} | ({"scale": msgspec.to_builtins(definition.scale)} if definition.scale else {}),
         "additionalPrinterColumns": [msgspec.to_builtins(column) for column in definition.columns],
         "schema": {"openAPIV3Schema": _root(definition.job)},
     }
@@ -206,7 +418,7 @@ def crd(definition: Definition) -> dict[str, Any]:
                 "listKind": f"{kind}List",
                 "plural": resource.plural,
                 "singular": kind.lower(),
-                "shortNames": [definition.short_name],
+                **({"shortNames": [definition.short_name]} if definition.short_name else {}),
             },
             "scope": "Namespaced",
             "versions": [version],
@@ -247,6 +459,11 @@ def _schema(type_: inspect.Type, *, keeps_unknown: bool) -> Schema:
     match type_:
         case inspect.Metadata(extra={"schema": described}):
             return _schema(inspect.type_info(described), keeps_unknown=True)
+        case inspect.Metadata(extra={"pattern": pattern}):
+            # For the API server alone: our own check has a better sentence for what does not match.
+            return _schema(type_.type, keeps_unknown=keeps_unknown) | {"pattern": pattern}
+        case inspect.UnionType(types=(inspect.IntType(), inspect.StrType())):
+            return {"x-kubernetes-int-or-string": True}  # an amount, as Kubernetes takes them
         case inspect.UnionType(types=(one, inspect.NoneType())):
             # Absent is None; the API server drops an explicit null before it looks at the schema.
             return _schema(one, keeps_unknown=keeps_unknown)
@@ -279,13 +496,10 @@ def _object(type_: inspect.StructType, *, keeps_unknown: bool) -> Schema:
 
 
 def _validation(rule: Rule) -> Schema:
-    validation = {
-        "rule": rule.rule,
+    validation: Schema = {"rule": rule.rule, "fieldPath": rule.path, "message": rule.message}
+    if "oldSelf" in rule.rule and not rule.is_about_changes:
         # Without it the API server takes every rule that says oldSelf for one about updates alone.
-        "optionalOldSelf": True,
-        "fieldPath": rule.path,
-        "message": rule.message,
-    }
+        validation["optionalOldSelf"] = True
     return validation | ({"messageExpression": rule.detail} if rule.detail else {})
 
 

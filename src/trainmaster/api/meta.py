@@ -31,3 +31,7 @@ Ports = dict[str, dict[str, Port]]
 
 Volumes = Annotated[list[dict[str, Any]], msgspec.Meta(extra={"schema": list[VolumePart]})]
 """Volumes as their user wrote them, like a template."""
+
+ManagedBy = Annotated[str, msgspec.Meta(max_length=63, pattern=r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/[-._A-Za-z0-9]+)?$")]
+"""Who drives a job, as in Kubernetes' own Job: a name with a domain, say ``kueue.x-k8s.io/multikueue``. It is settled
+when the job is created."""

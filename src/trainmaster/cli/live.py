@@ -40,7 +40,7 @@ def conclusion(jobs: Sequence[Job], now: datetime) -> RenderableType:
     parts: list[RenderableType] = []
     for job in jobs:
         parts += [_header(job, now), _table(job, now, len(job.replicas))]
-        failed = [replica for replica in job.replicas if replica.state == "Failed" and replica.lines]
+        failed = [r for r in job.replicas if r.lines and (r.state == "Failed" or (r.state == "Stopped" and r.why))]
         for replica in failed[:MOST_FAILED]:
             parts.append(Text(f"the last lines of {replica.name} ({replica.why}):", style="red"))
             parts += [Text(f"  {printable(line)}") for line in replica.lines]

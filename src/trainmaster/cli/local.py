@@ -6,7 +6,7 @@ to pods for a failure of its jobs, then di-server and the node, then the API.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,8 +41,11 @@ class Local(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def local_cluster(state: State, *, workdir: Path, port: int = 0, has_server: bool = True) -> AsyncIterator[Local]:
-    """``has_server`` is False where no job will ask for replicas: what nobody needs is not waited for."""
+async def local_cluster(
+    state: State, *, workdir: Path, port: int = 0, has_server: bool = True, kinds: Sequence[str] = ()
+) -> AsyncIterator[Local]:
+    """``has_server`` is False where no job will ask for replicas, ``kinds`` are those that there will be jobs of (none
+    for all): what nobody needs is not waited for."""
     api = ApiOptions(
         database=state.database,
         token=state.token,
@@ -56,7 +59,7 @@ async def local_cluster(state: State, *, workdir: Path, port: int = 0, has_serve
     async with serve_api(api) as server, KubeCluster(_config(server.url, state)) as cluster:
         async with _node(cluster, _node_options(state, workdir), ready), _server(cluster, state, has_server) as address:
             stop = asyncio.Event()
-            manager = build_manager(cluster, Settings(server_url=address, shared_network=True))
+            manager = build_manager(cluster, Settings(server_url=address, shared_network=True), names=kinds)
             async with _beside(manager.run(stop), stop):
                 yield Local(server.url, cluster, ready)
 

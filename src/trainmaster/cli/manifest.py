@@ -63,7 +63,19 @@ def parse(text: str, name: str) -> Iterator[Document]:
     """The documents of one file; an empty one is counted and left out."""
     for number, body in enumerate(_bodies(text, name), 1):
         if body is not None:
-            yield document_of(body, f"{name}, document {number}")
+            yield from _documents(body, f"{name}, document {number}")
+
+
+def _documents(body: Any, where: str) -> Iterator[Document]:
+    """One object; or those of a List, as `kubectl get --output=yaml` writes it."""
+    if not isinstance(body, dict) or (body.get("apiVersion"), body.get("kind")) != ("v1", "List"):
+        yield document_of(body, where)
+        return
+    items = body.get("items")
+    if not isinstance(items, list):
+        raise BadConfig(f"{where}: this List has no items; write what is in it, or the objects themselves")
+    for number, item in enumerate(items, 1):
+        yield document_of(item, f"{where}, item {number}")
 
 
 def placed(documents: Sequence[Document], namespace: str) -> list[Document]:

@@ -105,7 +105,7 @@ def _access(config: "Config", cluster: "KubeCluster") -> "Access | None":
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
     """Of the log endpoint: made once, for this folder."""
-    from trainmaster.embedded.node.disk import write_whole
+    from trainmaster.embedded.disk import write_whole
     from trainmaster.embedded.state import self_signed
 
     certificate, key = folder / "certificate.pem", folder / "key.pem"

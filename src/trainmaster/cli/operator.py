@@ -13,6 +13,16 @@ log = structlog.get_logger(__name__)
 
 DURATION = Duration()
 
+_MEANINGLESS = (
+    "logtostderr",
+    "alsologtostderr",
+    "resync_period",
+    "leader_elect_resource_lock",
+    "gc_interval",
+    "chaos_level",
+)
+"""Options of the ancestors that nothing depends on any more."""
+
 
 @click.command(cls=GoCommand)
 @KUBECONFIG
@@ -40,6 +50,50 @@ DURATION = Duration()
 )
 @click.option(
     "--agconfig-name", default=Settings().aggregator_config.name, show_default=True, help="The AggregatorConfig's name."
+)
+@click.option(
+    "--controller-config-file",
+    "--controller_config_file",
+    default="",
+    help="A YAML file that says what pods with an accelerator get from their machine (docs/mxjob.md).",
+)
+@click.option(
+    "--gang-scheduler-name",
+    default="",
+    help="The scheduler that places all pods of a job together: volcano, or one that runs the scheduler-plugins.",
+)
+@click.option(
+    "--creating-duration-period",
+    type=DURATION,
+    default="15m",
+    show_default=True,
+    help="How long a pod may try to create its containers (an image that cannot be pulled, a missing Secret).",
+)
+@click.option(
+    "--creating-restart-period",
+    type=DURATION,
+    default="0",
+    show_default=True,
+    help="How long such a pod is replaced by another one each time; afterwards it has failed.",
+)
+@click.option(
+    "--enable-creating-failed/--no-enable-creating-failed",
+    default=True,
+    show_default=True,
+    help="A pod whose containers cannot be created fails; otherwise it tries for ever.",
+)
+@click.option(
+    "--node-fail-grace-period",
+    type=DURATION,
+    default="30s",
+    show_default=True,
+    help="How long a node that is not ready may take to come back before its pods are given up.",
+)
+@click.option(
+    "--bad-node-condition",
+    "bad_node_conditions",
+    multiple=True,
+    help="A condition of nodes, say GPUUnhealthy, under which they have failed; may be repeated.",
 )
 @click.option(
     "--thread-num",
@@ -76,6 +130,9 @@ DURATION = Duration()
 @click.option("--logtostderr/--no-logtostderr", default=None, hidden=True)
 @click.option("--resync-period", default=None, hidden=True)
 @click.option("--leader-elect-resource-lock", default=None, hidden=True)
+@click.option("--gc-interval", default=None, hidden=True)
+@click.option("--chaos-level", default=None, hidden=True)
+@click.option("--alsologtostderr/--no-alsologtostderr", default=None, hidden=True)
 def operator(log_format: str, verbosity: int, **given: Any) -> None:
     """Drive all training jobs of a cluster.
 
@@ -84,7 +141,7 @@ def operator(log_format: str, verbosity: int, **given: Any) -> None:
       trainmaster operator --kubeconfig ~/.kube/config --namespace default
     """
     configure_logging(log_format, verbosity)
-    for name in ("logtostderr", "resync_period", "leader_elect_resource_lock"):
+    for name in _MEANINGLESS:
         if given.pop(name) is not None:
             log.warning("option has no meaning any more and is ignored", option=f"--{name.replace('_', '-')}")
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.

@@ -27,6 +27,12 @@ LAST_LINES = 10
 Verdict = Literal["", "succeeded", "failed", "refused", "deleted"]
 
 _ENDED = ("Succeeded", "Failed")
+_CAUSES = {
+    "Timeout": "the time of the job was up",
+    "Preempted": "the job was preempted",
+    "NodeFail": "a node of the job failed",
+}
+"""Why replicas were stopped that did nothing wrong, by the phase in which their job ends."""
 _STARTING = ("", "ContainerCreating", "PodInitializing")
 
 
@@ -136,8 +142,13 @@ class _Pod(Wire, frozen=True):
     status: _PodStatus = _PodStatus()
 
 
+class _Ending(Wire, frozen=True):
+    phase: str = ""
+
+
 class _JobStatus(Wire, frozen=True):
     phase: str = ""
+    ending: _Ending = _Ending()
     conditions: tuple[Condition, ...] = ()
 
 
@@ -146,7 +157,12 @@ class _Job(Wire, frozen=True):
     status: _JobStatus = _JobStatus()
 
 
+class _Child(Wire, frozen=True):
+    metadata: _PodMeta
+
+
 _POD = msgspec.json.Decoder(_Pod)
+_CHILD = msgspec.json.Decoder(_Child)
 _JOB = msgspec.json.Decoder(_Job)
 
 
@@ -164,6 +180,8 @@ class Scene:
         """Of the longest label so far."""
         self._jobs: dict[tuple[Resource, Key], _Job] = {}
         self._kinds: dict[str, Resource] = {}
+        self._parents: dict[str, _Owner] = {}
+        """The owners of batch Jobs, whose pods are those of their owners."""
         self._deleted: set[tuple[Resource, Key]] = set()
         self._pods: dict[str, _Pod] = {}
         self._stopped: set[str] = set()
@@ -185,6 +203,11 @@ class Scene:
             self._deleted.add(place)
         else:
             self._jobs[place] = _JOB.decode(after.raw)
+
+    def take_child(self, _before: JobView | None, after: JobView | None) -> None:
+        """A batch Job of a job; that it is gone changes nothing about whose its pods were."""
+        if after is not None:
+            self._parents[after.uid] = _CHILD.decode(after.raw).metadata.controller
 
     def take_pod(self, before: JobView | None, after: JobView | None) -> str:
         """The uid of the pod that changed."""
@@ -253,22 +276,23 @@ class Scene:
             verdict=self.verdict(resource, key),
             since=job.metadata.creation_timestamp,
             until=finished.last_transition_time if finished and is_finished else None,
-            replicas=self._replicas(job.metadata.uid),
+            replicas=self._replicas(job.metadata.uid, _CAUSES.get(job.status.ending.phase or job.status.phase, "")),
         )
 
-    def _replicas(self, owner: str) -> tuple[Replica, ...]:
+    def _replicas(self, owner: str, cause: str) -> tuple[Replica, ...]:
+        """``cause`` is why those were stopped that are."""
         found: dict[str, Replica] = {}
         for uid, pod in self._pods.items():  # in the order of their creation: a newer pod takes the older one's place
-            if pod.metadata.controller.uid == owner:
-                replica = self._replica(uid, pod)
+            if self._owner(pod).uid == owner:
+                replica = self._replica(uid, pod, cause)
                 if earlier := found.get(replica.name):
                     restarts = earlier.restarts + replica.restarts + 1
                     replica = msgspec.structs.replace(replica, restarts=restarts, lines=replica.lines or earlier.lines)
                 found[replica.name] = replica
         return tuple(sorted(found.values(), key=lambda replica: _natural(replica.name)))
 
-    def _replica(self, uid: str, pod: _Pod) -> Replica:
-        state, why = self._state(uid, pod)
+    def _replica(self, uid: str, pod: _Pod, cause: str) -> Replica:
+        state, why = self._state(uid, pod, cause)
         ends = [c.state.terminated.finished_at for c in pod.status.container_statuses if c.state.terminated]
         return Replica(
             name=self._replica_name(pod),
@@ -282,7 +306,7 @@ class Scene:
         )
 
     def _replica_name(self, pod: _Pod) -> str:
-        owner = pod.metadata.controller
+        owner = self._owner(pod)
         resource = self._kinds.get(owner.uid)
         slots = self._slots.get(resource) if resource else None
         slot = slots.slot_of(pod.metadata.labels) if slots else None
@@ -290,13 +314,17 @@ class Scene:
             return pod.metadata.name
         role, index = slot
         if slots.index:
-            return f"{role}-{index}"
+            return f"{role.lower()}-{index}"
         # Without a number the pod's own name tells two of a role apart: job-coordinator, job-collector-x7k2p.
         return pod.metadata.name.removeprefix(f"{owner.name}-")
 
-    def _state(self, uid: str, pod: _Pod) -> tuple[str, str]:
+    def _owner(self, pod: _Pod) -> _Owner:
+        controller = pod.metadata.controller
+        return self._parents.get(controller.uid, controller)
+
+    def _state(self, uid: str, pod: _Pod, cause: str) -> tuple[str, str]:
         if uid in self._stopped:
-            return ("Stopped" if uid in self._gone or pod.status.phase in _ENDED else "Stopping"), ""
+            return ("Stopped" if uid in self._gone or pod.status.phase in _ENDED else "Stopping"), cause
         status = pod.status
         if status.phase in _ENDED:
             return status.phase, _failure(status) if status.phase == "Failed" else ""
@@ -320,7 +348,7 @@ def _message(conditions: condition.Conditions) -> str:
     accepted = condition.find(conditions, condition.ACCEPTED)
     if accepted and accepted.status == "False":
         return accepted.message
-    for type_ in (condition.FINISHED, condition.POD_CREATE_FAILED):
+    for type_ in (condition.FINISHED, condition.POD_CREATE_FAILED, condition.CONTAINER_CREATE_FAILED):
         found = condition.find(conditions, type_)
         if found and found.status == "True":
             return found.message

@@ -24,10 +24,11 @@ from trainmaster.cli.scene import Job, Scene
 from trainmaster.cli.tail import Line, Tails
 from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig, NotFound
-from trainmaster.core.ids import POD, Resource
+from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.view import JOB_CODEC, JobView
 from trainmaster.embedded.state import State, temporary_state
-from trainmaster.kinds.registry import KINDS
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.registry import KINDS, all_kinds
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
 
@@ -97,8 +98,9 @@ def _display() -> Iterator[Display]:
 async def _run(options: RunOptions, state: State, display: Display) -> int:
     interrupts = Interrupts()
     try:
-        asks = any(document.resource.kind in ASKING for document in options.documents)
-        async with local_cluster(state, workdir=Path.cwd(), has_server=asks) as local:
+        kinds = sorted({document.resource.kind for document in options.documents if document.is_job})
+        asks = not ASKING.isdisjoint(kinds)
+        async with local_cluster(state, workdir=Path.cwd(), has_server=asks, kinds=kinds) as local:
             session = Session(options, state, local, display, interrupts)
             async with asyncio.TaskGroup() as group:
                 watching = [group.create_task(reflector.run()) for reflector in session.reflectors]
@@ -126,7 +128,10 @@ class Session:
         self._archive = Archive(folder) if folder else None
         self._changed = asyncio.Event()
         self._shown = 0
-        self.reflectors = [self._reflector(resource) for resource in (POD, *{job.resource: None for job in self._jobs})]
+        resources = {job.resource: None for job in self._jobs}
+        has_batch_jobs = any(JOB in kind.children for kind in all_kinds(Settings()) if kind.resource in resources)
+        owners = (JOB,) if has_batch_jobs else ()
+        self.reflectors = [self._reflector(resource) for resource in (*owners, POD, *resources)]
 
     async def run(self) -> int:
         deadline = _clock() + self._options.timeout if self._options.timeout else float("inf")
@@ -145,6 +150,8 @@ class Session:
         def take(before: JobView | None, after: JobView | None) -> None:
             if resource == POD:
                 self._tails.see(self._scene.take_pod(before, after))
+            elif resource == JOB:
+                self._scene.take_child(before, after)
             else:
                 self._scene.take_job(resource, before, after)
             self._changed.set()

@@ -13,16 +13,19 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
+from trainmaster.cli.accelerator import accelerators_in
 from trainmaster.core.errors import BadConfig, Trainmaster
-from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import (
     CHILD_CODEC,
     JOB_CODEC,
+    NODE_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
     ChildView,
     JobView,
+    NodeView,
     PodView,
     ServiceView,
 )
@@ -39,6 +42,7 @@ from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.elector import ElectionTimes, Elector
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.manager import Manager
+from trainmaster.runtime.node import NodeBook
 from trainmaster.runtime.port import PortBook, is_free_here
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
@@ -65,6 +69,13 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     server_url: str
     agconfig_namespace: str
     agconfig_name: str
+    controller_config_file: str
+    gang_scheduler_name: str
+    creating_duration_period: float
+    creating_restart_period: float
+    enable_creating_failed: bool
+    node_fail_grace_period: float
+    bad_node_conditions: tuple[str, ...]
     thread_num: int
     request_timeout: float
     leader_elect: bool
@@ -121,7 +132,17 @@ async def _operate(options: OperatorOptions) -> None:
     ) as cluster:
         elector = _elector(options, config, cluster) if options.leader_elect else None
         gate.elector = elector
-        settings = Settings(server_url=options.server_url, aggregator_config=_aggregator_config(options))
+        settings = Settings(
+            server_url=options.server_url,
+            aggregator_config=_aggregator_config(options),
+            accelerators=accelerators_in(options.controller_config_file),
+            gang_scheduler=options.gang_scheduler_name,
+            creating_duration_period=options.creating_duration_period,
+            creating_restart_period=options.creating_restart_period,
+            enable_creating_failed=options.enable_creating_failed,
+            node_fail_grace_period=options.node_fail_grace_period,
+            bad_node_conditions=frozenset(options.bad_node_conditions),
+        )
         manager = build_manager(
             cluster,
             settings,
@@ -200,6 +221,8 @@ def build_manager(
     jobs: dict[Resource, Store[JobView]] = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
     related = {kind.related: Store[JobView](kind.related.resource) for kind in kinds if kind.related}
     children = {resource: Store[ChildView](resource) for kind in kinds for resource in kind.children}
+    nodes = Store[NodeView](NODE)
+    book = NodeBook(nodes, pods) if any(kind.looks_at_nodes for kind in kinds) else None
     barrier = Barrier({POD: pods, SERVICE: services, **children, **jobs})
     executor = Executor(cluster, barrier)
     ports = PortBook(is_free_here) if settings.shared_network else PortBook()
@@ -220,6 +243,8 @@ def build_manager(
             for (_, key), store in related.items()
         ),
     ]
+    if book is not None:
+        reflectors.append(Reflector(cluster, nodes, NODE_CODEC, is_optional=True))
     controllers += [
         Controller(
             kind,
@@ -234,6 +259,7 @@ def build_manager(
             workers=workers,
             related=related[kind.related] if kind.related else None,
             children={resource: children[resource] for resource in kind.children},
+            nodes=book if kind.looks_at_nodes else None,
         )
         for kind in kinds
     ]
@@ -241,12 +267,13 @@ def build_manager(
 
 
 def _chosen(kinds: Sequence[Kind[Any]], names: Sequence[str]) -> Sequence[Kind[Any]]:
-    """The kinds of these names, in whatever case somebody wrote them."""
-    known = {kind.resource.kind.lower() for kind in kinds}
+    """The kinds of these names, in whatever case somebody wrote them; a name that two kinds have means both."""
+    spellings = {kind: {kind.name, kind.resource.kind.lower()} for kind in kinds}
+    known = {spelling for of_kind in spellings.values() for spelling in of_kind}
     wanted = {name.lower() for name in names} or known
     if unknown := sorted(wanted - known):
         raise BadConfig(f"--enable-scheme {unknown[0]}: there is no such kind; there are {', '.join(sorted(known))}")
-    return [kind for kind in kinds if kind.resource.kind.lower() in wanted]
+    return [kind for kind in kinds if not wanted.isdisjoint(spellings[kind])]
 
 
 def _elapsed() -> float:

@@ -8,6 +8,8 @@ ACCEPTED = "Accepted"
 """False: the spec cannot be run as written; the message says what to change."""
 POD_CREATE_FAILED = "PodCreateFailed"
 """True: the API server refuses a pod or service of this job, or no port is free for it; it is tried again."""
+CONTAINER_CREATE_FAILED = "ContainerCreateFailed"
+"""True: the node of a pod cannot create one of its containers, and tries again."""
 FINISHED = "Finished"
 """True: the job has ended, well or badly; the reason is its last phase. Made for ``kubectl wait``."""
 

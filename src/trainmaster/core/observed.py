@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from trainmaster.core.ids import Resource
-from trainmaster.core.view import ChildView, PodView, ServiceView
+from trainmaster.core.view import ChildView, NodeView, PodView, ServiceView
 
 
 class SlotLabels(msgspec.Struct, frozen=True):
@@ -28,7 +28,8 @@ class Observed(msgspec.Struct, frozen=True):
     or whose slot is taken by another pod. ``children`` are what else the job owns, by resource and name; their pods
     are the job's, too. ``taken`` are the ports that nobody may be given any more where
     pods share a network. ``related`` is the object, not the job's own, that its kind wants to be planned
-    with, as it stands on the wire; None when there is none."""
+    with, as it stands on the wire; None when there is none. ``nodes`` are those that its pods are on, by name, as far
+    as anything is known of them; None when nodes cannot be read, which decides nothing."""
 
     pods: dict[str, dict[int, PodView]]
     strays: tuple[PodView, ...]
@@ -36,6 +37,7 @@ class Observed(msgspec.Struct, frozen=True):
     taken: frozenset[int] = frozenset()
     related: bytes | None = None
     children: Mapping[Resource, Mapping[str, ChildView]] = {}
+    nodes: Mapping[str, NodeView] | None = None
 
     @classmethod
     def of(
@@ -46,6 +48,7 @@ class Observed(msgspec.Struct, frozen=True):
         taken: frozenset[int] = frozenset(),
         related: bytes | None = None,
         children: Mapping[Resource, Mapping[str, ChildView]] | None = None,
+        nodes: Mapping[str, NodeView] | None = None,
     ) -> "Observed":
         by_role: dict[str, dict[int, PodView]] = {}
         strays: list[PodView] = []
@@ -56,7 +59,7 @@ class Observed(msgspec.Struct, frozen=True):
             else:
                 by_role[slot[0]][slot[1]] = pod
         by_name = {s.key.name: s for s in sorted(services, key=lambda s: s.key.name)}
-        return cls(by_role, tuple(strays), by_name, taken, related, children or {})
+        return cls(by_role, tuple(strays), by_name, taken, related, children or {}, nodes)
 
     def role(self, name: str) -> Mapping[int, PodView]:
         return self.pods.get(name, {})

@@ -5,7 +5,8 @@ A pod on the wire is about 6 KB; its view is well under 2 KB and decodes 12 time
 Server-provided words (phases, reasons) stay ``str``: a new word must never stop a watch.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from sys import intern
 from typing import Any, Generic, TypeVar
@@ -13,8 +14,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from trainmaster.core.ids import Key
+from trainmaster.core.quantity import amount_of
 
-V = TypeVar("V", bound="PodView | ServiceView | ChildView | JobView")
+V = TypeVar("V", bound="PodView | ServiceView | ChildView | JobView | NodeView")
 W = TypeVar("W")
 
 LONGEST_LINE = 200
@@ -36,7 +38,11 @@ class ContainerView(msgspec.Struct, frozen=True, gc=False):
     exit_code: int | None = None
     reason: str = ""
     line: str = ""
-    """The last line of its termination message."""
+    """The last line of its termination message, or of why it waits."""
+    image: str = ""
+    """Of one that waits for more than its turn."""
+    last: "ContainerView | None" = None
+    """How it ended before it was started again."""
 
 
 class ServiceView(msgspec.Struct, frozen=True):
@@ -77,6 +83,12 @@ class PodView(msgspec.Struct, frozen=True):
     """Until when it was given time to go; None while nobody told it to."""
     is_forced: bool = False
     """It was told to go at once."""
+    init_containers: tuple[ContainerView, ...] = ()
+    """Those that wait or have failed: most pods have none to tell of."""
+    started: datetime | None = None
+    """When its node took it."""
+    devices: tuple[tuple[str, int], ...] = ()
+    """What it was given of its node's extended resources, by name: ``nvidia.com/gpu``."""
 
     @property
     def is_ended(self) -> bool:
@@ -84,6 +96,38 @@ class PodView(msgspec.Struct, frozen=True):
 
     def container(self, name: str) -> ContainerView | None:
         return next((c for c in self.containers if c.name == name), None)
+
+
+class NodeConditionView(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    since: datetime | None
+    message: str
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """What may go wrong with a node. A heartbeat changes nothing of it but the version.
+
+    ``ready`` is the status of its condition Ready, empty while it has none; ``conditions`` are the others that are
+    True, ``taints`` those that Kubernetes itself puts on nodes, with the time at which it did; ``devices`` are its
+    extended resources that work. ``is_gone`` is for a node that there was and is no more.
+    """
+
+    key: Key
+    uid: str = ""
+    resource_version: int = 0
+    deleting: bool = False
+    ready: str = ""
+    ready_since: datetime | None = None
+    message: str = ""
+    """Why it is not ready."""
+    taints: tuple[tuple[str, datetime | None], ...] = ()
+    conditions: tuple[NodeConditionView, ...] = ()
+    devices: Mapping[str, int] = {}
+    is_gone: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.key.name
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -204,6 +248,7 @@ class _MetaWire(msgspec.Struct, rename="camel"):
 
 class _WaitingWire(msgspec.Struct, gc=False):
     reason: str = ""
+    message: str = ""
 
 
 class _TerminatedWire(msgspec.Struct, rename="camel", gc=False):
@@ -217,15 +262,18 @@ class _StateWire(msgspec.Struct):
     terminated: _TerminatedWire | None = None
 
 
-class _ContainerWire(msgspec.Struct):
+class _ContainerWire(msgspec.Struct, rename="camel"):
     name: str = ""
+    image: str = ""
     state: _StateWire | None = None
+    last_state: _StateWire | None = None
 
 
-class _ConditionWire(msgspec.Struct, gc=False):
+class _ConditionWire(msgspec.Struct, rename="camel", gc=False):
     type: str = ""
     status: str = ""
     message: str = ""
+    last_transition_time: datetime | None = None
 
 
 class _PortWire(msgspec.Struct, rename="camel", gc=False):
@@ -238,6 +286,14 @@ class _PortsWire(msgspec.Struct):
     ports: list[_PortWire] | None = None
 
 
+class _ResourcesWire(msgspec.Struct):
+    limits: dict[str, str | int] | None = None
+
+
+class _LimitedWire(msgspec.Struct):
+    resources: _ResourcesWire | None = None
+
+
 class _PodSpecWire(msgspec.Struct, rename="camel", gc=False):
     node_name: str = ""
     restart_policy: str = "Always"
@@ -248,8 +304,10 @@ class _PodStatusWire(msgspec.Struct, rename="camel"):
     phase: str = ""
     reason: str = ""
     message: str = ""
+    start_time: datetime | None = None
     conditions: list[_ConditionWire] | None = None
     container_statuses: list[_ContainerWire] | None = None
+    init_container_statuses: list[_ContainerWire] | None = None
 
 
 class _PodWire(msgspec.Struct):
@@ -260,6 +318,26 @@ class _PodWire(msgspec.Struct):
 
 class _ServiceWire(msgspec.Struct):
     metadata: _MetaWire
+
+
+class _TaintWire(msgspec.Struct, rename="camel", gc=False):
+    key: str = ""
+    time_added: datetime | None = None
+
+
+class _NodeSpecWire(msgspec.Struct):
+    taints: list[_TaintWire] | None = None
+
+
+class _NodeStatusWire(msgspec.Struct):
+    conditions: list[_ConditionWire] | None = None
+    allocatable: dict[str, str | int] | None = None
+
+
+class _NodeWire(msgspec.Struct):
+    metadata: _MetaWire
+    spec: _NodeSpecWire = msgspec.field(default_factory=_NodeSpecWire)
+    status: _NodeStatusWire = msgspec.field(default_factory=_NodeStatusWire)
 
 
 class _JobWire(msgspec.Struct):
@@ -314,6 +392,12 @@ _ERROR = msgspec.json.Decoder(_ErrorWire)
 _JOB = msgspec.json.Decoder(_JobWire)
 _METADATA = msgspec.json.Decoder(_ServiceWire)
 _PORTS = msgspec.json.Decoder(list[_PortsWire])
+_LIMITS = msgspec.json.Decoder(list[_LimitedWire])
+_DEVICE_LIMIT = re.compile(rb'"limits"\s*:\s*\{[^}]*/')
+"""Names with a slash are extended resources."""
+_KUBERNETES_TAINT = "node.kubernetes.io/"
+_BEGINNING = ("", "ContainerCreating", "PodInitializing")
+"""Why a container waits with which nothing is wrong."""
 _JOB_STATUS = msgspec.json.Decoder(_JobStatusWire)
 
 
@@ -341,6 +425,9 @@ def _slim_pod(wire: _PodWire) -> PodView:
         host_ports=_host_ports(bytes(spec.containers)),
         leaves=meta.deletion_timestamp,
         is_forced=meta.deletion_grace_period_seconds == 0,
+        init_containers=tuple(_told(status.init_container_statuses or ())),
+        started=status.start_time,
+        devices=_devices(bytes(spec.containers)),
     )
 
 
@@ -350,13 +437,53 @@ def _host_ports(containers: bytes) -> tuple[int, ...]:
     return tuple(port.host_port for c in _PORTS.decode(containers) for port in c.ports or () if port.host_port)
 
 
+def _devices(containers: bytes) -> tuple[tuple[str, int], ...]:
+    if not _DEVICE_LIMIT.search(containers):
+        return ()
+    found: dict[str, int] = {}
+    for container in _LIMITS.decode(containers):
+        limits = container.resources.limits if container.resources else None
+        for name, number in _extended(limits or {}).items():
+            found[name] = found.get(name, 0) + number
+    return tuple((name, number) for name, number in found.items() if number)
+
+
+def _extended(amounts: Mapping[str, str | int]) -> dict[str, int]:
+    """Of the resources those that a device plugin gives out."""
+    return {intern(name): _whole(str(amount)) for name, amount in amounts.items() if "/" in name}
+
+
+def _whole(amount: str) -> int:
+    try:
+        return int(amount_of(amount))
+    except ValueError:
+        return 0
+
+
+def _told(wires: Iterable[_ContainerWire]) -> Iterator[ContainerView]:
+    for wire in wires:
+        view = _slim_container(wire)
+        if view.exit_code or view.waiting:
+            yield view
+
+
 def _slim_container(wire: _ContainerWire) -> ContainerView:
     name = intern(wire.name)
     state = wire.state or _StateWire()
     if state.terminated:
-        ended = state.terminated
-        return ContainerView(name, exit_code=ended.exit_code, reason=ended.reason, line=_last_line(ended.message))
-    return ContainerView(name, waiting=state.waiting.reason if state.waiting else "")
+        return _ended_container(name, state.terminated)
+    before = wire.last_state.terminated if wire.last_state else None
+    last = _ended_container(name, before) if before else None
+    if state.waiting is None:
+        return ContainerView(name, last=last)
+    waiting, said = state.waiting, intern(state.waiting.reason)
+    if waiting.reason in _BEGINNING:
+        return ContainerView(name, waiting=said, last=last)
+    return ContainerView(name, waiting=said, line=_last_line(waiting.message), image=wire.image, last=last)
+
+
+def _ended_container(name: str, ended: _TerminatedWire) -> ContainerView:
+    return ContainerView(name, exit_code=ended.exit_code, reason=ended.reason, line=_last_line(ended.message))
 
 
 def _last_line(message: str) -> str:
@@ -374,6 +501,27 @@ def _slim_child(raw: msgspec.Raw) -> ChildView:
     meta = _METADATA.decode(body).metadata
     deleting = meta.deletion_timestamp is not None
     return ChildView(meta.key(), meta.uid, int(meta.resource_version), meta.controller(), deleting, body)
+
+
+def _slim_node(wire: _NodeWire) -> NodeView:
+    meta, conditions = wire.metadata, wire.status.conditions or ()
+    ready = next((c for c in conditions if c.type == "Ready"), _ConditionWire())
+    return NodeView(
+        key=meta.key(),
+        uid=meta.uid,
+        resource_version=int(meta.resource_version),
+        deleting=meta.deletion_timestamp is not None,
+        ready=intern(ready.status),
+        ready_since=ready.last_transition_time,
+        message="" if ready.status == "True" else _last_line(ready.message),
+        taints=tuple((t.key, t.time_added) for t in wire.spec.taints or () if t.key.startswith(_KUBERNETES_TAINT)),
+        conditions=tuple(
+            NodeConditionView(c.type, c.last_transition_time, _last_line(c.message))
+            for c in conditions
+            if c.status == "True" and c.type != "Ready"
+        ),
+        devices=_extended(wire.status.allocatable or {}),
+    )
 
 
 def _slim_job(raw: msgspec.Raw) -> JobView:
@@ -398,3 +546,4 @@ POD_CODEC: Codec[PodView] = Codec(_PodWire, _slim_pod)
 SERVICE_CODEC: Codec[ServiceView] = Codec(_ServiceWire, _slim_service)
 CHILD_CODEC: Codec[ChildView] = Codec(msgspec.Raw, _slim_child)
 JOB_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_job)
+NODE_CODEC: Codec[NodeView] = Codec(_NodeWire, _slim_node)

@@ -6,12 +6,13 @@ one pass. ``tests/laws`` holds every registered kind to the laws of docs/decisio
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from trainmaster.api.accelerator import Accelerator
 from trainmaster.api.meta import ObjectMeta, Wire
 from trainmaster.core import condition
 from trainmaster.core.condition import Conditions
@@ -21,6 +22,7 @@ from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, warning
 from trainmaster.core.template import Owner
 from trainmaster.core.view import JobView
+from trainmaster.kinds.custom import Custom
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -31,6 +33,20 @@ class Settings(msgspec.Struct, frozen=True):
     """True where all pods are processes of one machine: their ports are given to them."""
     aggregator_config: Key = Key("nervex-system", "aggregator-config")
     """Where NerveXJobs have the template of their aggregator from."""
+    creating_restart_period: float = 0.0
+    """Seconds in which a replica whose containers cannot be created is tried again with another pod."""
+    creating_duration_period: float = 900.0
+    """Seconds that a single pod may try to create its containers."""
+    enable_creating_failed: bool = True
+    """Whether a job ever fails because containers cannot be created."""
+    node_fail_grace_period: float = 30.0
+    """Seconds in which a node that is not ready may come back."""
+    bad_node_conditions: frozenset[str] = frozenset()
+    """Conditions under which a node is taken for failed."""
+    accelerators: Mapping[str, Accelerator] = {}
+    """What pods get from their machine, by the resource that they ask for."""
+    gang_scheduler: str = ""
+    """The scheduler that places the pods of a job together, if there is one."""
 
 
 class Related(NamedTuple):
@@ -67,6 +83,22 @@ class _Shell(Wire, frozen=True):
 _SHELL = msgspec.json.Decoder(_Shell)
 
 
+class _ManagedPart(Wire, frozen=True):
+    managed_by: str | None = None
+
+
+class _ManagedSpec(_ManagedPart, frozen=True):
+    run_policy: _ManagedPart | None = None
+    """Where Kubeflow's kinds have it."""
+
+
+class _Managed(Wire, frozen=True):
+    spec: _ManagedSpec | None = None
+
+
+_MANAGED = msgspec.json.Decoder(_Managed)
+
+
 class Kind(ABC, Generic[J]):
     """One plug-in. Everything here is pure: no clock, no I/O, no logging."""
 
@@ -80,10 +112,19 @@ class Kind(ABC, Generic[J]):
     """The phase of a job that was seen and has not started."""
     ended: ClassVar[frozenset[str]]
     """Phases that are never left."""
+    custom: ClassVar[Custom] = Custom()
+    """What admission fills in, and warns of."""
+    looks_at_nodes: ClassVar[bool] = False
+    """Whether it wants ``Observed.nodes``."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._decoder = msgspec.json.Decoder(self.job_type)
+
+    @property
+    def name(self) -> str:
+        """What logs, metrics and options call it. Two kinds that are spelt alike add their group."""
+        return self.resource.kind.lower()
 
     # --- what a kind implements ---
 
@@ -116,11 +157,29 @@ class Kind(ABC, Generic[J]):
         now = now.replace(microsecond=0)
         if view.deleting:
             return Plan()  # its children carry an owner reference: the garbage collector removes them
+        if self.is_foreign(view):
+            return Plan()
         try:
             job = self.decode(view)
             return self.decide(job, observed, now).bounded()
         except BadSpec as bad:
             return self._reject(view, bad, now)
+
+    @property
+    def manager(self) -> str:
+        """What ``spec.managedBy`` calls us; a job that says nothing is ours, too."""
+        return f"{self.resource.group}/trainmaster"
+
+    def is_foreign(self, view: JobView) -> bool:
+        """True when the job is somebody else's to drive: not even its status is touched."""
+        try:
+            spec = _MANAGED.decode(view.raw).spec
+        except msgspec.ValidationError:
+            return False  # a spec of a strange shape: its user is told so
+        if spec is None:
+            return False
+        named = {spec.managed_by, spec.run_policy and spec.run_policy.managed_by}
+        return not named <= {None, "", self.manager}
 
     def decode(self, view: JobView) -> J:
         try:

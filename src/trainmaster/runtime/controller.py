@@ -16,13 +16,14 @@ import structlog
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, Patch, Plan
+from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, soonest
 from trainmaster.core.view import ChildView, JobView, OwnerView, PodView, ServiceView
 from trainmaster.kinds.base import Kind
 from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
+from trainmaster.runtime.node import NodeBook
 from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.queue import NORMAL, STARTUP, URGENT, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
@@ -56,6 +57,7 @@ class Controller:
         workers: int,
         related: Store[JobView] | None = None,
         children: Mapping[Resource, Store[ChildView]] | None = None,
+        nodes: NodeBook | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         self.kind = kind
@@ -64,6 +66,7 @@ class Controller:
         self._jobs, self._pods, self._services = jobs, pods, services
         self._related = related
         self._children = children or {}
+        self._nodes = nodes
         self._barrier = barrier
         self._executor = executor
         self._recorder = recorder
@@ -83,10 +86,12 @@ class Controller:
             store.listen(self._child_changed)
         if related is not None:
             related.listen(self._related_changed)
+        if nodes is not None:
+            nodes.listen(self._node_changed)
 
     @property
     def name(self) -> str:
-        return self.kind.resource.kind.lower()
+        return self.kind.name
 
     async def work(self) -> None:
         """One worker: passes until the queue is closed; the pass in hand is always finished."""
@@ -157,6 +162,9 @@ class Controller:
             found = self._ports.foreign(plan.ports) - foreign
             if not found:
                 self._ports.draw(job.uid, plan.ports)
+                if self._nodes is not None:
+                    look = soonest(plan.requeue_after, self._nodes.poll(observed))
+                    plan = msgspec.structs.replace(plan, requeue_after=look)
                 return observed, plan
             foreign |= found
 
@@ -170,7 +178,8 @@ class Controller:
         ]
         services = self._services.owned(job.uid)
         taken = taken | foreign if foreign else taken
-        return Observed.of(pods, services, self.kind.slots, taken, self._related_body(), children)
+        nodes = self._nodes.of(pods) if self._nodes is not None else None
+        return Observed.of(pods, services, self.kind.slots, taken, self._related_body(), children, nodes)
 
     def _related_body(self) -> bytes | None:
         wanted = self.kind.related
@@ -267,6 +276,10 @@ class Controller:
             if view is not None and (owner := self._job_of(view)):
                 priority = URGENT if _has_new_phase(before, after) else NORMAL
                 self._enqueue(Key(view.key.namespace, owner.name), priority)
+
+    def _node_changed(self, pod: PodView) -> None:
+        if owner := self._job_of(pod):
+            self._enqueue(Key(pod.key.namespace, owner.name))
 
     def _job_of(self, view: Owned) -> OwnerView | None:
         """The job of this kind that owns it, or that owns its owner."""

@@ -2,7 +2,7 @@
 
 A watch that ends is resumed where it ended. Only 410 Gone lists again. An object that cannot be decoded
 is left out and counted; it never stops the watch. A resource that the API server does not have (its CRD is not
-installed) is asked for every few seconds and holds nobody up.
+installed) is asked for every few seconds and holds nobody up. Nor does one that we can do without and may not read.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Generic
 import msgspec
 import structlog
 
-from trainmaster.core.errors import ApiError, Gone, NotFound, Trainmaster, Unreachable
+from trainmaster.core.errors import ApiError, Forbidden, Gone, NotFound, Trainmaster, Unreachable
 from trainmaster.core.view import Codec, Page, V, version_of
 from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import Backoff
@@ -21,6 +21,8 @@ from trainmaster.runtime.store import Store
 PAGE = 500
 WATCH_SECONDS = 240.0
 """The server ends a watch after this time, so that load spreads over API servers again."""
+FORBIDDEN_SECONDS = 60.0
+"""Between two looks whether a resource that we can do without may be read by now."""
 ABSENT_SECONDS = 5.0
 """The longest between two looks for a resource that the API server does not have."""
 SHORTEST_WATCH = 1.0
@@ -39,6 +41,7 @@ class Reflector(Generic[V]):
         namespace: str = "",
         selector: str = "",
         fields: str = "",
+        is_optional: bool = False,
         backoff: Backoff | None = None,
     ) -> None:
         self._cluster = cluster
@@ -47,6 +50,7 @@ class Reflector(Generic[V]):
         self._namespace = namespace
         self._selector = selector
         self._fields = fields
+        self._is_optional = is_optional
         self._backoff = backoff or Backoff(0.2, 30.0)
         self._failures = 0
         self._version = ""
@@ -66,6 +70,8 @@ class Reflector(Generic[V]):
             except NotFound as error:
                 self._version = ""
                 await (self._miss(error) if self._store.resource.group else self._wait(error))
+            except Forbidden as error:
+                await (self._do_without(error) if self._is_optional else self._wait(error))
             except Trainmaster as error:
                 await self._wait(error)
 
@@ -88,6 +94,7 @@ class Reflector(Generic[V]):
             cursor = page.cursor
             if not cursor:
                 break
+        self._store.is_current = True
         self._store.replace(views, int(page.resource_version))
         self._version = page.resource_version
         self.synced.set()
@@ -111,6 +118,7 @@ class Reflector(Generic[V]):
         )
         opened = asyncio.get_running_loop().time()
         async with watch as lines:
+            self._store.is_current = True
             async for line in lines:
                 self._take(line)
                 self._failures = 0
@@ -166,7 +174,21 @@ class Reflector(Generic[V]):
         # A server that is starting has its CRDs a moment later.
         await asyncio.sleep(min(self._backoff.delay(self._failures), ABSENT_SECONDS))
 
+    async def _do_without(self, error: Forbidden) -> None:
+        """Told once. Whoever may read it some day, reads it anew: rights that come and go leave gaps."""
+        if not self.settled.is_set() or self._store.is_current:
+            log.warning(
+                "may not be read: the operator does without it",
+                resource=str(self._store.resource),
+                because=str(error),
+                hint="grant list and watch, as deploy/rbac.yaml does, to have faults of nodes seen",
+            )
+        self._version, self._store.is_current = "", False
+        self.settled.set()
+        await asyncio.sleep(FORBIDDEN_SECONDS)
+
     async def _wait(self, error: Trainmaster) -> None:
+        self._store.is_current = False
         self._failures += 1
         delay = self._backoff.delay(self._failures)
         log.warning(

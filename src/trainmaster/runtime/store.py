@@ -9,7 +9,7 @@ from typing import Generic
 
 from trainmaster.core.errors import NotSynced
 from trainmaster.core.ids import Key, Resource
-from trainmaster.core.view import JobView, V
+from trainmaster.core.view import JobView, NodeView, V
 
 Listener = Callable[[V | None, V | None], None]
 """Called with the view before and after a change; never both None."""
@@ -20,6 +20,8 @@ class Store(Generic[V]):
         self.resource = resource
         self.seen = 0
         """The newest resourceVersion that this store reflects."""
+        self.is_current = True
+        """False while its reflector cannot read: what it shows was true some time ago."""
         self._views: dict[Key, V] | None = None
         self._owned: dict[str, dict[Key, V]] = {}
         self._listeners: list[Listener[V]] = []
@@ -79,11 +81,11 @@ class Store(Generic[V]):
         return self._views
 
     def _index(self, view: V) -> None:
-        if not isinstance(view, JobView) and view.owner is not None:
+        if not isinstance(view, JobView | NodeView) and view.owner is not None:
             self._owned.setdefault(view.owner.uid, {})[view.key] = view
 
     def _unindex(self, view: V) -> None:
-        if isinstance(view, JobView) or view.owner is None:
+        if isinstance(view, JobView | NodeView) or view.owner is None:
             return
         if owned := self._owned.get(view.owner.uid):
             owned.pop(view.key, None)

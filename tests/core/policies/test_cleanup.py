@@ -1,7 +1,9 @@
+from datetime import timedelta
+
 import pytest
 
-from tests.build import a_pod, an_aitj
-from trainmaster.core.policies.cleanup import CleanPodPolicy, pods_to_clean
+from tests.build import NOW, a_pod, an_aitj
+from trainmaster.core.policies.cleanup import CleanPodPolicy, pods_to_clean, removal
 from trainmaster.core.view import PodView
 
 JOB = an_aitj()
@@ -40,3 +42,24 @@ def test_the_order_of_the_pods_is_kept() -> None:
 
     assert pods_to_clean(iter(pods), "All") == pods
     assert pods_to_clean(iter(pods), "Running") == (RUNNING, PENDING)
+
+
+@pytest.mark.parametrize(
+    ("pod", "seconds", "is_lost", "graces"),
+    [
+        pytest.param(RUNNING, 0, False, [None], id="it is asked nicely"),
+        pytest.param(GOING, 59, False, [], id="it was asked already"),
+        pytest.param(GOING, 60, False, [0], id="it had its time"),
+        pytest.param(RUNNING, 0, True, [0], id="on a lost node nobody could hear it"),
+        pytest.param(GOING, 0, True, [0], id="nor let it go"),
+    ],
+)
+def test_a_pod_is_forced_when_asking_is_of_no_use(
+    pod: PodView, seconds: int, is_lost: bool, graces: list[int | None]
+) -> None:
+    lost = frozenset({"node-1"} if is_lost else ())
+
+    deletes = removal([pod], "it has to go", NOW + timedelta(seconds=seconds), lost)
+
+    assert [delete.grace for delete in deletes] == graces
+    assert all(delete.why.startswith("it has to go") for delete in deletes)

@@ -62,3 +62,12 @@ def test_the_last_line_of_the_termination_message_is_told() -> None:
     fault = failure(view_of_pod(pod), lambda name: True)
 
     assert (fault.reason, len(fault.line), fault.line[-1]) == ("OOMKilled", 200, "x")
+
+
+def test_an_init_container_that_failed_is_told_of_and_its_code_counts_for_nothing() -> None:
+    fault = fault_of(phase="Failed", containers={"aitj-main": "PodInitializing"}, init={"fetch": 3}, node="n1")
+
+    assert fault.message == (
+        "pod mnist-trainer-0 failed: container fetch on node n1 exited with reason Error exitcode 3"
+    )
+    assert fault.exits == ()

@@ -13,7 +13,7 @@ TRAINERS = {"trainer-0": (24446,), "trainer-1": (24446,)}
 
 
 def allotted(
-    wanted: Mapping[str, Sequence[int]] = TRAINERS,
+    wanted: port.Wanted = TRAINERS,
     stored: port.Ports | None = None,
     *,
     used: Mapping[str, Sequence[int]] | None = None,
@@ -37,6 +37,43 @@ def test_every_declared_port_of_every_replica_gets_one_of_its_own() -> None:
     assert len(set(numbers(found))) == 4
     assert sorted(found.drawn) == sorted(numbers(found))
     assert found.is_new
+
+
+def test_ports_for_a_range_follow_each_other_past_what_is_taken() -> None:
+    begin = numbers(allotted({"a": (1,)}))[0]
+
+    found = allotted({"a": (range(7000, 7003), 80)}, taken=frozenset({begin + 2, begin + 4}))
+
+    row = range(begin + 5, begin + 8)
+    assert found.ports == {"a": {"7000": row[0], "7001": row[1], "7002": row[2], "80": begin + 8}}
+    assert sorted(found.drawn) == [*row, begin + 8]
+
+
+def test_a_range_does_not_go_round_at_the_end() -> None:
+    begin = numbers(allotted({"a": (1,)}))[0]
+    free = {LAST - 1, LAST, FIRST, FIRST + 1, FIRST + 2}
+    taken = frozenset(range(FIRST, LAST + 1)) - free
+
+    assert FIRST + 2 < begin < LAST - 1
+    assert numbers(allotted({"a": (range(80, 83),)}, taken=taken)) == [FIRST, FIRST + 1, FIRST + 2]
+
+
+def test_a_range_that_is_on_record_or_in_use_is_left_as_it_is() -> None:
+    """By its first one: an aggregator of before had no second one on record."""
+    wanted = {"a": (range(7000, 7002),)}
+
+    assert is_complete(wanted, {"a": {"7000": 20001}})
+    assert not is_complete(wanted, {"a": {"7001": 20001}})
+    assert allotted(wanted, used={"a": (7000,)}).ports == {"a": {"7000": 7000, "7001": 7001}}
+
+
+def test_without_a_row_that_is_free_it_is_said_how_long_it_has_to_be() -> None:
+    every_other = frozenset(range(FIRST, LAST + 1, 2))
+
+    found = allotted({"a": (range(7000, 7002),)}, taken=every_other)
+
+    assert (found.ports, found.is_new) == ({}, False)
+    assert "no row of 2 ports between 20000 and 29999 is free for port 7000 of a" in found.error
 
 
 def test_the_range_keeps_clear_of_node_ports_and_of_what_linux_gives_to_clients() -> None:

@@ -1,12 +1,17 @@
 """Restart policies, scopes, limits and back-off (spec §2.3, §6.2 items 9 and 13, §6.4 item 8)."""
 
+import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from trainmaster.core.policies.fault import Fault
 from trainmaster.core.policies.restart import (
+    EXIT_CODES,
     HISTORY,
     Decision,
     Fallen,
@@ -71,6 +76,20 @@ def test_a_list_of_exit_codes_is_read_as_people_write_it(text: str, codes: set[i
     assert exit_codes(text) == codes
 
 
+@given(st.text("0123456789 ,-\tSIGKILsigterm", max_size=20))
+@example("137,\n")
+@example("SIGKILL,sigterm, 0-255")
+def test_what_can_be_read_as_exit_codes_passes_the_api_server(text: str) -> None:
+    with suppress(ValueError):
+        exit_codes(text)
+        assert re.search(EXIT_CODES, text), text
+
+
+@pytest.mark.parametrize("text", ["x", "1;2", "-1", "1-", "256", "1-300", "0x89", "1.5", "137 128", "1--2", "SIG"])
+def test_what_is_no_exit_code_does_not_pass_the_api_server(text: str) -> None:
+    assert not re.search(EXIT_CODES, f"137, {text}")
+
+
 @pytest.mark.parametrize("text", ["x", "1;2", "-1", "1-", "256", "1-300", "3-1", "SIGNAL", "0x89", "1.5"])
 def test_what_is_no_exit_code_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match=text.replace(".", r"\.")):
@@ -97,6 +116,14 @@ def test_the_policy_says_which_faults_bring_a_pod_back(
     found = [is_wanted(policy, fault, frozenset({137})) for fault in (FAILED, LISTED, LOST, EVICTED)]
 
     assert found == [failed, listed, lost, evicted]
+
+
+@pytest.mark.parametrize("policy", ["Never", "Always", "OnFailure", "ExitCode", "OnNodeFail", "OnNodeFailWithExitCode"])
+@pytest.mark.parametrize("comes_again", [True, False])
+def test_what_is_decided_about_a_fault_no_policy_changes(policy: RestartPolicy, comes_again: bool) -> None:
+    fault = Fault("Failed", "its image is not to be had", comes_again=comes_again)
+
+    assert is_wanted(policy, fault, frozenset()) == comes_again
 
 
 @pytest.mark.parametrize(

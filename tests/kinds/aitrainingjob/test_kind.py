@@ -444,6 +444,19 @@ def test_what_is_left_of_an_ended_job_is_cleaned_up_later() -> None:
     assert names_of(plan.deletes, SERVICE) == ["mnist-ps-0"]
 
 
+@pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "another operator's"])
+def test_an_edit_of_a_job_that_has_ended_is_seen_and_changes_nothing_else(is_ours: bool) -> None:
+    job, _ = settled(*ended(an_aitj()))
+    if not is_ours:
+        del job["status"]["observedGeneration"]
+    before = job["status"]
+
+    plan = plan_of(with_spec(job, timeLimit=1))
+
+    assert plan.status == ({**before, "observedGeneration": 2} if is_ours else None)
+    assert (plan.creates, plan.deletes) == ((), ())
+
+
 # --- what is not in the spec -------------------------------------------------------------------
 
 
@@ -453,8 +466,16 @@ def test_a_scale_down_removes_the_highest_index_first() -> None:
     plan = plan_of(job, children_of(an_aitj(trainer=12)))
 
     assert names_of(plan.deletes, POD) == [f"mnist-trainer-{i}" for i in range(11, 0, -1)]
-    assert set(names_of(plan.deletes, SERVICE)) == {f"mnist-trainer-{i}" for i in range(1, 12)}
     assert plan.creates == ()
+
+
+def test_a_pod_that_is_told_to_go_keeps_its_address_until_it_has_gone() -> None:
+    job = with_spec(running(an_aitj(trainer=2)), replicaSpecs={"trainer": a_replica(1)})
+    services = services_of(an_aitj(trainer=2))
+    stays, goes = a_pod(job, "trainer", 0), a_pod(job, "trainer", 1, deleting=True)
+
+    assert plan_of(job, [stays, goes, *services]).deletes == ()
+    assert names_of(plan_of(job, [stays, *services]).deletes, SERVICE) == ["mnist-trainer-1"]
 
 
 def test_a_scale_down_does_not_depend_on_the_order_of_the_store() -> None:
@@ -494,9 +515,11 @@ def test_a_scale_up_creates_the_new_indices_alone() -> None:
 def test_a_role_that_left_the_spec_goes_with_its_pods_and_services() -> None:
     job = with_spec(running(JOB), replicaSpecs={"trainer": a_replica(2)})
 
-    plan = plan_of(job, children_of(JOB))
+    first = plan_of(job, children_of(JOB))
+    second = plan_of(*after(job, children_of(JOB), first))
 
-    assert (names_of(plan.deletes, POD), names_of(plan.deletes, SERVICE)) == (["mnist-ps-0"], ["mnist-ps-0"])
+    assert [(delete.resource, delete.key.name) for delete in first.deletes] == [(POD, "mnist-ps-0")]
+    assert [(delete.resource, delete.key.name) for delete in second.deletes] == [(SERVICE, "mnist-ps-0")]
 
 
 @pytest.mark.parametrize(

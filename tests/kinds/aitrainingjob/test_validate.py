@@ -1,8 +1,7 @@
 import pytest
 
-from tests.build import NOW, Json, a_container, a_replica, a_template, an_aitj, kind_of, plan_of, view_of, with_status
+from tests.build import Json, a_container, a_replica, a_template, an_aitj, kind_of, plan_of, view_of
 from trainmaster.core.errors import BadSpec
-from trainmaster.core.plan import Event
 
 GOOD = a_template(a_container("aitj-main"))
 
@@ -136,39 +135,6 @@ def test_the_order_of_the_errors_does_not_depend_on_the_order_of_the_roles() -> 
     a, b = a_replica(1, {}), a_replica(1, minReplicas=2)
 
     assert errors_of(an_aitj(a=a, b=b)) == errors_of(an_aitj(b=b, a=a))
-
-
-# --- what is understood but not acted on yet ---------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("job", "ignored"),
-    [
-        pytest.param(
-            an_aitj(trainer=a_replica(1, edlPolicy="Auto")), "spec.replicaSpecs.trainer.edlPolicy", id="elasticity"
-        ),
-        pytest.param(
-            an_aitj(b=a_replica(1, edlPolicy="Auto"), a=a_replica(1, edlPolicy="Auto")),
-            "spec.replicaSpecs.a.edlPolicy, spec.replicaSpecs.b.edlPolicy",
-            id="several, by name",
-        ),
-    ],
-)
-def test_a_field_that_is_not_acted_on_is_told_once(job: Json, ignored: str) -> None:
-    first = plan_of(job)
-    second = plan_of(with_status(job, first), now=NOW)
-
-    assert first.events == (Event("Warning", "NotSupported", f"not acted on yet: {ignored}"),)
-    assert second.events == ()
-
-
-@pytest.mark.parametrize(
-    "job",
-    [an_aitj(), an_aitj(trainer=a_replica(1, restartPolicy="Never", edlPolicy="Never"))],
-    ids=["nothing asked", "nothing wanted"],
-)
-def test_a_job_that_asks_for_nothing_special_is_told_nothing(job: Json) -> None:
-    assert plan_of(job).events == ()
 
 
 def test_more_addresses_than_fit_into_a_variable_are_refused() -> None:

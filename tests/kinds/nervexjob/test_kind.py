@@ -317,8 +317,9 @@ def test_on_a_shared_network_both_have_ports_of_their_own_and_know_each_others()
     pods = {c.key.name: c.body for c in plan_of(job, settings=local).creates if c.resource == POD}
 
     assert first.status_first
-    ports = {slot: set(given.values()) for slot, given in job["status"]["ports"].items()}
-    (coordinator,), (aggregator,) = ports["coordinator"], ports["aggregator"]
+    coordinator, aggregator = (
+        next(iter(job["status"]["ports"][role].values())) for role in ("coordinator", "aggregator")
+    )
     for pod in pods.values():
         env = {entry["name"]: entry["value"] for entry in pod["spec"]["containers"][0]["env"]}
         assert env["KUBERNETES_COORDINATOR_URL"] == f"cartpole-coordinator.rl:{coordinator}"

@@ -6,8 +6,6 @@ from tests.build import a_container, a_dijob, a_template, an_aitj, kind_of, plan
 from tests.manifests.bad import ROWS, Row
 from tests.server.admission.build import Json, a_request
 from trainmaster.core.condition import ACCEPTED
-from trainmaster.kinds.registry import KINDS
-from trainmaster.server.admission import custom
 from trainmaster.server.admission.review import BadReview
 from trainmaster.server.admission.verdict import Verdict, mutation, verdict
 
@@ -166,9 +164,3 @@ def test_nothing_else_is_written(job: Json, old: Json | None) -> None:
 
 def test_a_changed_spec_gets_its_default_again() -> None:
     assert len(patched(a_dijob(), a_dijob(clean="All"))) == 1
-
-
-def test_customs_are_of_registered_kinds() -> None:
-    registered = {(kind.resource.group, kind.resource.kind) for kind in KINDS}
-
-    assert set(custom._CUSTOMS) <= registered

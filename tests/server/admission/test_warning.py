@@ -4,7 +4,7 @@ import pytest
 
 from tests.build import a_container, a_dijob, a_nervexjob, a_replica, a_template, an_aitj, kind_of
 from tests.server.admission.build import Json
-from trainmaster.server.admission.custom import Custom, custom_of
+from trainmaster.kinds.custom import Custom
 from trainmaster.server.admission.warning import LONGEST, MOST, warnings_of
 
 RUN = a_container("di-container", command=["run"])
@@ -12,7 +12,7 @@ TRAIN = a_container("aitj-main", args=["--epochs", "3"])
 
 
 def said_of(job: Json) -> list[str]:
-    return warnings_of(job, custom_of(kind_of(job).resource))
+    return warnings_of(job, kind_of(job).custom)
 
 
 def coordinated(*containers: Json, **spec: Any) -> Json:

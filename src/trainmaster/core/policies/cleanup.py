@@ -1,7 +1,7 @@
 """Which pods of an ended job are removed: the clean-up policies All, Running and None. And how: a pod whose node does
 not let go of it is taken off the books in the end."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -26,13 +26,19 @@ def pods_to_clean(pods: Iterable[PodView], policy: CleanPodPolicy) -> tuple[PodV
             return ()
 
 
-def removal(pods: Iterable[PodView], why: str, now: datetime) -> tuple[Delete, ...]:
+def removal(pods: Iterable[PodView], why: str, now: datetime, lost: Container[str] = frozenset()) -> tuple[Delete, ...]:
     """Deletes of these pods, those included that were told to go and did not: what a pod was asked nicely is not asked
-    again, and nobody is forced twice."""
+    again, and nobody is forced twice. On a ``lost`` node nobody is there to be asked nicely."""
     found = tuple(pods)
-    stuck = [pod for pod in found if (left := patience_left(pod, now)) is not None and left <= 0]
-    forced = f"{why}, and it has not gone within {PATIENCE} seconds beyond its grace period"
-    return (*deletions(POD, found, why), *(Delete(POD, pod.key, pod.uid, forced, grace=0) for pod in stuck))
+    gone = [pod for pod in found if pod.node in lost and not pod.is_forced]
+    rest = [pod for pod in found if pod.node not in lost]
+    stuck = [pod for pod in rest if (left := patience_left(pod, now)) is not None and left <= 0]
+    late = f"{why}, and it has not gone within {PATIENCE} seconds beyond its grace period"
+    return (
+        *(Delete(POD, pod.key, pod.uid, f"{why}, and its node {pod.node} is lost", grace=0) for pod in gone),
+        *deletions(POD, rest, why),
+        *(Delete(POD, pod.key, pod.uid, late, grace=0) for pod in stuck),
+    )
 
 
 def patience_left(pod: PodView, now: datetime) -> float | None:

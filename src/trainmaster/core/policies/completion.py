@@ -51,7 +51,9 @@ def _all_ended(pods: Sequence[Result], *, complete: EndPolicy, fail: EndPolicy) 
     if not failures:
         return Result(SUCCEED, "all pods succeeded", is_fired=complete == "All")
     # A mixed result can fire no policy any more. It fails, unless failures were declared not to matter.
-    return Result(failures[0].phase, _said(failures), is_fired=fail != "None")
+    # A failure that is not the program's own is told first: somebody may want to run the job again for it.
+    phase = next((pod.phase for pod in failures if pod.phase != FAILED), FAILED)
+    return Result(phase, _said(failures), is_fired=fail != "None")
 
 
 def job_result(

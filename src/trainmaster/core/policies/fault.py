@@ -54,6 +54,8 @@ class Fault(msgspec.Struct, frozen=True):
     """The pod has ended and failed."""
     is_node: bool = False
     """Its node is to blame."""
+    comes_again: bool | None = None
+    """Whether it is started again, whatever the policy of its role says; None leaves it to that."""
     exits: tuple[int, ...] = ()
     reason: str = ""
     line: str = ""
@@ -70,7 +72,8 @@ class Fault(msgspec.Struct, frozen=True):
 def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
     """The fault of a pod that failed; ``takes_part`` tells the containers that train from those beside them."""
     failed = [c for c in pod.containers if c.exit_code and takes_part(c.name)]
-    said = "; ".join(_exit(c, pod.node) for c in failed)
+    before = [c for c in pod.init_containers if c.exit_code]  # these are told of; whether to start again they never say
+    said = "; ".join(_exit(c, pod.node) for c in failed or before)
     why = said or ", ".join(part for part in (pod.reason, pod.message) if part) or "no reason was reported"
     return Fault(
         phase=FAILED,

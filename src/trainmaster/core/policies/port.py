@@ -17,6 +17,9 @@ clients (from 32768): both would be met at random."""
 RETRY_SECONDS = 30.0
 """Until a job that found no free port looks again: no event tells it that another job has ended."""
 
+Wanted = Mapping[str, Sequence[int | range]]
+"""By replica, the ports that its template declares. The ports that are given for a range follow each other, too; it is
+given as a whole, so its first one speaks for it."""
 Ports = Mapping[str, Mapping[str, int]]
 """By replica, and by the port that its template declares: the port that it has."""
 
@@ -43,12 +46,12 @@ class Allotment(msgspec.Struct, frozen=True):
 NOTHING = Allotment({})
 
 
-def is_complete(wanted: Mapping[str, Sequence[int]], stored: Ports) -> bool:
-    return all(str(port) in stored.get(slot, ()) for slot, ports in wanted.items() for port in ports)
+def is_complete(wanted: Wanted, stored: Ports) -> bool:
+    return all(str(row.start) in stored.get(slot, ()) for slot, row in _rows(wanted))
 
 
 def allot(
-    wanted: Mapping[str, Sequence[int]],
+    wanted: Wanted,
     stored: Ports,
     *,
     used: Mapping[str, Container[int]],
@@ -64,18 +67,34 @@ def allot(
     free = _free(taken, crc32(uid.encode()))
     ports = {slot: dict(given) for slot, given in stored.items()}
     drawn: list[int] = []
-    for slot, port in [(slot, port) for slot, declared in wanted.items() for port in declared]:
+    for slot, row in _rows(wanted):
         given = ports.setdefault(slot, {})
-        if str(port) in given:
+        if str(row.start) in given:
             continue
-        if port in used.get(slot, ()):
-            given[str(port)] = port
-            continue
-        if (number := next(free, None)) is None:
-            return Allotment(stored, is_stored=False, error=_exhausted(slot, port))
-        given[str(port)] = number
-        drawn.append(number)
+        numbers: Sequence[int] = row
+        if row.start not in used.get(slot, ()):
+            numbers = _next_row(free, len(row))
+            drawn += numbers
+        if not numbers:
+            return Allotment(stored, is_stored=False, error=_exhausted(slot, row))
+        given.update(zip(map(str, row), numbers, strict=True))
     return Allotment(ports, is_stored=False, drawn=tuple(drawn))
+
+
+def _rows(wanted: Wanted) -> Iterator[tuple[str, range]]:
+    for slot, declared in wanted.items():
+        for port in declared:
+            yield slot, range(port, port + 1) if isinstance(port, int) else port
+
+
+def _next_row(free: Iterator[int], length: int) -> Sequence[int]:
+    """So many that follow each other; empty when there are none left."""
+    found: list[int] = []
+    for number in free:
+        found = [*found, number] if found and number == found[-1] + 1 else [number]
+        if len(found) == length:
+            return found
+    return ()
 
 
 def _free(taken: Container[int], start: int) -> Iterator[int]:
@@ -84,8 +103,9 @@ def _free(taken: Container[int], start: int) -> Iterator[int]:
     return (number for number in numbers if number not in taken)
 
 
-def _exhausted(slot: str, port: int) -> str:
+def _exhausted(slot: str, row: range) -> str:
+    lacking = "no port" if len(row) == 1 else f"no row of {len(row)} ports"
     return (
-        f"no port between {FIRST} and {LAST} is free for port {port} of {slot}; "
+        f"{lacking} between {FIRST} and {LAST} is free for port {row.start} of {slot}; "
         f"looking again every {RETRY_SECONDS:.0f} seconds: end other jobs that use the network of their machine"
     )

@@ -27,6 +27,11 @@ CALM = 600
 
 _CODE = re.compile(r"(\d{1,3})(?:\s*-\s*(\d{1,3}))?")
 
+_NUMBER = "([01]?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])"
+EXIT_CODES = rf"^(\s*(({_NUMBER}(\s*-\s*{_NUMBER})?|[Ss][Ii][Gg][A-Za-z0-9]+)\s*)?(,|$))*$"
+"""What the API server lets pass as exit codes, as a pattern; `exit_codes` knows better which signals there are, and
+that a range begins with its lower end."""
+
 
 class Rules(msgspec.Struct, frozen=True):
     """What the user wants for one role. ``backoff`` and ``reset`` are seconds."""
@@ -125,6 +130,8 @@ def _codes(word: str) -> Iterable[int]:
 
 def is_wanted(policy: RestartPolicy, fault: Fault, codes: frozenset[int]) -> bool:
     """True when a pod with this fault is to be started again. Containers that ended well do not matter."""
+    if fault.comes_again is not None:
+        return fault.comes_again
     is_listed = bool(fault.exits) and codes.issuperset(fault.exits)
     match policy:
         case "Always":

@@ -9,6 +9,17 @@ from trainmaster.core import template
 from trainmaster.core.plan import Body
 from trainmaster.core.template import ContainerPart, Owner
 from trainmaster.kinds.aitrainingjob import labels
+from trainmaster.kinds.aitrainingjob.elastic import elastic_roles
+
+MEMBERS = "members.json"
+"""The file in which an elastic job tells its pods who takes part."""
+_MEMBERSHIP_FOLDER = "/var/run/trainmaster"
+_MEMBERSHIP_VOLUME = "trainmaster-membership"
+
+
+def membership_name(job: AITrainingJob) -> str:
+    """The name of the ConfigMap that holds the file."""
+    return f"{job.metadata.name}-membership"
 
 
 def child_name(job: AITrainingJob, role: str, index: int) -> str:
@@ -73,7 +84,8 @@ class Builder:
     def __init__(self, job: AITrainingJob, owner: Owner, *, shared_network: bool) -> None:
         self._job = job
         self._shared_network = shared_network
-        self._owner = owner.reference(blocks=True)
+        self.owner = owner.reference(blocks=True)
+        self._is_elastic = bool(elastic_roles(job))
         self._containers = {r: template.read(s.template).spec.containers for r, s in job.spec.replica_specs.items()}
         self._ports = {role: _published(containers) for role, containers in self._containers.items()}
         self._discovery = {
@@ -83,6 +95,13 @@ class Builder:
     def has_service(self, role: str) -> bool:
         """A role without a training container is nobody's peer and gets no address."""
         return self._ports[role] is not None
+
+    def address(self, slot: Slot) -> str:
+        return f"{slot.name}.{self._job.metadata.namespace}"
+
+    def ports(self, slot: Slot) -> tuple[int, ...]:
+        """The published ports that a slot has."""
+        return tuple(self._given(slot, self._ports[slot.role] or ()))
 
     def pod(self, slot: Slot) -> Body:
         spec = self._job.spec.replica_specs[slot.role]
@@ -103,13 +122,15 @@ class Builder:
             pod["initContainers"] = [template.with_env(c, env) for c in given["initContainers"]]
         if self._job.spec.scheduler_name:
             pod["schedulerName"] = self._job.spec.scheduler_name
+        if self._is_elastic:
+            pod = _with_membership(pod, membership_name(self._job))
         template.resolve_on_host(pod)
         return template.pod_body(
             self._with_job_labels(spec),
             name=slot.name,
             namespace=self._job.metadata.namespace,
             labels=self._pod_labels(slot),
-            owner=self._owner,
+            owner=self.owner,
             spec=pod,
         )
 
@@ -121,7 +142,7 @@ class Builder:
             namespace=self._job.metadata.namespace,
             labels=slot_labels,
             selector=slot_labels,
-            owner=self._owner,
+            owner=self.owner,
             ports=[
                 (f"{labels.PREFIX}{port}", number)
                 for port, number in zip(declared, self._given(slot, declared), strict=True)
@@ -175,11 +196,11 @@ class Builder:
         return str(self._job.status.restart_count.get(slot.role, 0))
 
     def _role_env(self, role: str) -> dict[str, str]:
-        namespace, count = self._job.metadata.namespace, self._job.spec.replica_specs[role].replicas
+        count = self._job.spec.replica_specs[role].replicas
         slots = [Slot(role, index, child_name(self._job, role, index)) for index in range(max(count, 1))]
         # The ancestors kept the case of the name here while the pods are named in lower case: such an
         # address could never resolve. Ours is the name that the service really has.
-        instances = [f"{slot.name}.{namespace}" for slot in slots[:count]]
+        instances = [self.address(slot) for slot in slots[:count]]
         ports = [self._given(slot, self._ports[role] or ()) for slot in slots]
         hosts = [f"{instance}:{port}" for instance, of in zip(instances, ports, strict=False) for port in of]
         values: dict[str, str] = {}
@@ -196,11 +217,25 @@ class Builder:
             "TRAININGJOB_REPLICA_TYPE": slot.role.lower(),
             "TRAININGJOB_REPLICA_INDEX": str(slot.index),
             "TRAININGJOB_REPLICA_RESTARTCOUNT": self._restart_count(slot),
-            "TRAININGJOB_SERVICE": f"{slot.name}.{meta.namespace}",
+            "TRAININGJOB_SERVICE": self.address(slot),
             "TRAININGJOB_NAME": meta.name,
             "TRAININGJOB_NAMESPACE": meta.namespace,
         }
+        if self._is_elastic:
+            own["TRAININGJOB_MEMBERSHIP_FILE"] = f"{_MEMBERSHIP_FOLDER}/{MEMBERS}"
         return own | self._own_ports(slot) if self._job.status.ports else own
+
+
+def _with_membership(pod: Body, config_map: str) -> Body:
+    """The whole folder is mounted: of a single file a container would keep the first version for ever."""
+    mount = {"name": _MEMBERSHIP_VOLUME, "mountPath": _MEMBERSHIP_FOLDER, "readOnly": True}
+    mounted = {
+        field: [{**c, "volumeMounts": [*(c.get("volumeMounts") or ()), mount]} for c in pod[field]]
+        for field in ("initContainers", "containers")
+        if pod.get(field)
+    }
+    volume = {"name": _MEMBERSHIP_VOLUME, "configMap": {"name": config_map}}
+    return {**pod, **mounted, "volumes": [*(pod.get("volumes") or ()), volume]}
 
 
 def _listed(entries: Iterable[object]) -> str:

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from trainmaster.api.aitrainingjob import AITrainingJob
+from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core.observed import Observed
 from trainmaster.core.policies.limit import Limit
-from trainmaster.kinds.aitrainingjob.body import slots_of
+from trainmaster.kinds.aitrainingjob.elastic import enough
 from trainmaster.kinds.aitrainingjob.status import CREATING, PENDING, RESTARTING, entered_at
 
 
@@ -41,7 +41,7 @@ def _waits(job: AITrainingJob, observed: Observed) -> tuple[str, int, str] | Non
     """A job that restarts waits for nodes, too, and then for containers."""
     phase, spec = job.status.phase, job.spec
     if phase == RESTARTING:
-        phase = CREATING if all(_has_node(observed, slot.role, slot.index) for slot in slots_of(job)) else PENDING
+        phase = CREATING if all(_have_nodes(observed, *role) for role in spec.replica_specs.items()) else PENDING
     if phase == PENDING and spec.pending_time_limit is not None:
         return "pendingTimeLimit", spec.pending_time_limit, "pods have waited to be scheduled"
     if phase == CREATING and spec.creating_time_limit is not None:
@@ -49,6 +49,6 @@ def _waits(job: AITrainingJob, observed: Observed) -> tuple[str, int, str] | Non
     return None
 
 
-def _has_node(observed: Observed, role: str, index: int) -> bool:
-    pod = observed.role(role.lower()).get(index)
-    return pod is not None and bool(pod.node)
+def _have_nodes(observed: Observed, role: str, spec: ReplicaSpec) -> bool:
+    placed = [index for index, pod in observed.role(role.lower()).items() if index < spec.replicas and pod.node]
+    return len(placed) >= enough(spec, is_running=False)

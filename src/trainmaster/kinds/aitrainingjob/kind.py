@@ -2,26 +2,38 @@
 
 from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from trainmaster.api.aitrainingjob import RESOURCE, AITrainingJob, AITrainingJobStatus, Ending
-from trainmaster.core.condition import SUSPENDED, is_true, put_standard
-from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.condition import CONTAINER_CREATE_FAILED, SUSPENDED, Conditions, is_true, put_standard
+from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, soonest, warning
-from trainmaster.core.policies import completion, restart
+from trainmaster.core.policies import completion, node, restart
 from trainmaster.core.policies.cleanup import CleanPodPolicy, patience_left, pods_to_clean, removal
 from trainmaster.core.policies.completion import Result
+from trainmaster.core.policies.gang import group_resource
 from trainmaster.core.policies.limit import TIMEOUT, overdue, seconds_left
 from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.policies.restart import Fallen
-from trainmaster.core.view import PodView
-from trainmaster.kinds.aitrainingjob import labels, validate
-from trainmaster.kinds.aitrainingjob.body import Builder, declared_ports, place_of, shared_ports, slots_of
+from trainmaster.core.view import JobView, PodView
+from trainmaster.kinds.aitrainingjob import labels, placement, validate
+from trainmaster.kinds.aitrainingjob.body import (
+    Builder,
+    declared_ports,
+    place_of,
+    shared_ports,
+    slots_of,
+)
 from trainmaster.kinds.aitrainingjob.deadline import first_running, kept_limit, limits_of
+from trainmaster.kinds.aitrainingjob.elastic import elastic_roles, give_up, scaled_role, selector, size_of, sized
 from trainmaster.kinds.aitrainingjob.external import asked_end, clean_of, left_behind, reason_to_stop
+from trainmaster.kinds.aitrainingjob.fault import Faults, faults_of
+from trainmaster.kinds.aitrainingjob.membership import Step, next_step
 from trainmaster.kinds.aitrainingjob.status import (
+    CREATING,
     ENDED,
     PENDING,
     RESTARTING,
@@ -36,7 +48,8 @@ from trainmaster.kinds.aitrainingjob.status import (
     restarting_message,
 )
 from trainmaster.kinds.aitrainingjob.verdict import Verdict, calm_of, restarts_of, rules_of, verdict
-from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
+from trainmaster.kinds.base import Failure, Kind, changed_status, cleared, named, portless
+from trainmaster.kinds.custom import Custom, Main
 
 
 class AITrainingJobKind(Kind[AITrainingJob]):
@@ -47,6 +60,10 @@ class AITrainingJobKind(Kind[AITrainingJob]):
     status_type = AITrainingJobStatus
     initial_phase = PENDING
     ended = ENDED
+    custom = Custom(
+        main=Main("aitj-*", "none of its ports is published, and none of its exit codes is looked at"),
+    )
+    looks_at_nodes = True
 
     def errors(self, job: AITrainingJob) -> list[str]:
         # Once the verdict is stored, the spec decides nothing any more: a bad edit must not stop the clean-up.
@@ -61,34 +78,59 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             )
         return normal(f"Successful{verb.capitalize()}{resource.kind}", f"{verb.capitalize()}d {noun}: {named(names)}")
 
+    @property
+    def children(self) -> tuple[Resource, ...]:
+        scheduler = self.settings.gang_scheduler
+        return (CONFIG_MAP, group_resource(scheduler)) if scheduler else (CONFIG_MAP,)
+
+    def conclude(self, view: JobView, plan: Plan, failures: Sequence[Failure], now: datetime) -> Plan:
+        concluded = super().conclude(view, plan, failures, now)
+        if concluded.status is None:
+            return concluded
+        status = self._status(concluded.status)
+        conditions = placement.classless(status.conditions, failures, now.replace(microsecond=0))
+        if conditions == status.conditions:
+            return concluded
+        new = msgspec.structs.replace(status, conditions=conditions)
+        return msgspec.structs.replace(concluded, status=changed_status(status, new))
+
     def decide(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
+        job = sized(job)
+        plan = self._next(job, observed, now)
+        return placement.placed(plan, job, observed, self.owner(job), self.settings.gang_scheduler)
+
+    def _next(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
         if job.status.phase in ENDED:
             return self._keep(job, observed, now)
         if job.status.ending:
             return self._terminate(job, job.status.ending, observed, now)
         if left := left_behind(job):
             return self._end(job, left, observed, now, clean_of(left.phase, job, is_asked=False))
-        found = verdict(job, observed, now)
+        faults = faults_of(job, observed, self.settings, now)
+        found = verdict(job, observed, faults, now)
         if found.result.is_success:
             return self._end(job, found.result, observed, now)
         if asked := asked_end(job):
             return self._end(job, asked, observed, now, clean_of(asked.phase, job, is_asked=True))
         if found.result.phase:
-            return self._end(job, found.result, observed, now)
+            return self._end(job, found.result, observed, now, clean_of(found.result.phase, job, is_asked=False))
         if why := reason_to_stop(job):
             return self._stop(job, why, observed, now)
         limits = limits_of(job, observed)
         if over := overdue(limits, now):
             return self._end(job, Result(TIMEOUT, over.message), observed, now, clean_of(TIMEOUT, job, is_asked=False))
-        plan = self._advance(job, found, observed, now)
-        return msgspec.structs.replace(plan, requeue_after=soonest(plan.requeue_after, seconds_left(limits, now)))
+        plan = self._advance(job, found, faults, observed, now)
+        look = soonest(plan.requeue_after, seconds_left(limits, now), faults.next_look)
+        return msgspec.structs.replace(plan, requeue_after=look)
 
-    def _advance(self, job: AITrainingJob, found: Verdict, observed: Observed, now: datetime) -> Plan:
+    def _advance(self, job: AITrainingJob, found: Verdict, faults: Faults, observed: Observed, now: datetime) -> Plan:
         if found.fallen:
             return self._restart(job, found.fallen, observed, now)
+        if found.lost:
+            return self._shrink(job, found.lost, observed, now)
         if job.status.restart_replica_name and not found.outdated:
             return self._restarting(job, observed, now)
-        return self._go_on(job, observed, now, found.outdated)
+        return self._go_on(job, observed, now, found.outdated, faults)
 
     def _stop(self, job: AITrainingJob, why: str, observed: Observed, now: datetime) -> Plan:
         """No pod runs until the job is told to go on. That it was told to stop is stored before the first one goes;
@@ -103,18 +145,24 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             observed_generation=job.metadata.generation,
             replica_statuses=count(job, observed),
             conditions=put_standard(
-                cleared(entered.conditions, all_created=True, now=now), SUSPENDED, True, "Stopped", why, now
+                _uncreated(cleared(entered.conditions, all_created=True, now=now), "", now),
+                SUSPENDED,
+                True,
+                "Stopped",
+                why,
+                now,
             ),
             restart_replica_name="",
+            creation_errors={},
             first_running_time=None,  # time in which nothing may run is not held against it
             start_running_time=None,
         )
         return Plan(
-            deletes=removal(alive, f"the job is {why}", now) if was_stopped else (),
+            deletes=removal(alive, f"the job is {why}", now, self._lost(observed, now)) if was_stopped else (),
             status=changed_status(old, new),
             status_first=not was_stopped,
             events=() if was_stopped else (normal("Suspended", why),),
-            requeue_after=_patience(alive, now),
+            requeue_after=soonest(_patience(alive, now), self._until_lost(observed, now)),
         )
 
     def _restart(self, job: AITrainingJob, fallen: Sequence[Fallen], observed: Observed, now: datetime) -> Plan:
@@ -135,6 +183,24 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         event = warning(reason_of(TERMINATING), decision.message)
         return Plan(status=changed_status(status, new), status_first=True, events=(event,))
 
+    def _shrink(self, job: AITrainingJob, lost: Sequence[Fallen], observed: Observed, now: datetime) -> Plan:
+        """The job goes on with the pods that are left. Whom it gave up is stored before it is deleted."""
+        status = job.status
+        decision = give_up(
+            lost, rules_of(job), restarts_of(job), status.restart_history, calm=calm_of(job, now), now=now
+        )
+        new = msgspec.structs.replace(
+            status,
+            observed_generation=job.metadata.generation,
+            replica_statuses=count(job, observed),
+            restart_count={role: r.count for role, r in decision.restarts.items()},
+            restarts=decision.restarts,
+            restart_history=decision.history,
+        )
+        said = "; ".join(f.fault.message for f in lost[:3]) + (f"; and {len(lost) - 3} more" if len(lost) > 3 else "")
+        event = warning("Shrunk", f"the job goes on without {len(lost)} of its pods: {said}")
+        return Plan(status=changed_status(status, new), status_first=True, events=(event,))
+
     def _restarting(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
         """The pods of the old attempt are gone; that is told before those of the new one come."""
         status, role = job.status, job.status.restart_replica_name
@@ -153,11 +219,15 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             events=(normal(reason_of(RESTARTING), message),),
         )
 
-    def _go_on(self, job: AITrainingJob, observed: Observed, now: datetime, outdated: Sequence[PodView]) -> Plan:
+    def _go_on(
+        self, job: AITrainingJob, observed: Observed, now: datetime, outdated: Sequence[PodView], faults: Faults
+    ) -> Plan:
         """Pods of an old attempt go before one of the new attempt comes: they must not meet."""
         allotted = self._allot(job, observed)
         waits = _backoff(job, now)
-        creates = self._missing(job, observed, waits) if allotted.is_stored and not outdated else ()
+        told, lost = self._tell(job, observed, now), self._lost(observed, now)
+        is_clear = allotted.is_stored and not outdated
+        creates = (*told.creates, *self._missing(job, observed, waits)) if is_clear else ()
         counters = count(job, observed)
         old = job.status
         phase, message = phase_of(job, counters, observed)
@@ -165,8 +235,11 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             phase, message = old.phase, message_of(old)
         elif not old.phase:
             phase, message = PENDING, WAITING  # every job is seen waiting first, however fast its pods come up
+        elif phase == CREATING:
+            message = faults.said or message
         entered = enter(old, phase, message, now)
         conditions = cleared(entered.conditions, all_created=allotted.is_stored and not creates, now=now)
+        conditions = _uncreated(conditions, faults.said, now)
         if is_true(conditions, SUSPENDED):
             conditions = put_standard(conditions, SUSPENDED, False, "Resumed", "", now)
         has_run = any(c.active or c.succeeded or c.failed for c in counters.values())
@@ -174,20 +247,31 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             entered,
             observed_generation=job.metadata.generation,
             replica_statuses=counters,
+            creation_errors=faults.creation_errors,
+            node_troubles=faults.node_troubles,
             ports=allotted.ports,
+            membership=told.record,
             first_running_time=first_running(job, has_run, now),
             conditions=portless(conditions, allotted.error, now),
         )
+        if role := scaled_role(job):
+            size = size_of(job, role, observed)
+            new = msgspec.structs.replace(new, elastic_replicas=size, selector=selector(job, role))
         status = changed_status(old, new)
         return Plan(
-            deletes=(*removal(outdated, "it is started again", now), *_surplus(job, observed)),
+            deletes=(
+                *removal(outdated, "it is started again", now, lost),
+                *removal(_abandoned(observed, outdated, lost), "it was told to go", now, lost),
+                *_surplus(job, observed),
+            ),
             creates=creates,
+            patches=told.patches,
             status=status,
-            status_first=allotted.is_new,  # a pod is told its port, and nobody else must ever be given it
-            is_lazy=status is not None
-            and new == msgspec.structs.replace(old, replica_statuses=counters, conditions=new.conditions),
-            events=_started(job, phase, message),
-            requeue_after=soonest(allotted.retry_after, *waits.values(), _patience(outdated, now)),
+            # A pod is told its port, and nobody else must ever be given it. A generation is given out once.
+            status_first=allotted.is_new or told.is_new,
+            is_lazy=status is not None and new == _counted(old, new),
+            events=(*_started(job, phase, message), *_failing(job, faults)),
+            requeue_after=soonest(allotted.retry_after, told.retry_after, *waits.values(), _patience(outdated, now)),
             ports=allotted.drawn,
         )
 
@@ -208,7 +292,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         empty = [s for s in slots if s.role not in waits and s.index not in observed.role(s.role.lower())]
         if not nameless and not empty:
             return ()
-        builder = Builder(job, self.owner(job), shared_network=self.settings.shared_network)
+        builder = self._builder(job)
         services = [
             Create(SERVICE, builder.service(slot), f"{slot.role}-{slot.index} has no address")
             for slot in nameless
@@ -216,6 +300,19 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         ]
         pods = [Create(POD, builder.pod(slot), f"{slot.role}-{slot.index} has no pod") for slot in empty]
         return (*services, *pods)
+
+    def _tell(self, job: AITrainingJob, observed: Observed, now: datetime) -> Step:
+        """What the pods of an elastic job read about each other."""
+        return next_step(job, observed, self._builder(job), now) if elastic_roles(job) else Step(job.status.membership)
+
+    def _lost(self, observed: Observed, now: datetime) -> frozenset[str]:
+        return node.lost(observed.nodes, self.settings.node_fail_grace_period, now)
+
+    def _until_lost(self, observed: Observed, now: datetime) -> float | None:
+        return node.until_lost(observed.nodes, self.settings.node_fail_grace_period, now)
+
+    def _builder(self, job: AITrainingJob) -> Builder:
+        return Builder(job, self.owner(job), shared_network=self.settings.shared_network)
 
     def _end(
         self,
@@ -244,21 +341,22 @@ class AITrainingJobKind(Kind[AITrainingJob]):
     def _terminate(self, job: AITrainingJob, ending: Ending, observed: Observed, now: datetime) -> Plan:
         """Deletes are repeated until nothing is left to delete: one that got lost cannot hang the job."""
         policy = ending.clean or job.spec.clean_pod_policy
-        deletes = _clean_up(policy, observed, now)
+        deletes = _clean_up(policy, observed, now, self._lost(observed, now))
         if left := pods_to_clean(observed.all_pods, policy):
-            return Plan(deletes=deletes, requeue_after=_patience(left, now))
+            return Plan(deletes=deletes, requeue_after=soonest(_patience(left, now), self._until_lost(observed, now)))
         kept = "kept" if policy == "None" else "deleted"
         closed = self._close(job, ending.phase, f"{ending.message}; {kept} pods", observed, now)
         return msgspec.structs.replace(closed, deletes=deletes)
 
     def _keep(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
         """What the end left behind, until the job itself goes: with its uid, so that nobody else of its name does."""
-        deletes = _clean_up(job.spec.clean_pod_policy, observed, now)
+        deletes = _clean_up(job.spec.clean_pod_policy, observed, now, self._lost(observed, now))
         kept = kept_limit(job)
+        noticed = _noticed(job)
         if kept is None or deletes:
-            return Plan(deletes=deletes)
+            return Plan(deletes=deletes, status=noticed)
         if (left := kept.left(now)) > 0:
-            return Plan(requeue_after=left)
+            return Plan(status=noticed, requeue_after=left)
         meta = job.metadata
         why = f"it ended {kept.seconds} seconds ago (ttlSecondsAfterFinished)"
         return Plan(deletes=(Delete(RESOURCE, Key(meta.namespace, meta.name), meta.uid, why),))
@@ -269,10 +367,46 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             _finishing(job, phase, message, now),
             replica_statuses=counters,
             restart_replica_name="",
+            creation_errors={},
+            node_troubles={},
             ports={},  # pods that are left keep theirs as long as they run
             ending=None,
         )
         return Plan(status=changed_status(job.status, new), events=(_phase_event(phase, message),))
+
+
+def _uncreated(conditions: Conditions, said: str, now: datetime) -> Conditions:
+    """Say that containers cannot be created, or that they can again."""
+    if said:
+        return put_standard(conditions, CONTAINER_CREATE_FAILED, True, "Retrying", said, now)
+    if is_true(conditions, CONTAINER_CREATE_FAILED):
+        return put_standard(conditions, CONTAINER_CREATE_FAILED, False, "Created", "", now)
+    return conditions
+
+
+def _failing(job: AITrainingJob, faults: Faults) -> tuple[Event, ...]:
+    """Told when a replica is seen to fail for the first time: how often it is tried is for the Events of its pod."""
+    is_new = not faults.creation_errors.keys() <= job.status.creation_errors.keys()
+    return (warning(CONTAINER_CREATE_FAILED, faults.said),) if is_new and faults.said else ()
+
+
+def _noticed(job: AITrainingJob) -> dict[str, Any] | None:
+    """An edit of a job that has ended changes nothing, but it was seen: who waits for the end looks at that. What other
+    operators ended is left as it is."""
+    status, generation = job.status, job.metadata.generation
+    if not status.observed_generation:
+        return None
+    return changed_status(status, msgspec.structs.replace(status, observed_generation=generation))
+
+
+def _counted(old: AITrainingJobStatus, new: AITrainingJobStatus) -> AITrainingJobStatus:
+    """The old status with all of the new one that only counts."""
+    return msgspec.structs.replace(
+        old,
+        replica_statuses=new.replica_statuses,
+        conditions=new.conditions,
+        elastic_replicas=new.elastic_replicas,
+    )
 
 
 def _finishing(job: AITrainingJob, phase: str, message: str, now: datetime) -> AITrainingJobStatus:
@@ -281,7 +415,7 @@ def _finishing(job: AITrainingJob, phase: str, message: str, now: datetime) -> A
     return msgspec.structs.replace(
         entered,
         observed_generation=job.metadata.generation,
-        conditions=cleared(entered.conditions, all_created=True, now=now),
+        conditions=_uncreated(cleared(entered.conditions, all_created=True, now=now), "", now),
     )
 
 
@@ -299,17 +433,28 @@ def _surplus(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
     slots = {slot.name: observed.role(slot.role.lower()).get(slot.index) for slot in slots_of(job)}
     # A pod whose labels were edited into another slot goes too: it holds a name that its own slot needs.
     pods = [pod for pod in reversed(observed.all_pods) if slots.get(pod.key.name) is not pod]
-    services = [s for name, s in sorted(observed.services.items(), reverse=True) if name not in slots]
+    # A pod that was told to go is still reached by its name: it may have something to hand over.
+    named = slots.keys() | {pod.key.name for pod in pods}
+    services = [s for name, s in sorted(observed.services.items(), reverse=True) if name not in named]
     why = "it is not in the spec any more"
     return (*deletions(POD, pods, why), *deletions(SERVICE, services, why))
 
 
-def _clean_up(policy: CleanPodPolicy, observed: Observed, now: datetime) -> tuple[Delete, ...]:
+def _abandoned(observed: Observed, outdated: Sequence[PodView], lost: Container[str]) -> list[PodView]:
+    """Pods that somebody told to go while nobody is there any more to make them."""
+    others = {pod.uid for pod in outdated}
+    return [pod for pod in observed.all_pods if pod.deleting and pod.node in lost and pod.uid not in others]
+
+
+def _clean_up(
+    policy: CleanPodPolicy, observed: Observed, now: datetime, lost: Container[str] = frozenset()
+) -> tuple[Delete, ...]:
     services = observed.services.values() if policy != "None" else ()
     why = f"the job has ended and cleanPodPolicy is {policy}"
     return (
-        *removal(pods_to_clean(observed.all_pods, policy), why, now),
+        *removal(pods_to_clean(observed.all_pods, policy), why, now, lost),
         *deletions(SERVICE, services, why),
+        *(deletions(CONFIG_MAP, observed.children.get(CONFIG_MAP, {}).values(), why) if policy != "None" else ()),
     )
 
 
@@ -319,8 +464,6 @@ def _patience(pods: Iterable[PodView], now: datetime) -> float | None:
 
 
 def _started(job: AITrainingJob, phase: str, message: str) -> tuple[Event, ...]:
-    if not job.status.phase and (ignored := validate.unsupported(job)):
-        return (warning("NotSupported", f"not acted on yet: {', '.join(ignored)}"),)
     if is_true(job.status.conditions, SUSPENDED):
         return (normal("Resumed", "the job goes on"),)
     if phase == RUNNING != job.status.phase:

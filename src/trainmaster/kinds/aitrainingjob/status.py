@@ -9,6 +9,7 @@ from trainmaster.api.aitrainingjob import AITrainingJob, AITrainingJobStatus, Re
 from trainmaster.core.condition import FINISHED, Condition, Conditions, put_standard
 from trainmaster.core.observed import Observed
 from trainmaster.core.view import PodView
+from trainmaster.kinds.aitrainingjob.elastic import enough
 
 PENDING = "Pending"
 CREATING = "Creating"
@@ -65,16 +66,26 @@ def phase_of(job: AITrainingJob, counters: Mapping[str, ReplicaStatus], observed
     A pod that ended counts as having run: a short role that finishes first does not take the job back.
     """
     specs = job.spec.replica_specs
+    needed = {name: enough(spec, is_running=job.status.phase == RUNNING) for name, spec in specs.items()}
     started = {name: c.active + c.succeeded + c.failed for name, c in counters.items()}
-    if all(started[name] == specs[name].replicas for name in specs):
-        return RUNNING, "all pods are running"
+    if all(started[name] >= needed[name] for name in specs):
+        return RUNNING, _running_message(job, started)
     if job.status.phase == RESTARTING:
         return RESTARTING, message_of(job.status)  # until they all run: whoever restarts never goes back to waiting
     if role := next((name for name, c in counters.items() if c.restarting), ""):
         return RESTARTING, restarting_message("Replica", role)
-    if all(started[name] + counters[name].scheduled == specs[name].replicas for name in specs):
+    if all(started[name] + counters[name].scheduled >= needed[name] for name in specs):
         return CREATING, "creating containers"
     return PENDING, _pending_message(observed)
+
+
+def _running_message(job: AITrainingJob, started: Mapping[str, int]) -> str:
+    short = [
+        f"{started[name]} of {spec.replicas} {name.lower()} pods"
+        for name, spec in sorted(job.spec.replica_specs.items())
+        if started[name] < spec.replicas
+    ]
+    return f"running with {', '.join(short)}" if short else "all pods are running"
 
 
 def restarting_message(scope: str, role: str) -> str:

@@ -7,6 +7,7 @@ from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.core.policies.restart import exit_codes
 from trainmaster.kinds.aitrainingjob.body import child_name, hosts_size
+from trainmaster.kinds.aitrainingjob.elastic import elastic_roles, sized
 
 MAX_VARIABLE = 128 * 1024
 """Linux starts no program with a longer variable."""
@@ -15,7 +16,8 @@ _REPLICA_NAME = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 def errors(job: AITrainingJob) -> list[str]:
-    found = _exit_code_errors(job)
+    found = _exit_code_errors(job) + _scale_errors(job)
+    full = sized(job)
     seen: dict[str, str] = {}
     for name, spec in sorted(job.spec.replica_specs.items()):
         path = f"spec.replicaSpecs.{name}"
@@ -25,8 +27,9 @@ def errors(job: AITrainingJob) -> list[str]:
         if (other := seen.setdefault(name.lower(), name)) != name:
             found.append(f"{path}: differs from {other!r} only in case; rename one of them")
         wrong = _replica_errors(path, spec)
-        found += wrong or _size_errors(path, job, name)
-        if error := child_name_error(job.metadata.name, child_name(job, name, max(spec.replicas - 1, 0))):
+        found += wrong or _size_errors(path, full, name)
+        last = max(full.spec.replica_specs[name].replicas - 1, 0)
+        if error := child_name_error(job.metadata.name, child_name(job, name, last)):
             found.append(f"metadata.name: {error}")
     if not any(spec.replicas for spec in job.spec.replica_specs.values()):
         found.append("spec.replicaSpecs: no replica has a pod; set replicas of at least one to 1 or more")
@@ -38,6 +41,22 @@ def _exit_code_errors(job: AITrainingJob) -> list[str]:
         exit_codes(job.spec.restarting_exit_code)
     except ValueError as error:
         return [f"spec.restartingExitCode: {error}"]
+    return []
+
+
+def _scale_errors(job: AITrainingJob) -> list[str]:
+    asked, roles = job.spec.elastic_replicas, elastic_roles(job)
+    if asked is None:
+        return []
+    path = "spec.elasticReplicas"
+    if len(roles) != 1:
+        what = f"scales the one replica whose edlPolicy is Auto or Manual, and there are {len(roles)}"
+        return [f"{path}: {what}: set the replicas of each by itself"]
+    spec = job.spec.replica_specs[roles[0]]
+    if spec.min_replicas is not None and asked < spec.min_replicas:
+        return [f"{path}: {asked} is less than minReplicas of {roles[0]} ({spec.min_replicas})"]
+    if spec.max_replicas is not None and asked > spec.max_replicas:
+        return [f"{path}: {asked} is more than maxReplicas of {roles[0]} ({spec.max_replicas})"]
     return []
 
 
@@ -57,9 +76,3 @@ def _size_errors(path: str, job: AITrainingJob, name: str) -> list[str]:
     room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
     replicas = job.spec.replica_specs[name].replicas
     return [f"{path}.replicas: {replicas} addresses do not fit into {room}; lower replicas or publish fewer ports"]
-
-
-def unsupported(job: AITrainingJob) -> list[str]:
-    """Fields that are understood but not acted on yet: their users must hear of it."""
-    specs = sorted(job.spec.replica_specs.items())
-    return [f"spec.replicaSpecs.{name}.edlPolicy" for name, spec in specs if spec.edl_policy != "Never"]

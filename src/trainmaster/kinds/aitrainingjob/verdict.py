@@ -12,24 +12,27 @@ from trainmaster.core.policies import completion, fault, restart
 from trainmaster.core.policies.completion import Result
 from trainmaster.core.policies.restart import Fallen, Restarts, Rules
 from trainmaster.core.view import PodView
-from trainmaster.kinds.aitrainingjob import labels
+from trainmaster.kinds.aitrainingjob import elastic, labels
+from trainmaster.kinds.aitrainingjob.fault import Faults
 from trainmaster.kinds.aitrainingjob.status import running_since
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """``result`` is how the job ends, if it does. Otherwise the pods of ``fallen`` are started again, and those of
-    ``outdated`` have been: they are to go."""
+    ``outdated`` have been: they are to go. Without those of ``lost`` the job goes on meanwhile."""
 
     result: Result
     fallen: tuple[Fallen, ...]
     outdated: tuple[PodView, ...]
+    lost: tuple[Fallen, ...] = ()
 
 
-def verdict(job: AITrainingJob, observed: Observed, now: datetime) -> Verdict:
+def verdict(job: AITrainingJob, observed: Observed, faults: Faults, now: datetime) -> Verdict:
     restarts = restarts_of(job)
-    results, fallen, outdated = _stand(job, observed, restarts)
+    results, fallen, outdated = _stand(job, observed, faults, restarts)
     again: tuple[Fallen, ...] = ()
-    if fallen:
+    lost = elastic.dispensable(job, fallen, outdated, observed)
+    if fallen := [f for f in fallen if f not in lost]:
         codes = restart.exit_codes(job.spec.restarting_exit_code)
         specs = job.spec.replica_specs
         wanted = [f for f in fallen if restart.is_wanted(specs[f.role].restart_policy, f.fault, codes)]
@@ -39,7 +42,7 @@ def verdict(job: AITrainingJob, observed: Observed, now: datetime) -> Verdict:
         for f in fallen:
             place = (f.role, f.index)
             results[f.role][f.index] = _after(f, job, is_again=place in come, is_wanted=place in asked)
-    return Verdict(_result(job, results), again, outdated)
+    return Verdict(_result(job, results, observed), again, outdated, lost)
 
 
 def rules_of(job: AITrainingJob) -> dict[str, Rules]:
@@ -72,11 +75,13 @@ def restarts_of(job: AITrainingJob) -> Mapping[str, Restarts]:
 def calm_of(job: AITrainingJob, now: datetime) -> timedelta:
     """For how long the whole job has run without a fault."""
     since = running_since(job.status)
+    if since and job.status.restart_history:
+        since = max(since, job.status.restart_history[-1].time)  # an elastic job loses pods while it runs
     return now - since if since else timedelta()
 
 
 def _stand(
-    job: AITrainingJob, observed: Observed, restarts: Mapping[str, Restarts]
+    job: AITrainingJob, observed: Observed, faults: Faults, restarts: Mapping[str, Restarts]
 ) -> tuple[dict[str, list[Result]], list[Fallen], tuple[PodView, ...]]:
     """The pods of every role by index, roles by name. A role without pods has no say."""
     results: dict[str, list[Result]] = {}
@@ -92,6 +97,8 @@ def _stand(
                 continue
             if counted and attempt_of(pod) < counted.attempt_of(index):
                 outdated.append(pod)
+            elif found := faults.of_pods.get(pod.uid):
+                fallen.append(Fallen(name, index, found))
             elif pod.deleting or not pod.is_ended:
                 continue  # how a pod ends that was told to go says nothing about the training
             elif pod.phase == "Succeeded":
@@ -112,18 +119,22 @@ def _takes_part(container: str) -> bool:
 
 
 def _after(fallen: Fallen, job: AITrainingJob, *, is_again: bool, is_wanted: bool) -> Result:
-    if is_again:
-        return completion.RUNNING
+    if is_again or fallen.fault.comes_again:
+        return completion.RUNNING  # what must come again, and may not, goes on trying
     message = fallen.fault.message
     if is_wanted:
         message += f" (restartLimit {job.spec.replica_specs[fallen.role].restart_limit} is used up)"
     return Result(fallen.fault.phase, message)
 
 
-def _result(job: AITrainingJob, results: Mapping[str, Sequence[Result]]) -> Result:
+def _result(job: AITrainingJob, results: Mapping[str, Sequence[Result]], observed: Observed) -> Result:
     specs = job.spec.replica_specs
     groups = {
-        name: completion.group_result(pods, complete=specs[name].complete_policy, fail=specs[name].fail_policy)
+        name: completion.group_result(
+            elastic.heard(specs[name], pods, observed.role(name.lower())),
+            complete=specs[name].complete_policy,
+            fail=specs[name].fail_policy,
+        )
         for name, pods in results.items()
     }
     return completion.job_result(

@@ -41,7 +41,7 @@ class _Reviewer:
         self._phase = phase
         self._kind = kind
         self._is_leaving = is_leaving
-        self._name = kind.resource.kind.lower()
+        self._name = kind.name
         self._seconds = metric.SECONDS.labels(phase, self._name)
 
     async def answer(self, request: web.Request) -> web.Response:

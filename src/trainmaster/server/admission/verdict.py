@@ -13,7 +13,6 @@ from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Kind
 from trainmaster.server.admission import review
-from trainmaster.server.admission.custom import custom_of
 from trainmaster.server.admission.review import Operation, Request
 from trainmaster.server.admission.warning import warnings_of
 
@@ -35,10 +34,9 @@ def mutation(kind: Kind[Any], request: Request) -> list[Operation]:
         return []
     if old is not None and old.get("spec") == spec:
         return []  # a label must not change the spec of a job that was stored before
-    defaults = custom_of(kind.resource).defaults
     return [
         {"op": "add", "path": f"/spec/{field}", "value": value}
-        for field, value in defaults.items()
+        for field, value in kind.custom.defaults.items()
         if spec.get(field) in (None, "")
     ]
 
@@ -50,7 +48,7 @@ def verdict(kind: Kind[Any], request: Request) -> Verdict:
     known = set(_errors(kind, request.old_object)) if old is not None else set()
     errors = [error for error in _errors(kind, request.object) if error not in known]
     is_news = old is None or old.get("spec") != new.get("spec")
-    warnings = warnings_of(new, custom_of(kind.resource)) if is_news else []
+    warnings = warnings_of(new, kind.custom) if is_news else []
     return Verdict(tuple(errors), tuple(warnings))
 
 

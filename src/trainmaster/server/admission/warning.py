@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from trainmaster.server.admission.custom import Custom
+from trainmaster.kinds.custom import Custom
 
 MOST = 8
 LONGEST = 256

@@ -1,0 +1,132 @@
+"""Gang scheduling: the pods of a job get their nodes together, or none of them gets one.
+
+A scheduler that can do that wants a **PodGroup**, which says how many pods have to be placed at once, and pods that
+name their group. Two dialects are known: Volcano's, and for every other name that of the scheduler-plugins.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from trainmaster.core.ids import Key, Resource
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Body, Create, Delete, Patch, deletions
+from trainmaster.core.template import MANAGED_BY
+
+VOLCANO = "volcano"
+
+VOLCANO_GROUP = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+PLUGINS_GROUP = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+
+VOLCANO_GROUP_NAME = "scheduling.k8s.io/group-name"
+VOLCANO_TASK = "volcano.sh/task-spec"
+PLUGINS_GROUP_NAME = "scheduling.x-k8s.io/pod-group"
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """What one job asks of its scheduler: at least ``min_member`` pods at once. The rest is said only where it is
+    given, and where the dialect has a word for it."""
+
+    scheduler: str
+    key: Key
+    """Of the PodGroup."""
+    min_member: int
+    queue: str = ""
+    priority_class: str = ""
+    min_resources: Mapping[str, str] = {}
+    timeout: int | None = None
+    """Seconds that the first pods wait for the last one."""
+
+    @property
+    def resource(self) -> Resource:
+        return group_resource(self.scheduler)
+
+
+class _GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
+    min_member: int = 0
+
+
+class _Group(msgspec.Struct, frozen=True):
+    spec: _GroupSpec = _GroupSpec()
+
+
+_GROUP = msgspec.json.Decoder(_Group)
+
+
+def group_resource(scheduler: str) -> Resource:
+    return VOLCANO_GROUP if scheduler == VOLCANO else PLUGINS_GROUP
+
+
+def is_wanted(scheduler: str, named: Iterable[str]) -> bool:
+    """True when there is a gang scheduler and no pod asks for another one: what two schedulers place, neither of them
+    can place at once. ``named`` are the schedulers that the pods name, empty for none."""
+    return bool(scheduler) and all(name in ("", scheduler) for name in named)
+
+
+def member(pod: Body, gang: Gang, role: str) -> Body:
+    """The pod as one of the gang."""
+    metadata = pod["metadata"]
+    name = gang.key.name
+    if gang.scheduler == VOLCANO:
+        given = metadata.get("annotations") or {}
+        metadata = {**metadata, "annotations": {**given, VOLCANO_GROUP_NAME: name, VOLCANO_TASK: role}}
+    else:
+        metadata = {**metadata, "labels": {**(metadata.get("labels") or {}), PLUGINS_GROUP_NAME: name}}
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "schedulerName": gang.scheduler}}
+
+
+def missing(gang: Gang, observed: Observed, owner: Body) -> tuple[Create, ...]:
+    """The PodGroup, if it is not there. It comes before the pods: a scheduler that finds one without its group puts
+    it aside."""
+    if observed.child(gang.resource, gang.key.name):
+        return ()
+    return (Create(gang.resource, group_body(gang, owner), f"{gang.min_member} pods are to be placed together"),)
+
+
+def group_body(gang: Gang, owner: Body) -> Body:
+    spec: Body = {"minMember": gang.min_member}
+    if gang.min_resources:
+        spec["minResources"] = dict(gang.min_resources)
+    if gang.scheduler == VOLCANO:
+        said = {"queue": gang.queue, "priorityClassName": gang.priority_class}
+        spec |= {field: word for field, word in said.items() if word}
+    elif gang.timeout is not None:
+        spec["scheduleTimeoutSeconds"] = gang.timeout
+    return {
+        "apiVersion": gang.resource.api_version,
+        "kind": gang.resource.kind,
+        "metadata": {
+            "name": gang.key.name,
+            "namespace": gang.key.namespace,
+            "labels": dict(MANAGED_BY),
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }
+
+
+def changed(gang: Gang, observed: Observed) -> tuple[Patch, ...]:
+    """The PodGroup follows the number of pods. What else it says stays with whoever changed it."""
+    found = observed.child(gang.resource, gang.key.name)
+    if found is None or found.deleting or _members(found.raw) == gang.min_member:
+        return ()
+    body = {"spec": {"minMember": gang.min_member}}
+    why = f"{gang.min_member} pods are to be placed together now"
+    return (Patch(gang.resource, found.key, found.uid, found.resource_version, body, why),)
+
+
+def _members(raw: bytes) -> int | None:
+    """None for a group of a strange shape, which is put right."""
+    try:
+        return _GROUP.decode(raw).spec.min_member
+    except msgspec.ValidationError:
+        return None
+
+
+def surplus(scheduler: str, observed: Observed, why: str, *, keep: str = "") -> tuple[Delete, ...]:
+    """The PodGroups of a job that needs none, or another one."""
+    if not scheduler:
+        return ()
+    resource = group_resource(scheduler)
+    groups = observed.children.get(resource, {})
+    return deletions(resource, [group for name, group in groups.items() if name != keep], why)

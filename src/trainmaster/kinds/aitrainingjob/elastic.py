@@ -1,0 +1,130 @@
+"""Elastic roles of an AITrainingJob: how many replicas they are to have, how many are enough, and whom they can lose.
+
+``edlPolicy`` says who changes the number. With Never nobody does. With Manual the user does, by an edit or by the scale
+subresource. With Auto the room in the cluster does: all replicas are created, those that find a node take part, and
+the job runs as soon as ``minReplicas`` do.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
+from trainmaster.core.observed import Observed
+from trainmaster.core.policies import restart
+from trainmaster.core.policies.completion import Result
+from trainmaster.core.policies.restart import Decision, Fallen, Restart, Restarts, Rules
+from trainmaster.core.view import PodView
+from trainmaster.kinds.aitrainingjob import labels
+
+
+def elastic_roles(job: AITrainingJob) -> list[str]:
+    return [role for role, spec in sorted(job.spec.replica_specs.items()) if spec.edl_policy != "Never"]
+
+
+def scaled_role(job: AITrainingJob) -> str | None:
+    """The role that the scale subresource is about: the elastic one, where there is no doubt which."""
+    roles = elastic_roles(job)
+    return roles[0] if len(roles) == 1 else None
+
+
+def sized(job: AITrainingJob) -> AITrainingJob:
+    """The job with the replicas that it is to have now in the place of those that were written. From here on nobody
+    has to know by whom they were asked for."""
+    roles = elastic_roles(job)
+    if not roles:
+        return job
+    asked = job.spec.elastic_replicas if len(roles) == 1 else None
+    specs = job.spec.replica_specs | {role: _sized(job.spec.replica_specs[role], asked) for role in roles}
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, replica_specs=specs))
+
+
+def _sized(spec: ReplicaSpec, asked: int | None) -> ReplicaSpec:
+    wanted = spec.replicas if asked is None else asked
+    if asked is None and spec.edl_policy == "Auto" and spec.max_replicas is not None:
+        wanted = spec.max_replicas
+    least = spec.replicas if spec.min_replicas is None else spec.min_replicas
+    return msgspec.structs.replace(spec, replicas=wanted, min_replicas=min(max(least, 1), wanted))
+
+
+def enough(spec: ReplicaSpec, *, is_running: bool) -> int:
+    """So many pods make a role of a sized job run. One that is scaled by hand is complete before it runs for the first
+    time; from then on those that were added join it."""
+    if spec.edl_policy == "Auto" or (spec.edl_policy == "Manual" and is_running):
+        return spec.min_replicas or 0
+    return spec.replicas
+
+
+def selector(job: AITrainingJob, role: str) -> str:
+    """Of the pods of a role, as autoscalers want it."""
+    chosen = {
+        labels.GROUP_NAME: labels.GROUP,
+        labels.TRAINING_JOB_NAME: job.metadata.name,
+        labels.REPLICA_NAME: role.lower(),
+    }
+    return ",".join(f"{label}={value}" for label, value in chosen.items())
+
+
+def size_of(job: AITrainingJob, role: str, observed: Observed) -> int:
+    """How many pods a role has, as autoscalers count them."""
+    wanted = job.spec.replica_specs[role].replicas
+    return sum(index < wanted and not pod.deleting for index, pod in observed.role(role.lower()).items())
+
+
+# --- what an Auto role can do without ---
+
+
+def dispensable(
+    job: AITrainingJob, fallen: Sequence[Fallen], outdated: Container[PodView], observed: Observed
+) -> tuple[Fallen, ...]:
+    """Those of the pods that were lost with their node whose role goes on without them: enough others run."""
+    found: list[Fallen] = []
+    for role in sorted({f.role for f in fallen if f.fault.is_node}):
+        spec = job.spec.replica_specs[role]
+        if spec.edl_policy != "Auto":
+            continue
+        down = {f.index for f in fallen if f.role == role}
+        left = [
+            index
+            for index, pod in observed.role(role.lower()).items()
+            if index < spec.replicas and index not in down and _has_started(pod) and pod not in outdated
+        ]
+        if len(left) >= enough(spec, is_running=True):
+            found += [f for f in fallen if f.role == role and f.fault.is_node]
+    return tuple(found)
+
+
+def give_up(
+    lost: Sequence[Fallen],
+    rules: Mapping[str, Rules],
+    restarts: Mapping[str, Restarts],
+    history: tuple[Restart, ...],
+    *,
+    calm: timedelta,
+    now: datetime,
+) -> Decision:
+    """Each of them comes again by itself, after the back-off of its role, whenever there is room. That costs the role
+    nothing of its restart budget: it did not fail."""
+    alone = {role: msgspec.structs.replace(rule, scope="Pod", limit=None) for role, rule in rules.items()}
+    decision = restart.decide(lost, alone, restarts, history, calm=calm, now=now)
+    unpaid = {
+        role: msgspec.structs.replace(new, used=restarts.get(role, restart.NONE).used)
+        for role, new in decision.restarts.items()
+    }
+    return msgspec.structs.replace(decision, restarts=unpaid)
+
+
+def heard(spec: ReplicaSpec, results: Sequence[Result], pods: Mapping[int, PodView]) -> list[Result]:
+    """The replicas that have a say in how their role ends. Of an Auto role those that have not started have none, once
+    enough have: whoever still waits for room must not keep a training open that is over."""
+    started = {index for index, pod in pods.items() if index < spec.replicas and _has_started(pod)}
+    if spec.edl_policy != "Auto" or len(started) < enough(spec, is_running=True):
+        return list(results)
+    if "Rank0" in (spec.complete_policy, spec.fail_policy):
+        started.add(0)
+    return [result for index, result in enumerate(results) if result.phase or index in started]
+
+
+def _has_started(pod: PodView) -> bool:
+    return not pod.deleting and pod.phase in ("Running", "Succeeded", "Failed")

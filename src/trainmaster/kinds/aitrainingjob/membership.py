@@ -1,0 +1,134 @@
+"""Who takes part in an elastic AITrainingJob right now: a file in a ConfigMap, which its pods mount.
+
+The environment of a process never changes; this file does. It holds the pods that run, each with the address and the
+ports that it has. Pods that wait for room are not in it, and those that were told to go are not any more. With every
+change it gets the next generation, which is on record before the file is written: whatever becomes of the file, a
+generation always means the same members.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import blake2b
+
+import msgspec
+
+from trainmaster.api.aitrainingjob import AITrainingJob, MembershipRecord
+from trainmaster.core.ids import CONFIG_MAP
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Body, Create, Patch
+from trainmaster.core.template import MANAGED_BY
+from trainmaster.core.view import ChildView
+from trainmaster.kinds.aitrainingjob import labels
+from trainmaster.kinds.aitrainingjob.body import MEMBERS, Builder, membership_name, slots_of
+from trainmaster.kinds.aitrainingjob.verdict import attempt_of, restarts_of
+
+PAUSE = 1.0
+"""Seconds between two changes: of hundreds of pods that start at once, many join with one of them."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    name: str
+    role: str
+    index: int
+    address: str
+    ports: tuple[int, ...]
+    attempt: int
+
+
+class Membership(msgspec.Struct, frozen=True):
+    generation: int = 0
+    members: tuple[Member, ...] = ()
+
+
+class Step(msgspec.Struct, frozen=True):
+    """``record`` is what the status is to say. While it is new, nothing else is done."""
+
+    record: MembershipRecord
+    is_new: bool = False
+    creates: tuple[Create, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    retry_after: float | None = None
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+_CONFIG_MAP = msgspec.json.Decoder(_ConfigMap)
+_MEMBERSHIP = msgspec.json.Decoder(Membership)
+
+
+def next_step(job: AITrainingJob, observed: Observed, builder: Builder, now: datetime) -> Step:
+    """What brings the file up to date."""
+    members, old = _members(job, observed, builder), job.status.membership
+    digest = _digest(members)
+    if old.digest != digest:
+        if old.time and now <= old.time:
+            return Step(old, retry_after=PAUSE)
+        return Step(MembershipRecord(generation=old.generation + 1, digest=digest, time=now), is_new=True)
+    wanted = Membership(old.generation, members)
+    child = observed.child(CONFIG_MAP, membership_name(job))
+    if child is None:
+        return Step(old, creates=(_creation(job, wanted, builder),))
+    if child.deleting or (written := _read(child)) == wanted:
+        return Step(old)
+    why = _difference(written, wanted)
+    change = Patch(CONFIG_MAP, child.key, child.uid, child.resource_version, {"data": _data(wanted)}, why)
+    return Step(old, patches=(change,))
+
+
+def _members(job: AITrainingJob, observed: Observed, builder: Builder) -> tuple[Member, ...]:
+    """The pods that run and stay, roles by name."""
+    restarts = restarts_of(job)
+    found: list[Member] = []
+    for slot in slots_of(job):
+        pod = observed.role(slot.role.lower()).get(slot.index)
+        if pod is None or pod.deleting or pod.phase != "Running":
+            continue
+        attempt, counted = attempt_of(pod), restarts.get(slot.role)
+        if counted is None or attempt >= counted.attempt_of(slot.index):
+            address, ports = builder.address(slot), builder.ports(slot)
+            found.append(Member(slot.name, slot.role.lower(), slot.index, address, ports, attempt))
+    return tuple(found)
+
+
+def _digest(members: Sequence[Member]) -> str:
+    return blake2b(msgspec.json.encode(members), digest_size=8).hexdigest() if members else ""
+
+
+def _read(child: ChildView) -> Membership:
+    """What the file says; nothing when somebody made it unreadable."""
+    try:
+        return _MEMBERSHIP.decode((_CONFIG_MAP.decode(child.raw).data or {}).get(MEMBERS, "{}"))
+    except msgspec.MsgspecError:
+        return Membership()
+
+
+def _creation(job: AITrainingJob, membership: Membership, builder: Builder) -> Create:
+    body: Body = {
+        "apiVersion": CONFIG_MAP.api_version,
+        "kind": CONFIG_MAP.kind,
+        "metadata": {
+            "name": membership_name(job),
+            "namespace": job.metadata.namespace,
+            "labels": {
+                labels.GROUP_NAME: labels.GROUP,
+                labels.TRAINING_JOB_NAME: job.metadata.name,
+                **MANAGED_BY,
+            },
+            "ownerReferences": [builder.owner],
+        },
+        "data": _data(membership),
+    }
+    return Create(CONFIG_MAP, body, "an elastic job tells its pods who takes part")
+
+
+def _data(membership: Membership) -> dict[str, str]:
+    return {MEMBERS: msgspec.json.encode(membership).decode()}
+
+
+def _difference(old: Membership, new: Membership) -> str:
+    before, after = {m.name for m in old.members}, {m.name for m in new.members}
+    changes = (("joined", after - before), ("left", before - after))
+    parts = [f"{len(names)} {word}" for word, names in changes if names]
+    return f"{' and '.join(parts) or 'a member changed'}: {len(after)} pods take part now"

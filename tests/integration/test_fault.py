@@ -1,0 +1,272 @@
+"""Nodes that fail and containers that cannot be created, on a real API server: every way in which that shows itself.
+
+What policies and scopes make of a fault is `policy.py`. Here a job has two workers; the first is on a node that is
+well, the second on one of its own. All rows are played at once.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from testbed.admin import Admin
+from testbed.answer import Refused
+from testbed.operator import OperatorProcess
+from testbed.plane import ControlPlane
+from tests.faults.world import Object
+from tests.integration.scene import Chronicle, Job, Scene
+from tests.integration.test_external import ALL_ENDED
+from tests.integration.test_restart import all_new
+from tests.manifests.build import TRAINER, Manifest, aitrainingjob, container, replica
+
+FIRST, SECOND = "job-worker-0", "job-worker-1"
+GPU = "nvidia.com/gpu"
+
+ARGS = [
+    "--node-fail-grace-period=1s",
+    "--bad-node-condition=GPUUnhealthy",
+    "--creating-duration-period=1s",
+    "--creating-restart-period=4s",
+]
+
+
+class Row(NamedTuple):
+    """``says`` is part of what the job tells at its end, or at its restart; ``again`` are the pods that come twice."""
+
+    id: str
+    policy: str
+    fault: str
+    path: list[str]
+    says: str
+    again: tuple[str, ...] = ()
+    fields: Manifest = {}
+
+
+OFFLINE = "Node {node} is failed and offline"
+PATH = ["Terminating", "Restarting", "Running"]
+END = ["Terminating", "NodeFail"]
+FAULTS = {
+    "not-ready": f"{OFFLINE}: the kubelet is silent",
+    "unreachable": f"{OFFLINE}: it is unreachable",
+    "out-of-service": f"{OFFLINE}: it is out of service",
+    "deleted": f"{OFFLINE}: it was deleted",
+    "gpu": "Node {node} has 1 nvidia.com/gpu that work, and pods of this job were given 2 of them",
+    "condition": "Node {node} has the condition GPUUnhealthy: Xid 79",
+}
+
+CREATION = ("image", "init")
+"""These come before the job runs."""
+
+ROWS = [
+    *(Row(f"{fault}-restarts", "OnNodeFail", fault, PATH, says, (SECOND,)) for fault, says in FAULTS.items()),
+    *(Row(f"{fault}-ends", "OnFailure", fault, END, says) for fault, says in FAULTS.items()),
+    Row("no-kubelet-within-fail-policy-all", "Never", "both", END, OFFLINE, fields={"failPolicy": "All"}),
+    Row("no-image-is-tried-again", "Never", "image", PATH, f"container {TRAINER} of image busybox", (SECOND,)),
+    Row("no-image-and-no-restart-ends", "Never", "image", ["Terminating", "Failed"], "", fields={"restartLimit": 0}),
+    Row("no-init-image-is-tried-again", "Never", "init", PATH, "container fetch", (SECOND,)),
+]
+
+
+def spec_of(row: Row) -> Manifest:
+    limits = {GPU: "2"} if row.fault == "gpu" else {"cpu": "1"}
+    role = replica(
+        container(TRAINER, resources={"limits": limits}),
+        replicas=2,
+        restartPolicy=row.policy,
+        restartScope="Pod",
+        **row.fields,
+    )
+    if row.fault == "init":
+        role["template"]["spec"]["initContainers"] = [container("fetch")]
+    return aitrainingjob("job", replicaSpecs={"worker": role})
+
+
+# --- nodes ---
+
+
+def ready(status: str = "True", message: str = "", *, seconds_ago: int = 60) -> Object:
+    since = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"type": "Ready", "status": status, "message": message, "reason": "Test", "lastTransitionTime": since}
+
+
+async def add_node(admin: Admin, name: str) -> None:
+    """A node that is well; no scheduler takes it for its pods."""
+    await admin.create("nodes", {"metadata": {"name": name}, "spec": {"unschedulable": True}})
+    room = {"cpu": "8", "pods": "100", GPU: "2"}
+    await admin.set_status("nodes", None, name, {"conditions": [ready()], "capacity": room, "allocatable": room})
+
+
+async def fail(admin: Admin, name: str, fault: str) -> None:
+    match fault:
+        case "not-ready" | "both":
+            await admin.set_status("nodes", None, name, {"conditions": [ready("Unknown", "the kubelet is silent")]})
+        case "unreachable" | "out-of-service":
+            added = ready()["lastTransitionTime"]
+            taint = {"key": f"node.kubernetes.io/{fault}", "effect": "NoExecute", "timeAdded": added}
+            await admin.patch("nodes", None, name, {"spec": {"taints": [taint]}})
+        case "deleted":
+            await admin.delete("nodes", None, name)
+        case "gpu":
+            await admin.set_status("nodes", None, name, {"allocatable": {GPU: "1"}})
+        case "condition":
+            sick = ready("True", "Xid 79") | {"type": "GPUUnhealthy"}
+            await admin.set_status("nodes", None, name, {"conditions": [ready(), sick]})
+
+
+# --- playing them ---
+
+
+class Outcome(NamedTuple):
+    error: str
+    status: Object
+    phases: list[str]
+    incarnations: dict[str, int]
+
+
+async def befall(job: Job, row: Row) -> None:
+    scene = job.scene
+    if row.fault == "image":
+        await scene.admin.set_pod(scene.namespace, SECOND, phase="Pending", containers=["ErrImagePull"])
+    elif row.fault == "init":
+        await scene.admin.set_pod(
+            scene.namespace, SECOND, phase="Pending", containers=["PodInitializing"], init_containers=["ErrImagePull"]
+        )
+    else:
+        await fail(scene.admin, scene.namespace, row.fault)
+
+
+async def play(scene: Scene, row: Row) -> Outcome:
+    node = scene.namespace
+    await add_node(scene.admin, node)
+    try:
+        job = await scene.create(spec_of(row))
+        await job.pods_are_there()
+        await scene.admin.bind(scene.namespace, SECOND, node)
+        await scene.admin.bind(scene.namespace, FIRST, node if row.fault == "both" else "n1")
+        if row.fault not in CREATION:
+            await scene.report("Running", FIRST, SECOND)
+            await job.reach("Running")
+        await befall(job, row)
+        await job.until(lambda: job.phase in ALL_ENDED or job.phases[-2:] == PATH[:2], "it restarts or ends")
+        if job.phase not in ALL_ENDED:
+            await job.until(lambda: scene.incarnations("pods").get(SECOND) == 2 and all_new(job), "it comes again")
+            await scene.report("Running", FIRST, SECOND)
+            await job.reach("Running")
+    except Exception as error:
+        return Outcome(f"{type(error).__name__}: {error}", {}, [], {})
+    return Outcome("", job.status, job.phases, scene.incarnations("pods"))
+
+
+@pytest.fixture(scope="module")
+def operator(plane: ControlPlane) -> Iterator[OperatorProcess]:
+    with OperatorProcess(plane, args=ARGS) as operator:
+        yield operator
+        assert operator.is_running()
+        assert "defect in trainmaster" not in operator.log
+
+
+@pytest.fixture(scope="module")
+def outcomes(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Outcome]:
+    async def play_all() -> dict[str, Outcome]:
+        async with Admin.of(plane) as admin, Chronicle(plane) as world:
+            with suppress(Refused):  # another suite made it
+                await add_node(admin, "n1")
+
+            async def one(row: Row) -> Outcome:
+                namespace = f"fault-{row.id}"
+                await admin.create("namespaces", {"metadata": {"name": namespace}})
+                scene = Scene(admin, world, namespace)
+                async with scene.kubelet():
+                    return await play(scene, row)
+
+            found = await asyncio.gather(*(one(row) for row in ROWS))
+            return {row.id: outcome for row, outcome in zip(ROWS, found, strict=True)}
+
+    return asyncio.run(play_all())
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS])
+def test_a_fault_is_seen_told_and_answered(row: Row, outcomes: dict[str, Outcome]) -> None:
+    error, status, phases, incarnations = outcomes[row.id]
+
+    assert not error
+    assert phases[-len(row.path) :] == row.path
+    assert {name for name, number in incarnations.items() if number > 1} == set(row.again)
+    told = " ".join(c["message"] for c in status["conditions"] if c["type"] in ("Terminating", row.path[-1]))
+    assert row.says.format(node=f"fault-{row.id}") in told
+    if row.fault in CREATION:
+        assert f"pod {SECOND} create container failed[ErrImagePull] and has been retrying for " in told
+        assert "check that the image exists, and that imagePullSecrets let it be pulled" in told
+    if row.again:
+        (entry,) = status["restartHistory"]
+        assert (entry["replica"], bool(entry["node"])) == ("worker-1", True)
+
+
+# --- how pods go ---
+
+
+@pytest.fixture
+async def node(admin: Admin, namespace: str) -> str:
+    with suppress(Refused):
+        await add_node(admin, "n1")
+    await add_node(admin, namespace)
+    return namespace
+
+
+def workers(policy: str = "Never", **fields: Any) -> Manifest:
+    role = replica(replicas=2, restartPolicy=policy, restartScope="All", **fields)
+    return aitrainingjob("job", replicaSpecs={"worker": role})
+
+
+async def start(scene: Scene, manifest: Manifest, node: str) -> Job:
+    job = await scene.create(manifest)
+    await job.pods_are_there()
+    await scene.admin.bind(scene.namespace, SECOND, node)
+    await job.start()
+    return job
+
+
+@pytest.mark.usefixtures("operator")
+async def test_the_pod_on_the_lost_node_is_forced_and_the_other_one_is_asked(scene: Scene, node: str) -> None:
+    """§6.2.10: nobody plays the kubelet here, so only what is forced goes."""
+    job = await start(scene, workers("OnNodeFail"), node)
+
+    await fail(scene.admin, node, "not-ready")
+    await job.until(lambda: set(job.children("pods")) == {FIRST}, "the one that is lost is gone")
+    await job.until(lambda: "deletionTimestamp" in job.children("pods")[FIRST]["metadata"], "the other one is asked")
+
+    assert job.phase == "Terminating"
+    assert job.children("pods")[FIRST]["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+@pytest.mark.usefixtures("operator")
+async def test_a_pod_that_succeeded_stays_whatever_becomes_of_its_node(scene: Scene, node: str) -> None:
+    """§6.2.6."""
+    job = await start(scene, workers("Always"), node)
+    await scene.end(SECOND, 0)
+
+    await fail(scene.admin, node, "deleted")
+    await scene.settled()
+    await scene.end(FIRST, 0)
+    async with scene.kubelet():
+        await job.reach("Succeed")
+
+    assert scene.incarnations("pods")[SECOND] == 1
+
+
+@pytest.mark.usefixtures("operator")
+async def test_a_node_that_is_not_ready_for_a_moment_costs_nothing(scene: Scene, node: str) -> None:
+    """§6.2.1; its grace period is taken to begin in an hour, so that no slow machine makes it end."""
+    job = await start(scene, workers("Always"), node)
+
+    away = ready("False", "restarting", seconds_ago=-3600)
+    await scene.admin.set_status("nodes", None, node, {"conditions": [away]})
+    await scene.settled()
+    await scene.admin.set_status("nodes", None, node, {"conditions": [ready(seconds_ago=0)]})
+    await scene.settled()
+
+    assert (job.phase, job.phases[-1]) == ("Running", "Running")
+    assert set(scene.incarnations("pods").values()) == {1}

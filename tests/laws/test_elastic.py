@@ -1,0 +1,153 @@
+"""Elastic AITrainingJobs: the same laws, while they are scaled again and again and lose pods with their nodes; and what
+their pods read about who takes part is true in the end, and never goes back."""
+
+import json
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+
+from tests.laws.machine import KEYS, JobMachine, pick
+from tests.laws.maker import AITrainingJobMaker
+from tests.laws.memory import Object, owner_uid
+from tests.laws.operator import ENDED, LawBroken
+from trainmaster.core.ids import CONFIG_MAP, POD, Key
+
+HISTORIES = 60
+STEPS = 30
+MOST = 3
+
+
+class ElasticMaker(AITrainingJobMaker):
+    def specs(self) -> st.SearchStrategy[Object]:
+        return st.tuples(
+            super().specs(),
+            st.sampled_from(["Auto", "Auto", "Manual"]),
+            st.sampled_from(["Auto", "Manual", "Never", "Never"]),
+            st.none() | st.integers(1, MOST),
+        ).map(lambda drawn: _elastic(*drawn))
+
+    def children(self, key: Key, spec: Object) -> set[str]:
+        specs = spec["replicaSpecs"]
+        return {f"{key.name}-{role}-{index}" for role in specs for index in range(_wanted(spec, specs[role]))}
+
+
+def _elastic(spec: Object, first: str, second: str, scale: int | None) -> Object:
+    """The spec with an elastic role or two, and with a scale where that is clear."""
+    roles = {
+        role: {**given, "edlPolicy": policy, "minReplicas": 1, "maxReplicas": MOST}
+        for (role, given), policy in zip(sorted(spec["replicaSpecs"].items()), (first, second), strict=False)
+    }
+    made = {**spec, "replicaSpecs": roles}
+    return made if scale is None or not _is_clear(made) else {**made, "elasticReplicas": scale}
+
+
+def _is_clear(spec: Object) -> bool:
+    policies = [given["edlPolicy"] for given in spec["replicaSpecs"].values()]
+    return len(policies) - policies.count("Never") == 1
+
+
+def _wanted(spec: Object, given: Object) -> int:
+    if given["edlPolicy"] == "Never":
+        return int(given["replicas"])
+    if "elasticReplicas" in spec:
+        return int(spec["elasticReplicas"])
+    return MOST if given["edlPolicy"] == "Auto" else int(given["replicas"])
+
+
+class ElasticMachine(JobMachine):
+    maker = ElasticMaker()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memberships: dict[str, tuple[int, list[Object]]] = {}
+
+    # --- a storm ---
+
+    @rule(key=st.sampled_from(KEYS), sizes=st.lists(st.integers(1, MOST), min_size=1, max_size=5), calm=st.booleans())
+    def scale(self, key: Key, sizes: list[int], calm: bool) -> None:
+        """Somebody scales a job, and changes his mind, with or without a pass in between."""
+        for size in sizes:
+            job = self.api.objects.get(self.kind.resource, {}).get(key)
+            if job is None or not _is_clear(job["spec"]):
+                return
+            self.api.edit(self.kind.resource, key, {**job["spec"], "elasticReplicas": size})
+            if calm:
+                self.operator.catch_up()
+            self._pass(key, None)
+
+    @rule(number=pick)
+    def lose_pod(self, number: int) -> None:
+        """With its node."""
+        keys = [k for k, pod in sorted(self.api.objects.get(POD, {}).items()) if pod["status"]["phase"] == "Running"]
+        if keys:
+            key = keys[number % len(keys)]
+            pod = self.api.objects[POD][key]
+            self.failures.setdefault(owner_uid(pod), set()).add(pod["metadata"]["uid"])
+            self.api.set_status(POD, key, {"phase": "Failed", "reason": "NodeLost", "containerStatuses": []})
+
+    @rule(number=pick, way=st.sampled_from(["", "", "delete", "spoil"]))
+    def lose_pod_of_a_running_job(self, number: int, way: str) -> None:
+        """Without some of these a history never has a job that runs for long enough to lose something."""
+        self.make_progress("Running")
+        for _ in range(2):
+            self.operator.catch_up()
+            for key in KEYS:
+                self._pass(key, None)
+        self.harm_file(number, way) if way else self.lose_pod(number)
+        self.operator.catch_up()
+        self._pass(KEYS[number % 2], None)
+
+    @rule(number=pick, way=st.sampled_from(["delete", "spoil"]))
+    def harm_file(self, number: int, way: str) -> None:
+        files = sorted(self.api.objects.get(CONFIG_MAP, {}))
+        if files:
+            key = files[number % len(files)]
+            if way == "delete":
+                self.api.remove(CONFIG_MAP, key)
+            else:
+                body = msgspec.json.encode({"data": {"members.json": "spoilt"}})
+                self.loop.run_until_complete(self.api.patch(CONFIG_MAP, key, body))
+
+    # --- the laws ---
+
+    @invariant()
+    def the_generation_grows_with_every_change_of_the_members(self) -> None:
+        for body in self.api.objects.get(CONFIG_MAP, {}).values():
+            text = body["data"]["members.json"]
+            if text == "spoilt":
+                continue
+            found = json.loads(text)
+            uid, new = owner_uid(body), (found["generation"], found["members"])
+            old = self.memberships.setdefault(uid, new)
+            if new[0] < old[0] or (new[0] == old[0] and new[1] != old[1]):
+                remembered = self._remembered(uid)
+                if remembered:  # before the first one was on record, nobody can know of it
+                    raise LawBroken(f"monotone: membership {old} became {new}")
+            self.memberships[uid] = new
+
+    def _remembered(self, uid: str) -> int:
+        jobs = [job for job in self._jobs() if job["metadata"]["uid"] == uid]
+        return int(jobs[0].get("status", {}).get("membershipGeneration", 0)) if jobs else 0
+
+    def _check_settled(self, key: Key, job: Object) -> None:
+        super()._check_settled(key, job)
+        uid, phase = job["metadata"]["uid"], job["status"]["phase"]
+        files = list(self.api.owned_by(uid, CONFIG_MAP).values())
+        if phase in ENDED:
+            if files and self.maker.policy(job["spec"]) != "None":
+                raise LawBroken("settles: an ended job has a membership")
+        elif not self.maker.is_stopped(job):
+            pods = self.api.owned_by(uid, POD)
+            running = {k.name for k, pod in pods.items() if pod["status"]["phase"] == "Running"}
+            members = {member["name"] for member in json.loads(files[0]["data"]["members.json"])["members"]}
+            if members != running:
+                raise LawBroken(f"settles: {sorted(running)} run, and {sorted(members)} are told to take part")
+
+
+def test_the_laws_hold_while_jobs_are_scaled_and_lose_their_nodes() -> None:
+    run_state_machine_as_test(
+        ElasticMachine,
+        settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS, deadline=None, database=None),
+    )
