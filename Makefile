@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path bench generate clean
+.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path histories bench generate clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -43,6 +43,10 @@ testbed-path: $(STAMP) ## print the folder of the test bed's binaries (make -s t
 
 test: check testbed ## everything: the quick gate, then the tests against a real control plane
 	$(BIN)/python -m pytest -q -m "cluster or long" -p tests.summary
+
+N ?= 10000
+histories: $(STAMP) ## random histories of all kinds against the laws: make histories N=10000
+	TRAINMASTER_HISTORIES=$(N) $(BIN)/python -m pytest -q -n 2 tests/laws/test_laws.py
 
 bench: testbed ## measure against the raw API and Kubernetes' own Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import diserver, local, machine, phase, restart, table
+from bench import diserver, local, machine, phase, restart, table, work
 from bench.bed import Bed
 from bench.load import LoadFailed
 from bench.observer import Stuck
@@ -78,7 +78,8 @@ def _measure(bed: Bed, results: Results, only: str, rounds: int) -> None:
         results.restart = restart.measure(bed)
     if "i" in only:
         progress.phase = "i"
-        results.mx_jobs = phase.mx_jobs(bed, jobs)
+        results.mx_jobs = phase.compared(bed, jobs, work.MX)
+        results.first_mx_jobs = phase.compared(bed, table.FIRST_MX_JOBS, work.FIRST_MX)
 
 
 def _write(results: Results, facts: dict[str, object]) -> None:

@@ -16,7 +16,7 @@ from bench.load import Loader, Request
 from bench.observer import Observer
 from bench.progress import Progress
 from bench.watch import Scope
-from bench.work import BATCH_JOBS, BIG, SMALL_JOBS, TRAINING_JOBS
+from bench.work import BATCH_JOBS, BIG, FIRST_MX_JOBS, MX_JOBS, SMALL_JOBS, TRAINING_JOBS
 from testbed.admin import MERGE, path_of
 from testbed.operator import OperatorProcess, install
 from testbed.plane import APISERVER, ETCD, ControlPlane
@@ -143,7 +143,7 @@ class Bed:
     def _empty(self, namespace: str) -> None:
         options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
         self.progress(f"emptying {namespace}")
-        for resource in (TRAINING_JOBS, BATCH_JOBS, "pods", "services", "events"):
+        for resource in (TRAINING_JOBS, MX_JOBS, FIRST_MX_JOBS, BATCH_JOBS, "pods", "services", "events"):
             if resource == "pods":
                 self._free_pods(namespace)
             self.admin.ask(Request("DELETE", path_of(resource, namespace), options))

@@ -14,7 +14,7 @@ from bench.load import Request
 from bench.machine import CpuMeter, Memory
 from bench.observer import Observer
 from bench.watch import JobLife, Scope
-from bench.work import MX, PODS_PER_JOB, TRAINING, Sort
+from bench.work import PODS_PER_JOB, TRAINING, Sort
 from testbed.admin import path_of
 from testbed.operator import OperatorProcess
 from testbed.plane import CONTROLLER_MANAGER, KWOK, SCHEDULER
@@ -82,7 +82,7 @@ def raw(bed: Bed, jobs: int, sort: Sort = TRAINING) -> Created:
     """The ceiling: what the operator would create, created by a loader that does nothing else."""
     with bed.namespace("a") as namespace:
         requests = work.children(namespace, jobs, sort)
-        with bed.observer(namespace, _children_of(jobs)) as observer:
+        with bed.observer(namespace, sort.children(jobs)) as observer:
             return _time(bed, observer, {}, lambda: bed.raw.send(requests))
 
 
@@ -97,13 +97,13 @@ def job_controller(bed: Bed, jobs: int) -> Created:
 def operator(bed: Bed, jobs: int, sort: Sort = TRAINING) -> Created:
     """Our operator: from the creation of the first job to the last pod and service of all."""
     with bed.namespace("c") as namespace, bed.operator() as ours:
-        with bed.observer(namespace, _children_of(jobs), ours) as observer:
+        with bed.observer(namespace, sort.children(jobs), ours) as observer:
             requests = work.training_jobs(namespace, jobs, sort)
             return _time(bed, observer, {"operator": ours.pid}, lambda: bed.admin.send(requests))
 
 
-def mx_jobs(bed: Bed, jobs: int) -> Compared:
-    before, ours, after = (measure(bed, jobs, MX) for measure in (raw, operator, raw))
+def compared(bed: Bed, jobs: int, sort: Sort) -> Compared:
+    before, ours, after = (measure(bed, jobs, sort) for measure in (raw, operator, raw))
     return Compared([before, after], ours)
 
 
@@ -144,10 +144,6 @@ def footprint(bed: Bed, jobs: int) -> Footprint:
         bed.progress("starting another operator on what is there")
         with bed.operator() as ours:
             return Footprint(pods, grown, _settled_memory(ours))
-
-
-def _children_of(jobs: int) -> dict[str, int]:
-    return {"services": PODS_PER_JOB * jobs, "pods": PODS_PER_JOB * jobs}
 
 
 def _time(bed: Bed, observer: Observer, pids: Mapping[str, int], send: Callable[[], None]) -> Created:

@@ -1,6 +1,7 @@
 """What is created: jobs as their users write them, and the pods and services that our own kind plans for them."""
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
@@ -21,12 +22,14 @@ from trainmaster.kinds.registry import all_kinds
 Object = dict[str, Any]
 
 PODS_PER_JOB = 4
+MAX_PASSES = 3
 BIG = "big"
 """The name of the job that is alone of its size."""
 SMALL_JOBS = 60
 """Jobs of one pod that are created one after the other beside it."""
 TRAINING_JOBS = "elasticdeeplearning.ai/v1/aitrainingjobs"
 MX_JOBS = "kubeflow.org/v1/mxjobs"
+FIRST_MX_JOBS = "mxnet.mlkube.io/v1beta1/mxjobs"
 BATCH_JOBS = "batch/v1/jobs"
 
 _CONTAINER: Object = {
@@ -44,11 +47,16 @@ def name_of(index: int) -> str:
 
 
 class Sort(NamedTuple):
-    """A kind of job, of four pods each with its service."""
+    """A kind of job."""
 
     resource: str
     body: Callable[[str, str], Object]
     """By namespace and name."""
+
+    def children(self, jobs: int) -> dict[str, int]:
+        """How many objects of each resource so many jobs make necessary."""
+        each = Counter(_resource(create) for create in _planned(self.body("bench", name_of(0))))
+        return {resource: jobs * number for resource, number in each.items()}
 
 
 def training_jobs(namespace: str, jobs: int, sort: Sort | None = None) -> Iterator[Request]:
@@ -66,9 +74,8 @@ def batch_jobs(namespace: str, jobs: int) -> Iterator[Request]:
 
 def children(namespace: str, jobs: int, sort: Sort | None = None) -> list[Request]:
     """Requests that create what the operator creates for `training_jobs`: the same bodies in the same order."""
-    paths = {plural: path_of(plural, namespace) + "?fieldManager=trainmaster" for plural in ("pods", "services")}
     return [
-        Request("POST", paths[create.resource.plural], create.body)
+        Request("POST", path_of(_resource(create), namespace) + "?fieldManager=trainmaster", create.body)
         for i in range(jobs)
         for create in _planned((sort or TRAINING).body(namespace, name_of(i)))
     ]
@@ -170,8 +177,22 @@ def _mx_job(namespace: str, name: str) -> Object:
     }
 
 
+def _first_mx_job(namespace: str, name: str) -> Object:
+    template = {"spec": {"containers": [_CONTAINER | {"name": "mxnet"}], "restartPolicy": "OnFailure"}}
+    counts = {"SCHEDULER": 1, "SERVER": 2, "WORKER": 3}
+    replicas = [{"mxReplicaType": role, "replicas": count, "template": template} for role, count in counts.items()]
+    return {
+        "apiVersion": "mxnet.mlkube.io/v1beta1",
+        "kind": "MxJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"jobMode": "dist", "RuntimeId": "b3nc", "replicaSpecs": replicas},
+    }
+
+
 TRAINING = Sort(TRAINING_JOBS, _training_job)
 MX = Sort(MX_JOBS, _mx_job)
+FIRST_MX = Sort(FIRST_MX_JOBS, _first_mx_job)
+"""Six batch Jobs each, whose pods are somebody else's work."""
 
 
 def _batch_job(namespace: str, name: str) -> Object:
@@ -189,16 +210,29 @@ def _batch_job(namespace: str, name: str) -> Object:
 
 
 def _planned(job: Object) -> tuple[Create, ...]:
-    """The plan for a job that was just created. Its uid is made up, and as long as a real one."""
+    """What is created for a job that is new, after what has to be stored before that. Its uid is made up, and as long
+    as a real one."""
     key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
     uid = str(uuid.uuid5(uuid.NAMESPACE_URL, str(key)))
     job["metadata"] |= {"uid": uid, "generation": 1}
-    view = JobView(key, uid, 1, deleting=False, raw=msgspec.json.encode(job))
-    kind = _kind(job["kind"])
-    # Not `plan`, which leaves for the next pass what is too much for one.
-    return kind.decide(kind.decode(view), Observed.of((), (), kind.slots), datetime.now(UTC)).creates
+    kind = _kind(job["apiVersion"], job["kind"])
+    for _ in range(MAX_PASSES):
+        view = JobView(key, uid, 1, deleting=False, raw=msgspec.json.encode(job))
+        # Not `plan`, which leaves for the next pass what is too much for one.
+        plan = kind.decide(kind.decode(view), Observed.of((), (), kind.slots), datetime.now(UTC))
+        if plan.creates:
+            return plan.creates
+        job["status"] = dict(plan.status or {})
+    raise ValueError(f"nothing is created for {job['kind']} {key} in {MAX_PASSES} passes")
+
+
+def _resource(create: Create) -> str:
+    """As the admin client names it."""
+    resource = create.resource
+    return f"{resource.api_version}/{resource.plural}" if resource.group else resource.plural
 
 
 @cache
-def _kind(name: str) -> Kind[Any]:
-    return next(kind for kind in all_kinds(Settings()) if kind.resource.kind == name)
+def _kind(api_version: str, name: str) -> Kind[Any]:
+    named = (api_version, name)
+    return next(k for k in all_kinds(Settings()) if (k.resource.api_version, k.resource.kind) == named)

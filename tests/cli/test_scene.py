@@ -4,6 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from trainmaster.api import mlkube
 from trainmaster.cli.scene import LAST_LINES, Replica, Scene
 from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
@@ -12,6 +13,7 @@ from trainmaster.kinds.registry import KINDS
 DIJOB, AITJ = (
     next(kind.resource for kind in KINDS if kind.resource.kind == name) for name in ("DIJob", "AITrainingJob")
 )
+MLKUBE = mlkube.RESOURCE
 START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 
 
@@ -65,6 +67,23 @@ def scene() -> Scene:
 
 def replicas(scene: Scene) -> tuple[Replica, ...]:
     return scene.jobs[0].replicas
+
+
+def test_pods_of_a_batch_job_are_those_of_its_owner() -> None:
+    scene = Scene({kind.resource: kind.slots for kind in KINDS})
+    scene.take_job(MLKUBE, None, job("digits", "mx"))
+    owner = [{"uid": "mx", "name": "digits", "controller": True}]
+    scene.take_child(None, raw({"metadata": {"name": "digits-worker-id-0", "uid": "batch", "ownerReferences": owner}}))
+    labels = {"job_type": "WORKER", "task_index": "0"}
+    for number, phase in enumerate(("Failed", "Running")):
+        meta: dict[str, Any] = {"name": f"digits-worker-id-0-{number}", "uid": f"p{number}", "labels": labels}
+        meta |= {"ownerReferences": [{"uid": "batch", "controller": True}]}
+        scene.take_pod(
+            None, raw({"metadata": meta, "spec": {"containers": [{"name": "mxnet"}]}, "status": {"phase": phase}})
+        )
+
+    assert [(r.name, r.state, r.restarts) for r in replicas(scene)] == [("worker-0", "Running", 1)]
+    assert scene.label("p1", "mxnet") == "worker-0"
 
 
 # --- jobs ---

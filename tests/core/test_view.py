@@ -258,6 +258,28 @@ def test_a_pod_has_ended_when_it_succeeded_or_failed(phase: str, ended: bool) ->
     assert a_pod(JOB, "trainer", phase=phase).is_ended is ended
 
 
+DIED = ContainerView("c", exit_code=1, reason="Error")
+
+
+@pytest.mark.parametrize(
+    ("state", "view"),
+    [
+        pytest.param({"running": {}}, ContainerView("c", last=DIED), id="runs"),
+        pytest.param(
+            {"waiting": {"reason": "ContainerCreating"}},
+            ContainerView("c", waiting="ContainerCreating", last=DIED),
+            id="waits",
+        ),
+        pytest.param({"terminated": {"exitCode": 0}}, ContainerView("c", exit_code=0), id="ended again"),
+    ],
+)
+def test_a_container_that_was_started_again_tells_how_it_ended_before(state: Any, view: ContainerView) -> None:
+    last = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    status = {"containerStatuses": [{"name": "c", "state": state, "lastState": last}]}
+
+    assert pod_of(minimal(status=status)).containers == (view,)
+
+
 def test_a_container_is_found_by_its_name() -> None:
     pod = a_pod(JOB, "trainer", containers={"a": None, "b": 3})
 

@@ -20,12 +20,15 @@ TENANT = "tenant"
 
 @pytest.fixture(scope="package")
 def plane(binaries: Path) -> Iterator[ControlPlane]:
-    """etcd and kube-apiserver, with CRDs and RBAC installed, and the controller of batch Jobs, which every cluster has;
-    no other controllers, no scheduler, no nodes."""
+    """etcd and kube-apiserver, with CRDs and RBAC installed, and the controllers of batch Jobs and autoscalers, which
+    every cluster has; no other controllers, no scheduler, no nodes."""
     with ControlPlane(binaries=binaries, users={TENANT: User(TENANT)}) as plane:
         install(plane)
         give_aggregators(plane)
-        plane.start_controller_manager(("job-controller",))
+        plane.start_controller_manager(
+            ("job-controller", "horizontal-pod-autoscaler-controller"),
+            arguments=["--horizontal-pod-autoscaler-sync-period=1s"],
+        )
         yield plane
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from tests.integration.scene import Job, Scene
-from tests.integration.test_external import ALL_ENDED
+from tests.integration.test_external import ALL_ENDED, annotate
 from tests.integration.test_restart import all_new, unbound
 from tests.manifests.build import Manifest, aitrainingjob, replica
 
@@ -95,7 +95,43 @@ ROWS = [
 ]
 
 
+class Told(NamedTuple):
+    """A job that is told its end by an annotation, in a phase in which other things are on its mind (spec §3.4)."""
+
+    end: str
+    phase: str
+    clean: str
+
+    @property
+    def id(self) -> str:
+        return "-".join(self).lower()
+
+    @property
+    def spec(self) -> Manifest:
+        """Under policies by which nothing that a pod does would end it."""
+        return {**Row("Always", "All", OTHER).spec, "cleanPodPolicy": self.clean, "failPolicy": "None"}
+
+    @property
+    def path(self) -> list[str]:
+        return [self.phase, "Terminating", self.end]
+
+
+TOLD = [
+    Told(end, phase, clean)
+    for phase in ("Pending", "Creating", "Restarting")
+    for end, clean in (("Preempted", "None"), ("Failed", "All"), ("Failed", "None"), ("NodeFail", "Running"))
+]
+
+
 # --- playing them ---
+
+
+async def play_told(scene: Scene, row: Told) -> Job:
+    job = await scene.create(aitrainingjob("job", **row.spec))
+    await PHASES[row.phase](job, "n1")
+    await annotate(job, row.end, "said")
+    await job.until(lambda: job.phase in ALL_ENDED, "it ends")
+    return job
 
 
 async def play(scene: Scene, row: Row) -> Job:

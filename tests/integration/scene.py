@@ -234,7 +234,7 @@ class Job:
         if pod["metadata"]["labels"].get("replica-type") == "aggregator":
             return True
         if self._created["kind"] == "MXJob":
-            return pod["metadata"]["labels"]["replica-type"] != "scheduler"
+            return bool(pod["metadata"]["labels"]["replica-type"] != "scheduler")
         role = pod["metadata"]["labels"].get("TrainingJobReplicaName")
         specs = self._created["spec"].get("replicaSpecs", {})
         return role in specs and specs[role].get("completePolicy") == "None"

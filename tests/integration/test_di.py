@@ -87,8 +87,9 @@ async def test_the_end_of_the_job_is_the_end_of_its_replicas(scene: Scene, serve
 
 
 @pytest.mark.usefixtures("operator")
+@pytest.mark.parametrize("loss", ["failed", "deleted"])
 async def test_a_learner_of_several_gpus_is_a_group_that_lives_and_dies_as_one(
-    scene: Scene, server: ServerProcess
+    scene: Scene, server: ServerProcess, loss: str
 ) -> None:
     config = {"metadata": {"name": "aggregator-config"}, "spec": {"aggregator": {"template": template()}}}
     if await scene.admin.find("namespaces", None, "di-system") is None:
@@ -105,10 +106,12 @@ async def test_a_learner_of_several_gpus_is_a_group_that_lives_and_dies_as_one(
         owners = each.job.children("pods")[learner]["metadata"]["ownerReferences"]
         assert [(owner["kind"], owner["name"]) for owner in owners] == [("DIJob", "job"), ("Pod", aggregator)]
 
-        await scene.end(learner, 1)
+        await each.job.until(lambda: each.job.status["declared"]["members"][aggregator].get("formed"), "it is whole")
+        await (scene.end(learner, 1) if loss == "failed" else scene.let_go(learner))
         async with scene.kubelet():
             await scene.until(lambda: not {aggregator, learner} & each.declared, "the group has other names")
             await each.complete(2)
+            assert scene.incarnations("pods")[learner] == 1
     await scene.admin.delete(kind, "di-system", "aggregator-config")
 
 

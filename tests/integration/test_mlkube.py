@@ -26,7 +26,7 @@ from tests.integration.test_twice import all_events, nameless, told
 from tests.manifests.build import Manifest, container, crew, mlkubejob
 
 Step = Callable[[Job], Awaitable[None]]
-Ended = dict[str, str]
+Left = dict[str, str]
 
 DIST = [crew("SCHEDULER"), crew("SERVER", 2), crew("WORKER", 2)]
 WORKERS = ("worker-0", "worker-1")
@@ -88,6 +88,32 @@ async def fall(job: Job, place: str, code: int = 137, reason: str = "") -> None:
     await job.says("Recovering", "False")
 
 
+async def fall_together(job: Job, place: str, how: Step) -> None:
+    """A replica of a crew is lost: all of them come again, with other pods."""
+    old = {each: pod_at(job, each) for each in ALL}
+    await how(job)
+    await job.says("Recovering", "True")
+    for each in ALL:
+        new = await job.until(partial(pod_at, job, each, besides=old[each]), f"{each} has another pod")
+        await job.scene.report("Running", new)
+    await job.says("Ready", "True")
+    await job.says("Recovering", "False")
+
+
+async def die(job: Job, place: str, code: int) -> None:
+    await job.scene.end(pod_at(job, place), code)
+
+
+async def take_pod(job: Job, place: str) -> None:
+    await job.scene.admin.delete("pods", job.scene.namespace, pod_at(job, place), grace=0)
+
+
+async def take_batch_job(job: Job, place: str) -> None:
+    name = batch_at(job, place)["metadata"]["name"]
+    path = f"/apis/batch/v1/namespaces/{job.scene.namespace}/jobs/{name}?propagationPolicy=Background"
+    await job.scene.admin.request("DELETE", path)
+
+
 async def come_back(job: Job, place: str, besides: str) -> None:
     new = await job.until(partial(pod_at, job, place, besides=besides), f"{place} has another pod")
     await job.scene.report("Running", new)
@@ -137,16 +163,14 @@ async def end_main(job: Job, place: str, code: int) -> None:
 
 async def lose_pod(job: Job, place: str) -> None:
     old = pod_at(job, place)
-    await job.scene.admin.delete("pods", job.scene.namespace, old, grace=0)
+    await take_pod(job, place)
     await job.says("Ready", "False")
     await come_back(job, place, besides=old)
 
 
 async def lose_batch_job(job: Job, place: str) -> None:
-    batch, scene = batch_at(job, place), job.scene
-    old, meta = pod_at(job, place), batch["metadata"]
-    query = f"/apis/batch/v1/namespaces/{scene.namespace}/jobs/{meta['name']}?propagationPolicy=Background"
-    await scene.admin.request("DELETE", query)
+    old, meta = pod_at(job, place), batch_at(job, place)["metadata"]
+    await take_batch_job(job, place)
     await job.until(lambda: batch_at(job, place).get("metadata", {}).get("uid", "") not in ("", meta["uid"]), "again")
     await come_back(job, place, besides=old)
 
@@ -170,7 +194,7 @@ class Row(NamedTuple):
     steps: tuple[Step, ...]
     ends: str = "Succeeded"
     says: str = ""
-    left: Ended | None = None
+    left: Left | None = None
 
 
 def local(*, restart: str = "Never", **spec: Any) -> Manifest:
@@ -188,7 +212,8 @@ def at(step: Callable[..., Awaitable[None]], *places: Any, **given: Any) -> Step
     return played
 
 
-ENDING = (run, at(end, *SERVERS, *WORKERS, "scheduler-0"))
+ENDED = (at(end, *SERVERS, *WORKERS, "scheduler-0"),)
+ENDING = (run, *ENDED)
 FAILING = (run, at(end, "worker-1", code=1))
 STOPPED = dict.fromkeys(ALL, "Suspended")
 SIDE_CAR = mlkubejob(replicaSpecs=[crew("WORKER", 1, container("mxnet"), container("side-car"))], RuntimeId="id")
@@ -262,8 +287,35 @@ ROWS = (
         "worker-1: pod",
         {"scheduler-0": "Complete", "worker-0": "Complete", **dict.fromkeys((*SERVERS, "worker-1"), "Suspended")},
     ),
-    Row("dist-worker-is-killed", dist(), (run, at(fall, "worker-1"), at(end, *SERVERS, *WORKERS, "scheduler-0"))),
-    Row("dist-loses-its-service", dist(), (run, lose_service, at(end, *SERVERS, *WORKERS, "scheduler-0"))),
+    Row("crew-worker-is-killed", dist(), (run, at(fall_together, "worker-1", at(die, "worker-1", 137)), *ENDED)),
+    Row("crew-server-is-killed", dist(), (run, at(fall_together, "server-0", at(die, "server-0", 143)), *ENDED)),
+    Row(
+        "crew-loses-its-scheduler", dist(), (run, at(fall_together, "scheduler-0", at(take_pod, "scheduler-0")), *ENDED)
+    ),
+    Row("crew-loses-a-job", dist(), (run, at(fall_together, "worker-0", at(take_batch_job, "worker-0")), *ENDED)),
+    Row(
+        "crew-falls-twice",
+        dist(backoffLimit=2),
+        (
+            run,
+            at(fall_together, "worker-1", at(die, "worker-1", 137)),
+            at(fall_together, "worker-0", at(die, "worker-0", 137)),
+            *ENDED,
+        ),
+    ),
+    Row(
+        "crew-spends-its-tries",
+        dist(backoffLimit=1),
+        (run, at(fall_together, "worker-1", at(die, "worker-1", 137)), at(die, "server-1", 137)),
+        "Failed",
+        "(backoffLimit 1 is used up)",
+    ),
+    Row(
+        "crew-worker-comes-alone",
+        dist(replicaSpecs=[*DIST[:2], DIST[2] | {"restartScope": "Pod"}]),
+        (run, at(fall, "worker-1"), *ENDED),
+    ),
+    Row("dist-loses-its-service", dist(), (run, lose_service, *ENDED)),
     Row(
         "dist-on-the-host",
         dist(
@@ -312,7 +364,7 @@ class Trace(NamedTuple):
     """What a job went through, what it left behind, and what was told."""
 
     statuses: list[Object]
-    left: Ended
+    left: Left
     services: list[str]
     events: list[tuple[str, ...]]
 
@@ -351,10 +403,16 @@ def plain(value: Any) -> Any:
     return made_up(value) if isinstance(value, str) else value
 
 
+def is_about_pace(event: Object) -> bool:
+    """Several Jobs are stopped and deleted one after the other, as fast as the Job controller lets us."""
+    return bool(event["reason"] == "SuccessfulUpdate" or event["message"].startswith("Deleted job"))
+
+
 def traced(job: Job, events: list[Object]) -> Trace:
     said = [
         (event["type"], event["reason"], event["source"]["component"], made_up(nameless(job, event["message"])))
         for event in events
+        if not is_about_pace(event)
     ]
     # Ports are drawn by the uid, and those of the two planes differ.
     statuses = [plain(told({k: v for k, v in s.items() if k != "ports"})) for s in job.statuses if s.get("phase")]

@@ -97,15 +97,31 @@ def _is_gone(job: Job) -> bool:
     return not job.stored
 
 
+async def tell_members(scene: Scene, proxy: FaultProxy) -> None:
+    """An elastic job, whose pods are told who takes part."""
+    job = await scene.create(aitrainingjob("elastic", replicaSpecs={"trainer": replica(edlPolicy="Manual")}))
+    await job.start()
+
+    async def is_told() -> None:
+        assert any(call.resource == "configmaps" and call.method == "PATCH" for call in list(proxy.calls))
+
+    await eventually(is_told, timeout=PATIENCE)
+    async with scene.kubelet():
+        await scene.end("elastic-trainer-0", 0)
+        await job.reach("Succeed")
+
+
 async def meet_taken_names(scene: Scene) -> list[Job]:
     """Jobs whose names are taken: the operator looks by whom, and says it again and again."""
     foreign_pod = {"metadata": {"name": "a-coordinator"}, "spec": {"containers": [container()]}}
     foreign_service = {"metadata": {"name": "b-trainer-0"}, "spec": {"clusterIP": "None"}}
     await scene.admin.create("pods", foreign_pod, scene.namespace)
     await scene.admin.create("services", foreign_service, scene.namespace)
+    await scene.admin.create("configmaps", {"metadata": {"name": "c-membership"}}, scene.namespace)
     jobs = [
         await scene.create(dijob("a")),
         await scene.create(aitrainingjob("b", replicaSpecs={"trainer": replica()})),
+        await scene.create(aitrainingjob("c", replicaSpecs={"trainer": replica(edlPolicy="Manual")})),
     ]
     for job in jobs:
         await job.says("PodCreateFailed", "True")
@@ -119,6 +135,7 @@ async def test_the_operator_may_do_what_it_does_and_nothing_else(plane: ControlP
         async with OperatorProcess(plane, server=proxy.url, args=args) as operator:
             await live_all(scene)
             await outlive(scene)
+            await tell_members(scene, proxy)
             jobs = await meet_taken_names(scene)
 
             async def said_again() -> None:

@@ -191,6 +191,7 @@ SCENARIOS: dict[str, Play] = {
     **{f"restarts-{row.id}": partial(aitrainingjob_restarts, row=row) for row in restarts.ROWS},
     **{f"told-{row.id}": partial(aitrainingjob_is_told, row=row) for row in external.ROWS},
     **{f"policy-{row.id}": partial(policy.play, row=row) for row in policy.ROWS},
+    **{f"end-{row.id}": partial(policy.play_told, row=row) for row in policy.TOLD},
     "lives": partial(aitrainingjob_lives, manifest=with_ps()),
     "loses-a-pod": aitrainingjob_loses_a_pod,
     "grows": aitrainingjob_grows,
@@ -346,3 +347,13 @@ def test_a_fault_is_answered_as_policy_and_scope_say(row: policy.Row, real: dict
     assert found.statuses[-1].get("RestartCount", {}) == row.counts
     assert found.incarnations == row.incarnations
     assert len(found.statuses[-1].get("restartHistory", ())) == row.restarts
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in policy.TOLD])
+def test_an_annotation_ends_a_job_in_every_phase(row: policy.Told, real: dict[str, Any]) -> None:
+    found = real[f"end-{row.id}"]
+
+    assert isinstance(found, Trace), found
+    assert found.phases[-3:] == row.path
+    assert "said" in found.statuses[-1]["conditions"][-1]["message"]
+    assert found.children["pods"] == []  # none of them has ended: nobody wants to read anything there

@@ -389,8 +389,28 @@ class NodeMachine(JobMachine):
 
     @rule(number=pick, how=st.sampled_from(["not ready", "out of service", "deleted"]))
     def lose_node(self, number: int, how: str) -> None:
-        name = NODES[number % 2]
-        if name in self.away or number >= 4:  # rarely: most jobs do not survive it
+        if number < 4:  # rarely: most jobs do not survive it
+            self._lose(NODES[number % 2], how)
+
+    @rule(number=pick)
+    def bring_node_back(self, number: int) -> None:
+        self._bring_back(NODES[number % 2])
+
+    @rule()
+    def use_nodes_before_the_watch_tells_that_they_are_back(self) -> None:
+        for name in NODES:
+            self._lose(name, "not ready")
+        self.loop.virtual += 600
+        self.operator.catch_up()
+        for name in NODES:
+            self._bring_back(name)
+        self.report_all_pods("bound")
+        self.operator.deliver(POD, 1_000_000)
+        for key in KEYS:
+            self._pass(key, None)
+
+    def _lose(self, name: str, how: str) -> None:
+        if name in self.away:
             return
         self.away.add(name)
         for pod in self.api.objects.get(POD, {}).values():
@@ -405,9 +425,7 @@ class NodeMachine(JobMachine):
             case "deleted":
                 self.api.remove(NODE, Key("", name))
 
-    @rule(number=pick)
-    def bring_node_back(self, number: int) -> None:
-        name = NODES[number % 2]
+    def _bring_back(self, name: str) -> None:
         if name not in self.away:
             return
         self.away.discard(name)
@@ -461,6 +479,11 @@ class NodeMachine(JobMachine):
 class BatchMachine(JobMachine):
     """Its pods are those of batch Jobs, which Kubernetes makes, counts and gives up."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.attempts: dict[str, dict[int, str]] = {}
+        """A batch Job of every attempt that there was, by the uid of its owner."""
+
     @rule()
     def control_jobs(self) -> None:
         self.loop.run_until_complete(control_jobs(self.api))
@@ -469,6 +492,14 @@ class BatchMachine(JobMachine):
     def delete_batch_job(self, number: int) -> None:
         if keys := sorted(self.api.objects.get(JOB, {})):
             self.api.remove(JOB, keys[number % len(keys)])
+
+    @rule(number=pick)
+    def lose_somebody(self, number: int) -> None:
+        """Of jobs all of whose replicas run: few histories come to that by themselves."""
+        for _ in range(2):
+            self.make_progress("Running")
+        self.delete_batch_job(number)
+        self.operator.catch_up()
 
     @rule(to=st.sampled_from(["Running", "Succeeded", "Failed"]))
     def make_progress(self, to: str) -> None:
@@ -479,6 +510,17 @@ class BatchMachine(JobMachine):
                 for key in KEYS:
                     self._pass(key, None)
             self.report_all_pods(step)
+
+    @invariant()
+    def a_failure_is_counted_once(self) -> None:
+        """Of every attempt that a restart ended there were batch Jobs: none is counted that never was."""
+        for key, body in self.api.objects.get(JOB, {}).items():
+            attempt = int(body["metadata"]["labels"]["restart_count"])
+            self.attempts.setdefault(owner_uid(body), {}).setdefault(attempt, key.name)
+        for job in self._jobs():
+            uid, counted = job["metadata"]["uid"], max(restarts_of(job.get("status", {})).values(), default=0)
+            if not set(range(counted)) <= self.attempts.get(uid, {}).keys():
+                raise LawBroken(f"monotone: {counted} restarts, but Jobs of {sorted(self.attempts.get(uid, {}))}")
 
     @invariant()
     def a_state_once_judged_is_the_end_that_comes(self) -> None:

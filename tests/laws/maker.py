@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from tests.laws.memory import Object
@@ -107,6 +108,12 @@ class AITrainingJobMaker(Maker):
 
     def policy(self, spec: Object) -> str:
         return str(spec.get("cleanPodPolicy", "All"))
+
+
+class GangMaker(AITrainingJobMaker):
+    """The same jobs, whose pods are placed together."""
+
+    settings = msgspec.structs.replace(AITrainingJobMaker.settings, gang_scheduler="volcano")
 
 
 class DIJobMaker(Maker):
@@ -231,7 +238,8 @@ class MxJobMaker(Maker):
                 "mxReplicaType": st.just(type_),
                 "template": _templates("mxnet", "ps"),
                 "replicas": st.integers(1, most),
-            }
+            },
+            optional={"restartScope": st.sampled_from(["All", "Pod"])},
         )
 
     def children(self, key: Key, spec: Object) -> set[str]:

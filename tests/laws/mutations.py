@@ -19,6 +19,8 @@ from trainmaster.kinds.base import Kind
 from trainmaster.kinds.dijob import standing
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 from trainmaster.kinds.dijob.standing import Standing
+from trainmaster.kinds.mxjob import verdict as mxjob_verdict
+from trainmaster.kinds.mxjob.kind import MXJobKind
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
@@ -206,10 +208,6 @@ def _every_pod_is_forced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AITrainingJobKind, "_lost", lambda self, observed, now: frozenset(observed.nodes or ()))
 
 
-def _nobody_is_forced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AITrainingJobKind, "_lost", lambda self, observed, now: frozenset())
-
-
 def _an_old_view_of_a_node_decides(patch: pytest.MonkeyPatch) -> None:
     def of(self: Any, pods: Any) -> Any:
         for on in self._bound.values():
@@ -256,6 +254,28 @@ def _a_template_is_never_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NerveXJobKind, "_aggregator_template", template)
 
 
+def _mxjob_verdict_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
+    def end(self: Any, job: Any, phase: Any, message: Any, observed: Any, now: Any, clean: Any = None) -> Plan:
+        wanted = original(self, job, phase, message, observed, now, clean)
+        return msgspec.structs.replace(wanted, status_first=False, deletes=self._all(observed, "All", "", now))
+
+    original = MXJobKind._end
+    patch.setattr(MXJobKind, "_end", end)
+
+
+def _mxjob_fault_is_judged_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mxjob_verdict, "is_current", lambda *_: True)
+
+
+def _mxjob_stop_is_not_stored_before_the_pods_go(patch: pytest.MonkeyPatch) -> None:
+    def stop(self: Any, job: Any, observed: Any, now: Any) -> Plan:
+        wanted = original(self, job, observed, now)
+        return msgspec.structs.replace(wanted, status_first=False, deletes=self._all(observed, "All", "", now))
+
+    original = MXJobKind._stop
+    patch.setattr(MXJobKind, "_stop", stop)
+
+
 MUTATIONS = (
     Mutation("the verdict is stored after the deletes", AITrainingJobKind, _verdict_after_the_deletes),
     Mutation("a delete without uid", AITrainingJobKind, _delete_without_uid),
@@ -279,8 +299,10 @@ MUTATIONS = (
     Mutation("a job is deleted before its end", AITrainingJobKind, _a_job_is_deleted_whether_it_has_ended_or_not),
     Mutation("back-off is never over", AITrainingJobKind, _back_off_is_never_over),
     Mutation("pods are forced to go from nodes that are well", AITrainingJobKind, _every_pod_is_forced),
-    Mutation("a lost node is waited for", AITrainingJobKind, _nobody_is_forced),
     Mutation("an old view of a node decides", AITrainingJobKind, _an_old_view_of_a_node_decides),
+    Mutation("the verdict is stored after the deletes (MXJob)", MXJobKind, _mxjob_verdict_after_the_deletes),
+    Mutation("a fault is judged again (MXJob)", MXJobKind, _mxjob_fault_is_judged_again),
+    Mutation("a stop is not stored (MXJob)", MXJobKind, _mxjob_stop_is_not_stored_before_the_pods_go),
     Mutation("a lost aggregator is deleted before it is on record", NerveXJobKind, _lost_before_it_is_on_record),
     Mutation("the template of an aggregator is never kept", NerveXJobKind, _a_template_is_never_kept),
     Mutation("drawn ports are not booked", AITrainingJobKind, _drawn_ports_are_not_booked),

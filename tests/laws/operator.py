@@ -126,8 +126,8 @@ class Port:
                 raise LawBroken("owned: of a job only the status is patched")
         elif (target := self._api.objects.get(resource, {}).get(key)) and owner_uid(target) != self.job_uid:
             raise LawBroken(f"owned: {resource} {key} belongs to somebody else")
-        elif resource == JOB and (job := self._stored_job()) and not _is_judged(job.get("status", {})):
-            raise LawBroken(f"state lives in the API: {key.name} is stopped before a verdict was stored")
+        elif target and resource == JOB and (job := self._stored_job()) and not _may_go(target, job.get("status", {})):
+            raise LawBroken(f"state lives in the API: {key.name} is stopped before a verdict or restart was stored")
         return await self._write(self._api.patch(resource, key, patch, subresource=subresource))
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
@@ -168,7 +168,8 @@ class Port:
             return
         if resource == POD and (_is_outdated(target, status) or _is_displaced(target, status) or _is_leaving(target)):
             return
-        if key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid):
+        is_excused = resource == JOB and _may_go(target, status)
+        if key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid) and not is_excused:
             raise LawBroken(f"state lives in the API: {key.name} is deleted before a verdict was stored")
 
     def _check_force(self, resource: Resource, key: Key, uid: str, grace: int | None) -> None:
@@ -217,6 +218,12 @@ class Port:
 def _is_judged(status: Object) -> bool:
     """Its verdict is on record."""
     return bool(status.get("ending")) or status.get("phase") in (*ENDED, "CleanUp")
+
+
+def _may_go(batch_job: Object, status: Object) -> bool:
+    """The verdict of its owner is on record, or a restart that was counted since it was created."""
+    attempt = max(restarts_of(status).values(), default=0)
+    return _is_judged(status) or int(batch_job["metadata"]["labels"]["restart_count"]) < attempt
 
 
 def _is_outdated(pod: Object, status: Object) -> bool:

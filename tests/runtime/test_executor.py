@@ -251,15 +251,32 @@ async def test_deletes_name_the_incarnation_and_leave_its_grace_period() -> None
     assert applied.deleted == [delete_pod()]
 
 
-async def test_deletes_go_all_at_once_and_before_the_creates() -> None:
+async def test_deletes_go_a_few_at_once_and_before_the_creates() -> None:
     names = [f"old-{n}" for n in range(20)]
     rig = Rig(*names)
     rig.cluster.before = waiting("delete", 1.0)
     await rig.act(deletes=tuple(map(delete_pod, names)), creates=create_pods(1))
 
-    assert batches(rig.cluster.asked("delete")) == [20]
+    assert batches(rig.cluster.asked("delete")) == [8, 8, 4]
     assert [call.verb for call in rig.cluster.calls[-2:]] == ["delete", "create"]
-    assert rig.cluster.calls[-1].at == rig.cluster.calls[0].at + 1
+    assert rig.cluster.calls[-1].at == rig.cluster.calls[0].at + 3
+
+
+async def test_after_an_error_that_may_pass_nothing_else_is_begun() -> None:
+    names = [f"old-{n}" for n in range(20)]
+    rig = Rig(*names)
+
+    async def overloaded(call: Call) -> None:
+        await waiting("delete", 1.0)(call)
+        if call.key.name == "old-3":
+            raise Unreachable("no answer")
+
+    rig.cluster.before = overloaded
+    with pytest.raises(Unreachable):
+        await rig.act(deletes=tuple(map(delete_pod, names)), creates=create_pods(1))
+
+    assert len(rig.cluster.asked("delete")) <= 16
+    assert rig.cluster.asked("create") == []
 
 
 async def test_what_is_gone_need_not_be_deleted() -> None:

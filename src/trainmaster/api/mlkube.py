@@ -10,7 +10,7 @@ from trainmaster.api.meta import ManagedBy, ObjectMeta, Ports, Wire
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
 from trainmaster.core.policies.cleanup import CleanPodPolicy
-from trainmaster.core.policies.restart import EXIT_CODES
+from trainmaster.core.policies.restart import EXIT_CODES, Restart, Restarts
 from trainmaster.core.template import PodSpecPart, Port, TemplatePart
 
 RESOURCE = Resource("mxnet.mlkube.io", "v1beta1", "mxjobs", "MxJob")
@@ -20,6 +20,8 @@ JobMode = Literal["local", "dist"]
 ReplicaType = Literal["SCHEDULER", "SERVER", "WORKER"]
 PodRestartPolicy = Literal["OnFailure", "Never"]
 """Those that a batch Job takes."""
+RestartScope = Literal["All", "Pod"]
+"""What is started again for a replica of a crew that was lost: everybody, or that replica alone."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
@@ -42,6 +44,7 @@ class ReplicaSpec(Wire, frozen=True):
     replicas: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
     ps_root_port: Port = msgspec.field(name="PsRootPort", default=9091)
     mx_replica_type: ReplicaType = "WORKER"
+    restart_scope: RestartScope = "All"
 
 
 class MxJobSpec(Wire, frozen=True):
@@ -75,6 +78,8 @@ class MxJobStatus(Wire, frozen=True):
     runtime_id: str = ""
     conditions: Conditions = ()
     replica_statuses: tuple[ReplicaStatus, ...] = ()
+    restarts: dict[str, Restarts] = {}
+    restart_history: tuple[Restart, ...] = ()
     ports: Ports = {}
     start_time: datetime | None = None
     completion_time: datetime | None = None

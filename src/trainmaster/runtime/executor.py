@@ -22,6 +22,10 @@ from trainmaster.runtime import metrics
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Cluster
 
+IN_FLIGHT = 8
+"""Requests of one job at once. The API server is hardly faster with more, and the connections are for all jobs: a job
+of thousands of pods must not make a small one wait."""
+
 log = structlog.get_logger(__name__)
 
 A = TypeVar("A", Create, Delete, Patch)
@@ -102,14 +106,26 @@ class Executor:
         return True
 
     async def _batch(self, actions: Sequence[A], do: Callable[[A], Awaitable[None]]) -> None:
-        """All of them, at once; the first passing error is raised after every one has ended."""
+        """All of them, a few at once; after the first passing error no other is begun, and it is raised when those
+        under way have ended."""
         if len(actions) == 1:
             await do(actions[0])
             return
-        outcomes = await asyncio.gather(*(do(action) for action in actions), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        errors: list[BaseException] = []
+        rest = iter(actions)  # one for all: whoever is free takes the next
+
+        async def work() -> None:
+            for action in rest:
+                try:
+                    await do(action)
+                except Exception as error:
+                    errors.append(error)
+                if errors:
+                    return
+
+        await asyncio.gather(*(work() for _ in range(min(IN_FLIGHT, len(actions)))))
+        if errors:
+            raise errors[0]
 
     async def _create(self, job: JobView, action: Create, applied: Applied) -> None:
         resource, key = action.resource, action.key

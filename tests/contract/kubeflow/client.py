@@ -2,7 +2,7 @@
 
     python client.py KUBECONFIG NAMESPACE
 
-It runs under a Python that has the package kubeflow-training 1.7 or 1.8, and tells what it saw, a JSON object in each
+It runs under a Python that has the package kubeflow-training 1.8, and tells what it saw, a JSON object in each
 line.
 """
 

@@ -1,6 +1,6 @@
 """Kubeflow's own client creates, waits for, reads and deletes an MXJob, and notices nothing.
 
-The client is the package kubeflow-training of PyPI, 1.7 or 1.8: `pip install 'trainmaster[contract-kubeflow]'` into an
+The client is the package kubeflow-training of PyPI, 1.8: `pip install 'trainmaster[contract-kubeflow]'` into an
 environment of its own, whose Python `TRAINMASTER_KUBEFLOW_PYTHON` names. Nothing is downloaded here.
 """
 
@@ -34,7 +34,7 @@ def kubeflow_python() -> str:
     named = os.environ.get("TRAINMASTER_KUBEFLOW_PYTHON", "")
     python = named or sys.executable
     if not named and importlib.util.find_spec("kubeflow") is None:
-        pytest.skip("no kubeflow-training here: set TRAINMASTER_KUBEFLOW_PYTHON to a Python that has 1.7 or 1.8 of it")
+        pytest.skip("no kubeflow-training here: set TRAINMASTER_KUBEFLOW_PYTHON to a Python that has 1.8 of it")
     code = "import kubeflow.training"
     if found := subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stderr:
         pytest.skip(f"{python} cannot import kubeflow.training: {found.strip().splitlines()[-1]}")

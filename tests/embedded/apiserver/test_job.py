@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from testbed.plane import ControlPlane
-from tests.embedded.apiserver.client import MERGE, STRATEGIC, Client
+from tests.embedded.apiserver.client import MERGE, STRATEGIC, Client, until
 from tests.embedded.apiserver.pair import Call, play_both
 from trainmaster.core.ids import JOB
 from trainmaster.embedded.apiserver.catalog import BUILT_IN
@@ -27,6 +27,7 @@ CONTROLLERS = ("garbage-collector-controller", "job-controller", "ttl-after-fini
 PATIENCE = 30.0
 JOBS = "/apis/batch/v1/namespaces/{ns}/jobs"
 PODS = "/api/v1/namespaces/{ns}/pods"
+EVENTS_PATH = "/api/v1/namespaces/{ns}/events"
 TABLE_FORM = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -94,6 +95,9 @@ CALLS: Mapping[str, Sequence[Call]] = {
         Call("PATCH", f"{JOBS}/a", {"metadata": {"annotations": {"x": "y"}}}, STRATEGIC),
         Call("GET", f"{JOBS}/a/status"),
         Call("GET", f"{JOBS}/a/scale"),
+        Call("GET", f"{JOBS}?fieldSelector=status.successful=1"),
+        Call("GET", f"{JOBS}?fieldSelector=status.successful!=0"),
+        Call("GET", f"{JOBS}?fieldSelector=metadata.name=b"),
     ],
     "how it is deleted": [
         *[Call("POST", JOBS, a_job(name, suspend=True)) for name in "abcd"],
@@ -352,6 +356,9 @@ SCENARIOS: Mapping[str, Sequence[Step]] = {
         (create(backoffLimit=2, template={"spec": {"restartPolicy": "OnFailure"}}), seen("Pending tracked", active=1)),
         (pods_become(RESTARTED), seen(failed=1, conditions=failed(EXHAUSTED))),
     ],
+    "a pod that is refused": [
+        (create(template={"spec": {"priorityClassName": "odd"}}), seen()),
+    ],
     "a deadline": [
         (create(activeDeadlineSeconds=1), seen(failed=1, conditions=failed(LATE))),
     ],
@@ -410,6 +417,20 @@ SCENARIOS: Mapping[str, Sequence[Step]] = {
 }
 
 
+CREATED = "Normal SuccessfulCreate: Created pod: a-SUFFIX"
+DELETED = "Normal SuccessfulDelete: Deleted pod: a-SUFFIX"
+COMPLETED = "Normal Completed: Job completed"
+FORBIDDEN = 'Error creating: pods "a-" is forbidden: no PriorityClass with name odd was found'
+EVENTS: Mapping[str, set[str]] = {
+    "a pod that succeeds": {CREATED, COMPLETED},
+    "a pod that fails, and no more": {CREATED, f"Warning {EXHAUSTED}"},
+    "a pod that is refused": {f"Warning FailedCreate: {FORBIDDEN}"},
+    "a deadline": {CREATED, DELETED, f"Warning {LATE}"},
+    "suspended while it runs": {CREATED, DELETED, "Normal Suspended: Job suspended", "Normal Resumed: Job resumed"},
+    "fewer at a time": {CREATED, DELETED},
+}
+
+
 @pytest.fixture(scope="module")
 def controlled(binaries: Path) -> Iterator[ControlPlane]:
     """A control plane whose Jobs are looked after."""
@@ -433,6 +454,17 @@ async def arrives(world: World, expected: Object) -> None:
         pytest.fail(f"{world.client.url}: expected {expected}, found {found}")
 
 
+async def are_told(world: World, expected: set[str]) -> None:
+    """Wait for exactly these Events of the Job."""
+    found: set[str] = set()
+    async with asyncio.timeout(PATIENCE), world.client.watch(world.path(f"{EVENTS_PATH}?watch=1")) as news:
+        while found != expected:
+            event = (await news.get())["object"]
+            if event["involvedObject"]["kind"] == "Job":
+                message = re.sub(r"a-[a-z0-9]{5}$", "a-SUFFIX", event["message"])
+                found.add(f"{event['type']} {event['reason']}: {message}")
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_job_goes_the_same_way_as_with_a_real_controller(
     name: str, api: Client, controlled: ControlPlane
@@ -443,6 +475,31 @@ async def test_a_job_goes_the_same_way_as_with_a_real_controller(
         for action, expected in SCENARIOS[name]:
             await action(world)
             await arrives(world, expected)
+        if name in EVENTS:
+            await are_told(world, EVENTS[name])
 
     async with Client(controlled.url, controlled.admin_token, Path(controlled.ca_file)) as real:
         await asyncio.gather(play(api), play(real))
+
+
+async def test_a_namespace_goes_with_its_jobs_and_their_pods(api: Client) -> None:
+    world = World(api, "going")
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "going"}})
+    await create(parallelism=2, completions=2)(world)
+    await arrives(world, seen(*["Pending tracked"] * 2, active=2))
+    await api.delete("/api/v1/namespaces/going")
+
+    await until(api, "/api/v1/namespaces", lambda found: "going" not in found)
+    assert await world.pods() == []
+
+
+async def test_what_somebody_writes_into_a_status_is_put_right(api: Client) -> None:
+    world = World(api, "default")
+    await create()(world)
+    await arrives(world, seen("Pending tracked", active=1))
+    odd = {"active": 7, "ready": 3, "terminating": 2, "conditions": [{"message": "no type, no time"}]}
+    await api.merge(world.path(f"{JOBS}/a/status"), {"status": odd})
+    await pods_become(SUCCEEDED)(world)
+
+    found = await until(api, world.path(JOBS), lambda jobs: jobs["a"]["status"].get("succeeded"))
+    assert found["a"]["status"].get("active", 0) == 0

@@ -1,12 +1,17 @@
 """What the Job controller decides, by the clock of the test; and that a crash in between counts nobody twice."""
 
+import asyncio
 import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from trainmaster.core.ids import JOB, POD
 from trainmaster.embedded.apiserver.catalog import Catalog
+from trainmaster.embedded.apiserver.delete import delete
 from trainmaster.embedded.apiserver.job import Jobs
 from trainmaster.embedded.apiserver.job_decision import Moment, Streak, decide
 from trainmaster.embedded.apiserver.job_pod import FINALIZER, JobPod
@@ -120,11 +125,12 @@ def test_many_pods_come_step_by_step() -> None:
 
 
 @pytest.fixture
-def state() -> State:
+def state() -> Iterator[State]:
     store = Store.open(":memory:")
     state = State(store, Catalog(store))
     create_initial(state)
-    return state
+    yield state
+    store.close()
 
 
 def settle(jobs: Jobs) -> None:
@@ -133,21 +139,21 @@ def settle(jobs: Jobs) -> None:
         jobs.worker._work()
 
 
-def made(state: State) -> tuple[Place, Object]:
-    """A Job whose controller has made its pod, which has failed since; and the pod."""
+def new_job(state: State, **spec: int) -> Place:
     served = state.catalog.of_resource(str(JOB))
     assert served is not None
     template = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
-    job = create(
-        state,
-        Target(served, "default"),
-        {"metadata": {"name": "a"}, "spec": {"template": template, "backoffLimit": 0}},
-        WriteOptions(),
-    )
+    body = {"metadata": {"name": "a"}, "spec": {"template": template, **spec}}
+    return create(state, Target(served, "default"), body, WriteOptions()).stored.place
+
+
+def made(state: State) -> tuple[Place, Object]:
+    """A Job whose controller has made its pod, which has failed since; and the pod."""
+    place = new_job(state, backoffLimit=0)
     settle(Jobs(state))
     (pod,) = state.store.select(str(POD))
     failed = {**pod.decode(), "status": {"phase": "Failed"}}
-    return job.stored.place, failed
+    return place, failed
 
 
 @pytest.mark.parametrize(
@@ -177,3 +183,88 @@ def test_whenever_it_died_the_next_controller_counts_a_pod_once(state: State, is
     assert status["failed"] == 1
     assert status["uncountedTerminatedPods"] == {}
     assert [each["type"] for each in status["conditions"]] == ["FailureTarget", "Failed"]
+
+
+# -- any life ----------------------------------------------------------------------------------------------------
+
+ENDS = ("Succeeded", "Failed", "deleted")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(ENDS), st.integers(0, 9)),
+        st.tuples(st.just("wait"), st.sampled_from([1, 10, 700])),
+        st.just(("restart", 0)),
+    ),
+    max_size=12,
+)
+
+
+class Life:
+    """A Job in a store of its own. Its pods end as the test says, its controller dies, time passes."""
+
+    def __init__(self, *, completions: int, parallelism: int, limit: int) -> None:
+        self.seconds = NOW
+        self.ended = {"Succeeded": 0, "Failed": 0}
+        store = Store.open(":memory:")
+        self.state = State(store, Catalog(store), lambda: datetime.datetime.fromtimestamp(self.seconds, datetime.UTC))
+        create_initial(self.state)
+        spec = {"completions": completions, "parallelism": parallelism, "backoffLimit": limit}
+        self.place = new_job(self.state, **spec)
+        self.jobs = Jobs(self.state)
+        settle(self.jobs)
+
+    def play(self, what: str, number: int) -> None:
+        if what == "restart":
+            self.jobs = Jobs(self.state)
+        elif what == "wait":
+            self.seconds += number
+            self.jobs.worker.add(self.place)
+        elif active := self.active():
+            self._end(active[number % len(active)], what)
+        settle(self.jobs)
+
+    def active(self) -> list[Object]:
+        pods = [stored.decode() for stored in self.state.store.select(str(POD))]
+        return [pod for pod in pods if pod["status"]["phase"] == "Pending"]
+
+    def _end(self, pod: Object, how: str) -> None:
+        place = Place(str(POD), "default", pod["metadata"]["name"])
+        self.ended["Succeeded" if how == "Succeeded" else "Failed"] += 1
+        if how == "deleted":
+            served = self.state.catalog.of_resource(str(POD))
+            assert served is not None
+            delete(self.state, Target(served, "default", pod["metadata"]["name"]))
+        else:
+            self.state.store.put(place, {**pod, "status": {"phase": how}})
+
+    @property
+    def status(self) -> Object:
+        stored = self.state.store.get(self.place)
+        assert stored is not None
+        found: Object = stored.decode()["status"]
+        return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(steps=STEPS, completions=st.integers(1, 3), parallelism=st.integers(1, 3), limit=st.integers(0, 2))
+def test_whatever_happens_every_pod_is_counted_once_and_the_end_is_the_right_one(
+    steps: list[tuple[str, int]], completions: int, parallelism: int, limit: int
+) -> None:
+    async def live() -> None:
+        life = Life(completions=completions, parallelism=parallelism, limit=limit)
+        for step in steps:
+            life.play(*step)
+            status, active = life.status, len(life.active())
+            over = {each["type"] for each in status.get("conditions", ())} & {"Complete", "Failed"}
+
+            assert status.get("active", 0) == active <= parallelism
+            assert status.get("succeeded", 0) == life.ended["Succeeded"] <= completions
+            assert status["uncountedTerminatedPods"] == {}
+            assert ("Complete" in over) == (life.ended["Succeeded"] == completions and "Failed" not in over)
+            assert ("Failed" in over) == (status.get("failed", 0) > limit)
+            assert not (over and active)
+            if "Failed" not in over:
+                assert status.get("failed", 0) == life.ended["Failed"]
+
+        life.state.store.close()
+
+    asyncio.run(live())

@@ -10,6 +10,7 @@ from tests.embedded.apiserver.client import Client
 from trainmaster.core.ids import Resource
 from trainmaster.embedded.apiserver import scale
 from trainmaster.embedded.apiserver.resource import Served
+from trainmaster.embedded.apiserver.status import Refusal
 
 Object = dict[str, Any]
 
@@ -61,6 +62,19 @@ async def test_a_scale_shows_what_a_real_one_shows(spec: Object, status: Object,
     stored = await real.merge(f"{farms}/x/status", {"status": status})
 
     assert scale.read(FARM, stored) == await real.get(f"{farms}/x/scale")
+
+
+async def test_without_a_number_there_is_no_scale_until_somebody_writes_one(farms: str, real: Client) -> None:
+    stored = await real.create(farms, a_farm(spec={"more": 2}))
+
+    theirs = await real.request("GET", f"{farms}/x/scale")
+    with pytest.raises(Refusal) as mine:
+        scale.show(FARM, stored)
+    scaled = await real.merge(f"{farms}/x/scale", {"spec": {"replicas": 4}})
+
+    assert (theirs.code, theirs.body) == (500, mine.value.body)
+    assert scaled["spec"] == {"replicas": 4}
+    assert scale.show(FARM, await real.get(f"{farms}/x")) == await real.get(f"{farms}/x/scale")
 
 
 async def test_a_scale_writes_where_a_real_one_writes(farms: str, real: Client) -> None:

@@ -137,6 +137,17 @@ def test_the_order_of_the_errors_does_not_depend_on_the_order_of_the_roles() -> 
     assert errors_of(an_aitj(a=a, b=b)) == errors_of(an_aitj(b=b, a=a))
 
 
+@pytest.mark.parametrize(("policy", "is_refused"), [("Manual", True), ("Never", False)])
+def test_more_members_than_fit_into_a_config_map_are_refused(policy: str, is_refused: bool) -> None:
+    roles = {name: a_replica(3000, GOOD, edlPolicy=policy) for name in ("a", "b", "c")}
+    job = an_aitj("j" * 20, roles=roles)
+
+    found = errors_of(job) if is_refused else tuple(kind_of(job).errors(kind_of(job).decode(view_of(job))))
+
+    expected = "spec.replicaSpecs: the members of an elastic job must fit into one ConfigMap (1024 KiB); lower replicas"
+    assert found == ((expected,) if is_refused else ())
+
+
 def test_more_addresses_than_fit_into_a_variable_are_refused() -> None:
     template = a_template(a_container("aitj-main", ports={"aitj-a": 4444, "aitj-b": 4445}))
     job = an_aitj(worker=a_replica(3000, template))

@@ -77,6 +77,11 @@ def labels_of(job: Json, role: str, index: int = 0) -> dict[str, str]:
     }
 
 
+def of_attempt(number: int) -> dict[str, str]:
+    """What batch Jobs and their pods are labelled with besides."""
+    return {"restart_count": str(number)}
+
+
 def owner_of(job: Json) -> Json:
     return {
         "apiVersion": job["apiVersion"],
@@ -98,6 +103,7 @@ def a_job(
     suspend: bool = False,
     deleting: bool = False,
     name: str = "",
+    attempt: int = 0,
 ) -> ChildView:
     """A batch Job of the MxJob; ``conditions`` are True, each with its reason and message."""
     name = name or name_of(job, role, index)
@@ -106,7 +112,7 @@ def a_job(
         "namespace": "ml",
         "uid": f"uid-of-job-{name}",
         "resourceVersion": "200",
-        "labels": labels_of(job, role, index),
+        "labels": labels_of(job, role, index) | of_attempt(attempt),
         "ownerReferences": [owner_of(job)],
     }
     told = [

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.build import Json, a_container, a_template
-from tests.kinds.mlkube.build import ID, a_begun, a_mxjob, a_spec, crew_of, labels_of, name_of, owner_of, plan_of
+from tests.kinds.mlkube.build import ID, a_begun, a_mxjob, a_spec, labels_of, name_of, of_attempt, owner_of, plan_of
 from trainmaster.api.accelerator import Accelerator, EnvVar, HostVolume
 from trainmaster.core.ids import JOB, SERVICE
 from trainmaster.kinds.base import Settings
@@ -98,12 +98,12 @@ def test_a_job_carries_labels_and_owner_and_so_do_its_pods() -> None:
     assert body["metadata"] == {
         "name": "digits-server-1kkf-1",
         "namespace": "ml",
-        "labels": labels_of(job, "server", 1),
+        "labels": labels_of(job, "server", 1) | of_attempt(0),
         "ownerReferences": [owner_of(job)],
     }
     assert (body["apiVersion"], body["kind"]) == ("batch/v1", "Job")
     assert (body["spec"]["completions"], body["spec"]["parallelism"]) == (1, 1)
-    assert body["spec"]["template"]["metadata"]["labels"] == labels_of(job, "server", 1)
+    assert body["spec"]["template"]["metadata"]["labels"] == labels_of(job, "server", 1) | of_attempt(0)
 
 
 def test_the_schedulers_service_leads_to_its_pod_before_that_is_ready() -> None:
@@ -147,10 +147,13 @@ def test_the_template_survives_but_for_what_we_set() -> None:
 
 
 @pytest.mark.parametrize(("given", "stored"), [({}, None), ({"backoffLimit": 0}, 0), ({"backoffLimit": 4}, 4)])
-def test_the_backoff_limit_is_that_of_every_job(given: Json, stored: int | None) -> None:
-    job = a_begun(**given)
+def test_who_comes_back_alone_has_the_tries_of_the_job_and_a_crew_has_none(given: Json, stored: int | None) -> None:
+    specs = [a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", restartScope="Pod")]
+    local, dist = a_begun(mode="local", **given), a_begun(specs=specs, **given)
 
-    assert {job_of(job, *place)["spec"].get("backoffLimit") for place in crew_of(job)} == {stored}
+    assert job_of(local, "worker")["spec"].get("backoffLimit") == stored
+    assert job_of(dist, "worker")["spec"].get("backoffLimit") == stored
+    assert {job_of(dist, role)["spec"]["backoffLimit"] for role in ("scheduler", "server")} == {0}
 
 
 # --- environment -----------------------------------------------------------------------------------

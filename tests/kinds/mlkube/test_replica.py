@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.build import Json
-from tests.kinds.mlkube.build import Child, a_begun, a_job, a_pod, condition_of, plan_of, running, status_of
+from tests.kinds.mlkube.build import Child, a_begun, a_job, a_pod, a_spec, condition_of, plan_of, running, status_of
 
 WORKER = ("worker", 0)
 
@@ -19,7 +19,9 @@ def states_of(job: Json, *worker: Child) -> dict[str, int]:
 
 
 def a_running(**given: Any) -> Json:
-    return a_begun("Running", "Running", workers=1, servers=1, **given)
+    """Its worker can join again."""
+    specs = [a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", restartScope="Pod")]
+    return a_begun("Running", "Running", specs=specs, **given)
 
 
 @pytest.mark.parametrize(

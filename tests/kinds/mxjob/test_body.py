@@ -200,6 +200,34 @@ def test_a_port_without_a_name_is_published_under_its_number() -> None:
     ]
 
 
+def test_a_port_that_is_ours_but_for_its_name_is_not_declared_twice() -> None:
+    container = a_container("mxnet", ports={"web": 9091})
+    job = an_mxjob(Scheduler=an_mx_replica(1, a_template(container)), Server=1, Worker=1)
+
+    found = created(job)
+
+    assert main_of(found["Pod", "scheduler-0"])["ports"] == [{"name": "web", "containerPort": 9091}]
+    assert found["Service", "scheduler-0"]["spec"]["ports"] == [{"name": "web", "port": 9091}]
+    assert env_of(main_of(found["Pod", "worker-0"]))["DMLC_PS_ROOT_PORT"] == "9091"
+
+
+@pytest.mark.parametrize(
+    ("ports", "published"),
+    [
+        ({"mxjob-port": 9091, "metrics": 80, "health": 80}, {"mxjob-port": 9091, "metrics": 80}),
+        ({"web": 7000, "mxjob-port": 7000}, {"mxjob-port": 7000}),
+    ],
+)
+def test_a_service_has_every_number_once(ports: dict[str, int], published: dict[str, int]) -> None:
+    job = an_mxjob(Scheduler=an_mx_replica(1, a_template(a_container("mxnet", ports=ports))), Server=1, Worker=1)
+
+    found = created(job)
+
+    assert {p["name"]: p["port"] for p in found["Service", "scheduler-0"]["spec"]["ports"]} == published
+    root = env_of(main_of(found["Pod", "worker-0"]))["DMLC_PS_ROOT_PORT"]
+    assert root == str(ports["mxjob-port"])
+
+
 def test_a_service_is_headless_and_knows_its_pod_before_it_is_ready() -> None:
     service = created(an_mxjob())["Service", "server-0"]
 

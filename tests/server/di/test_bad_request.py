@@ -96,7 +96,7 @@ async def test_a_bad_request_is_refused(
     assert (found, says in message) == (status, True), message
 
 
-NO_NUMBER = ([], {}, True, "plenty", "1 Gi")
+NO_NUMBER: tuple[Any, ...] = ([], {}, True, "plenty", "1 Gi")
 NO_AMOUNT = ("-1", -0.5, "1e99")
 
 

@@ -15,7 +15,7 @@ from tests.build import Json
 from tests.runtime.cluster import Call
 from tests.server.di.bench import NAMESPACE, Bench
 from tests.server.di.client import Client
-from trainmaster.server.di.delivery import arrived
+from trainmaster.server.di.delivery import Delivery
 
 SMALL = 4096
 """What the other side's machine takes while nobody reads there; much more than that is written."""
@@ -45,6 +45,11 @@ async def connection() -> AsyncIterator[tuple[asyncio.StreamWriter, socket.socke
         server.close()
 
 
+async def arrives(writer: asyncio.StreamWriter, patience: float = 10.0) -> bool:
+    with Delivery(writer.transport) as delivery:
+        return await delivery.arrives(patience)
+
+
 def abort(other: socket.socket) -> None:
     """As when a machine or what is between forgets the connection: no goodbye, and what came unread is thrown away."""
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -55,7 +60,7 @@ async def test_what_the_other_side_has_has_arrived_read_or_not() -> None:
     async with connection() as (writer, _):
         writer.write(b"answer")
 
-        assert await arrived(writer.transport)
+        assert await arrives(writer)
 
 
 async def test_what_the_other_side_took_before_it_closed_has_arrived() -> None:
@@ -64,21 +69,21 @@ async def test_what_the_other_side_took_before_it_closed_has_arrived() -> None:
         assert await asyncio.get_running_loop().sock_recv(other, 100) == b"answer"
         other.close()
 
-        assert await arrived(writer.transport)
+        assert await arrives(writer)
 
 
 async def test_what_the_other_side_has_no_room_for_has_not_arrived() -> None:
     async with connection() as (writer, _):
         writer.write(b"x" * 100 * SMALL)
 
-        assert not await arrived(writer.transport, patience=0.05)
+        assert not await arrives(writer, patience=0.05)
 
 
 async def test_it_is_waited_for_until_it_is_read() -> None:
     async with connection() as (writer, other):
         left = 100 * SMALL
         writer.write(b"x" * left)
-        waiting = asyncio.ensure_future(arrived(writer.transport, patience=30))
+        waiting = asyncio.ensure_future(arrives(writer, patience=30))
         assert await asyncio.wait([waiting], timeout=0.05) == (set(), {waiting})
         while left:
             left -= len(await asyncio.get_running_loop().sock_recv(other, left))
@@ -91,7 +96,7 @@ async def test_what_was_on_its_way_when_the_connection_broke_has_not_arrived() -
         writer.write(b"x" * 100 * SMALL)
         abort(other)
 
-        assert not await arrived(writer.transport, patience=0.05)
+        assert not await arrives(writer, patience=0.05)
 
 
 @pytest.mark.parametrize("has_transport", [True, False])
@@ -100,7 +105,8 @@ async def test_on_a_connection_that_is_gone_nothing_arrives(has_transport: bool)
         writer.transport.abort()
         await asyncio.sleep(0)
 
-        assert not await arrived(writer.transport if has_transport else None)
+        with Delivery(writer.transport if has_transport else None) as delivery:
+            assert not await delivery.arrives()
 
 
 # --- what comes of it --------------------------------------------------------------------------
@@ -138,6 +144,16 @@ async def test_an_answer_that_got_lost_on_its_way_is_given_again(bench: Bench, c
     assert bench.members() == before
 
 
+async def test_whoever_has_read_the_answer_and_asks_in_the_same_words_wants_more(bench: Bench, client: Client) -> None:
+    await client.start({"replicas": 0}, {})
+    await bench.answered()
+
+    for _ in range(20):
+        assert await client.add(collectors={"replicas": 1}) is not None
+
+    assert len(bench.members()) == 20
+
+
 async def test_who_has_gone_before_the_answer_was_there_gets_it_when_asking_again(
     bench: Bench, client: Client, logs: list[Any]
 ) -> None:
@@ -154,7 +170,8 @@ async def test_who_has_gone_before_the_answer_was_there_gets_it_when_asking_agai
     line = await asked(bench, bench.pod("cart-collector-aaaaa"), asking_for(2))
     await stored.wait()
     abort(line)
-    await asyncio.sleep(0.05)  # the server's end of the line learns of it
+    for _ in range(5):  # the server's end of the line, on this very loop, learns of it
+        await asyncio.sleep(0)
     gone.set()
 
     async def is_told() -> None:

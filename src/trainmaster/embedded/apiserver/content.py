@@ -96,7 +96,8 @@ def prepare(state: State, served: Served, obj: Body, old: Body | None, subresour
     builtin.default(served, obj)
     why = builtin.refusal(served, obj) if old is None else ""
     if why:
-        raise forbidden(served.resource, obj["metadata"].get("name", ""), why)
+        meta = obj["metadata"]  # admission comes before a name is generated
+        raise forbidden(served.resource, meta.get("generateName") or meta.get("name", ""), why)
     builtin.prepare(served, obj, old, subresource)
     if served.resource == DEFINITION:
         definition.prepare(obj, old, subresource, state.timestamp())

@@ -26,7 +26,8 @@ COMPONENT = "job-controller"
 _RETRY = 10.0
 """Seconds after a pod was refused."""
 _QUIET = WriteOptions(validation="Ignore")
-_OWNED = b'"ownerReferences"'
+_OWNED = b'"batch/v1"'
+"""Stands in every pod that a Job owns, and in hardly any other: those need not be decoded."""
 _TRACKED = FINALIZER.encode()
 
 
@@ -132,12 +133,13 @@ class Jobs:
             self._release(place, pod)
         for pod in (*decision.dismissed, *decision.deleted):
             self._delete_pod(place, job, pod)
-        wake_at = decision.wake_at
-        if not all(self._create_pod(place, job) for _ in range(decision.created)):
-            wake_at = self._state.now().timestamp() + _RETRY
+        is_refused = not all(self._create_pod(place, job) for _ in range(decision.created))
+        waits = [_RETRY] if is_refused else []
+        if decision.wake_at is not None:
+            waits.append(max(0.0, decision.wake_at - self._state.now().timestamp()))
         self.worker.forget(place)
-        if wake_at is not None:
-            self.worker.add_after(place, max(0.0, wake_at - self._state.now().timestamp()))
+        if waits:
+            self.worker.add_after(place, min(waits))
 
     def _expire(self, place: Place, job: Object, ended_at: float) -> None:
         seconds = job["spec"].get("ttlSecondsAfterFinished")

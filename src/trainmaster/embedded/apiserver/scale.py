@@ -6,6 +6,7 @@ from typing import Any
 from trainmaster.embedded.apiserver import cause
 from trainmaster.embedded.apiserver.cause import Cause
 from trainmaster.embedded.apiserver.resource import Served
+from trainmaster.embedded.apiserver.status import internal
 
 API_VERSION = "autoscaling/v1"
 KIND = "Scale"
@@ -27,8 +28,16 @@ def _at(obj: dict[str, Any], path: str) -> Any:
     return value
 
 
+def show(served: Served, obj: dict[str, Any]) -> dict[str, Any]:
+    """The Scale of an object for somebody who asks for it: without a number there is none to show."""
+    path = _paths(served)["specReplicasPath"]
+    if _at(obj, path) is None:
+        raise internal(f'the spec replicas field "{path}" does not exist')
+    return read(served, obj)
+
+
 def read(served: Served, obj: dict[str, Any]) -> dict[str, Any]:
-    """The Scale of an object; a number that is not there counts as zero."""
+    """The Scale of an object that is to be scaled; a number that is not there counts as zero."""
     paths = _paths(served)
     metadata = obj["metadata"]
     wanted = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

@@ -34,6 +34,7 @@ FIELDS: Mapping[str, frozenset[str]] = {
     "namespaces": frozenset({"status.phase"}),
     "secrets": frozenset({"type"}),
     "services": frozenset({"spec.clusterIP", "spec.type"}),
+    "jobs.batch": frozenset({"status.successful"}),
 }
 
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<symbol>[=!(),<>]+)|(?P<word>[^=!(),<> \t\r\n]+))?")
@@ -106,6 +107,8 @@ def _field(stored: Stored, obj: dict[str, Any], field: str) -> str:
         return stored.place.namespace
     if field == "source":
         return str(obj.get("source", {}).get("component") or obj.get("reportingComponent", ""))
+    if field == "status.successful":
+        return str(obj.get("status", {}).get("succeeded", 0))
     value: Any = obj
     for part in field.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -133,7 +136,7 @@ def _field_terms(served: Served, text: str) -> list[FieldTerm]:
 def _require_known(served: Served, field: str) -> None:
     if field in _NAMES and (served.namespaced or field == _NAMES[0] or served.definition is not None):
         return
-    known = FIELDS.get(served.resource.plural) if served.definition is None and not served.resource.group else None
+    known = FIELDS.get(str(served.resource)) if served.definition is None else None
     if known is not None and field in known:
         return
     if known is None and served.definition is None:

@@ -181,7 +181,7 @@ class Api:
                 return await self._bind(request, target)
             case ("scale", "GET"):
                 stored = read.get(self._state, target)
-                return _json(scale.read(target.served, answer.whole_object(target.served, stored)))
+                return _json(scale.show(target.served, answer.whole_object(target.served, stored)))
             case ("scale", "PUT" | "PATCH"):
                 return await self._rescale(request, target)
             case ("status", "GET" | "PUT" | "PATCH") | ("finalize", "PUT"):

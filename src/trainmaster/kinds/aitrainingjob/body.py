@@ -15,6 +15,8 @@ MEMBERS = "members.json"
 """The file in which an elastic job tells its pods who takes part."""
 _MEMBERSHIP_FOLDER = "/var/run/trainmaster"
 _MEMBERSHIP_VOLUME = "trainmaster-membership"
+_MEMBER_SIZE = 90
+"""Of a member without its words: the names of its fields, two numbers, and what stands between them."""
 
 
 def membership_name(job: AITrainingJob) -> str:
@@ -33,6 +35,17 @@ def hosts_size(job: AITrainingJob, role: str) -> int:
     ports = _published(template.read(spec.template).spec.containers) or ()
     host = f"{child_name(job, role, spec.replicas)}.{job.metadata.namespace}:65535,"
     return spec.replicas * max(len(ports), 1) * len(host)
+
+
+def membership_size(job: AITrainingJob) -> int:
+    """About how long the file with all members will be."""
+    total = 0
+    for role, spec in job.spec.replica_specs.items():
+        ports = _published(template.read(spec.template).spec.containers) or ()
+        name = child_name(job, role, spec.replicas)
+        words = 2 * len(name) + len(job.metadata.namespace) + len(role) + 6 * len(ports)
+        total += spec.replicas * (words + _MEMBER_SIZE)
+    return total
 
 
 class Slot(msgspec.Struct, frozen=True):

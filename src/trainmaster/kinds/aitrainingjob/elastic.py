@@ -20,7 +20,7 @@ from trainmaster.kinds.aitrainingjob import labels
 
 
 def elastic_roles(job: AITrainingJob) -> list[str]:
-    return [role for role, spec in sorted(job.spec.replica_specs.items()) if spec.edl_policy != "Never"]
+    return sorted(role for role, spec in job.spec.replica_specs.items() if spec.edl_policy != "Never")
 
 
 def scaled_role(job: AITrainingJob) -> str | None:
@@ -88,7 +88,7 @@ def dispensable(
         left = [
             index
             for index, pod in observed.role(role.lower()).items()
-            if index < spec.replicas and index not in down and _has_started(pod) and pod not in outdated
+            if index < spec.replicas and index not in down and _takes_part(pod) and pod not in outdated
         ]
         if len(left) >= enough(spec, is_running=True):
             found += [f for f in fallen if f.role == role and f.fault.is_node]
@@ -115,15 +115,22 @@ def give_up(
     return msgspec.structs.replace(decision, restarts=unpaid)
 
 
-def heard(spec: ReplicaSpec, results: Sequence[Result], pods: Mapping[int, PodView]) -> list[Result]:
+def heard(spec: ReplicaSpec, results: Sequence[Result], pods: Mapping[int, PodView]) -> Sequence[Result]:
     """The replicas that have a say in how their role ends. Of an Auto role those that have not started have none, once
     enough have: whoever still waits for room must not keep a training open that is over."""
+    if spec.edl_policy != "Auto":
+        return results
     started = {index for index, pod in pods.items() if index < spec.replicas and _has_started(pod)}
-    if spec.edl_policy != "Auto" or len(started) < enough(spec, is_running=True):
-        return list(results)
+    if len(started) < enough(spec, is_running=True):
+        return results
     if "Rank0" in (spec.complete_policy, spec.fail_policy):
         started.add(0)
     return [result for index, result in enumerate(results) if result.phase or index in started]
+
+
+def _takes_part(pod: PodView) -> bool:
+    """One that has ended carries nothing on."""
+    return not pod.deleting and pod.phase == "Running"
 
 
 def _has_started(pod: PodView) -> bool:

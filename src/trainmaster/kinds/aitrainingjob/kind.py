@@ -434,8 +434,10 @@ def _surplus(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
     # A pod whose labels were edited into another slot goes too: it holds a name that its own slot needs.
     pods = [pod for pod in reversed(observed.all_pods) if slots.get(pod.key.name) is not pod]
     # A pod that was told to go is still reached by its name: it may have something to hand over.
-    named = slots.keys() | {pod.key.name for pod in pods}
-    services = [s for name, s in sorted(observed.services.items(), reverse=True) if name not in named]
+    leaving = {pod.key.name for pod in pods}
+    services = [
+        s for name, s in sorted(observed.services.items(), reverse=True) if name not in slots and name not in leaving
+    ]
     why = "it is not in the spec any more"
     return (*deletions(POD, pods, why), *deletions(SERVICE, services, why))
 

@@ -6,8 +6,11 @@ from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.core.policies.restart import exit_codes
-from trainmaster.kinds.aitrainingjob.body import child_name, hosts_size
+from trainmaster.kinds.aitrainingjob.body import child_name, hosts_size, membership_size
 from trainmaster.kinds.aitrainingjob.elastic import elastic_roles, sized
+
+MAX_CONFIG_MAP = 1024 * 1024
+"""The API server stores no larger one."""
 
 MAX_VARIABLE = 128 * 1024
 """Linux starts no program with a longer variable."""
@@ -33,6 +36,9 @@ def errors(job: AITrainingJob) -> list[str]:
             found.append(f"metadata.name: {error}")
     if not any(spec.replicas for spec in job.spec.replica_specs.values()):
         found.append("spec.replicaSpecs: no replica has a pod; set replicas of at least one to 1 or more")
+    if not found and elastic_roles(job) and membership_size(full) > MAX_CONFIG_MAP:
+        room = f"one ConfigMap ({MAX_CONFIG_MAP // 1024} KiB)"
+        found.append(f"spec.replicaSpecs: the members of an elastic job must fit into {room}; lower replicas")
     return found
 
 

@@ -38,6 +38,11 @@ def child_name(job: MxJob, role: str, index: int) -> str:
     return f"{job.metadata.name}-{role.lower()}-{runtime_id(job)}-{index}"
 
 
+def attempt_of(job: MxJob) -> int:
+    """How often the whole crew was started again: all roles are counted together."""
+    return max((restarts.count for restarts in job.status.restarts.values()), default=0)
+
+
 class Slot(msgspec.Struct, frozen=True):
     """A place in the job, and the name of the batch Job that fills it."""
 
@@ -45,6 +50,8 @@ class Slot(msgspec.Struct, frozen=True):
     index: int
     name: str
     spec: ReplicaSpec
+    is_alone: bool
+    """It is started again by its batch Job, and nobody else with it."""
 
     @property
     def place(self) -> str:
@@ -54,8 +61,9 @@ class Slot(msgspec.Struct, frozen=True):
 
 def slots_of(job: MxJob) -> list[Slot]:
     """All places that the spec asks for, the scheduler first: all others wait for it."""
+    is_local = job.spec.job_mode == "local"
     return [
-        Slot(role, index, child_name(job, role, index), spec)
+        Slot(role, index, child_name(job, role, index), spec, is_local or spec.restart_scope == "Pod")
         for role in labels.ROLES
         for spec in job.spec.replica_specs
         if spec.mx_replica_type == role
@@ -89,7 +97,7 @@ class Builder:
         """The batch Job of a replica. Its pods carry our labels: by them they are seen and counted."""
         given = slot.spec.template
         metadata = given.get("metadata") or {}
-        own = self._labels(slot)
+        own = self._labels(slot) | {labels.RESTART_COUNT: str(attempt_of(self._job))}
         spec: Body = {
             "completions": 1,
             "parallelism": 1,
@@ -99,8 +107,9 @@ class Builder:
                 "spec": self._pod_spec(slot),
             },
         }
-        if self._job.spec.backoff_limit is not None:
-            spec["backoffLimit"] = self._job.spec.backoff_limit
+        limit = self._job.spec.backoff_limit if slot.is_alone else 0
+        if limit is not None:
+            spec["backoffLimit"] = limit
         return {
             "apiVersion": JOB.api_version,
             "kind": JOB.kind,

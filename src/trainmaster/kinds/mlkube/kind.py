@@ -15,7 +15,7 @@ from trainmaster.core.policies.limit import Limit
 from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.view import ChildView
 from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
-from trainmaster.kinds.mlkube import labels, validate
+from trainmaster.kinds.mlkube import crew, labels, validate
 from trainmaster.kinds.mlkube.body import Builder, runtime_id, scheduler_of, shared_ports, slots_of
 from trainmaster.kinds.mlkube.replica import FAILED, RUNNING, SUCCEEDED, UNKNOWN, Replica, is_over, replicas_of
 from trainmaster.kinds.mlkube.status import (
@@ -25,6 +25,7 @@ from trainmaster.kinds.mlkube.status import (
     ENDED,
     RECOVERING,
     counted,
+    fallen,
     folded,
     judged,
     progressed,
@@ -73,6 +74,8 @@ class MxJobKind(Kind[MxJob]):
             state, message = FAILED, deadline.message
         if state:
             return self._judge(job, state, message, replicas, now)
+        if any(replica.fault for replica in replicas):
+            return self._restart(job, replicas, now)
         plan = self._go_on(job, replicas, observed, now)
         left = deadline.left(now) if deadline else None
         return msgspec.structs.replace(plan, requeue_after=soonest(plan.requeue_after, left))
@@ -81,9 +84,12 @@ class MxJobKind(Kind[MxJob]):
         """Whoever is missing is created, whoever is nobody's goes."""
         old, allotted = job.status, self._allot(job, observed)
         is_begun = bool(old.runtime_id)
-        creates = self._missing(job, observed) if is_begun and allotted.is_stored else ()
+        swept, wait = crew.sweep(job, observed, now), crew.wait_of(job, now)
+        may_create = is_begun and allotted.is_stored and swept.is_done and wait is None
+        creates = self._missing(job, observed) if may_create else ()
         runs = old.phase == RUNNING or (is_begun and all(replica.has_started for replica in replicas))
-        conditions = cleared(old.conditions, all_created=is_begun and allotted.is_stored and not creates, now=now)
+        conditions = cleared(old.conditions, all_created=may_create and not creates, now=now)
+        conditions = progressed(conditions, replicas, now, is_restarted=bool(old.restarts))
         new = msgspec.structs.replace(
             old,
             phase=RUNNING if runs else CREATING,
@@ -93,20 +99,35 @@ class MxJobKind(Kind[MxJob]):
             runtime_id=runtime_id(job),
             replica_statuses=counted(replicas),
             ports=allotted.ports,
-            conditions=portless(progressed(conditions, replicas, now), allotted.error, now),
+            conditions=portless(conditions, allotted.error, now),
             start_time=old.start_time or now,
         )
         return Plan(
-            deletes=_surplus(job, observed),
+            deletes=(*swept.deletes, *_surplus(job, observed)),
             creates=creates,
+            patches=swept.patches,
             status=changed_status(old, new),
             # Its names are on record before the first of them is given, and so is a port before a pod is told it.
             status_first=not is_begun or allotted.is_new,
             is_lazy=old != new and old == msgspec.structs.replace(new, replica_statuses=old.replica_statuses),
             events=_steps(old, new, replicas),
-            requeue_after=allotted.retry_after,
+            requeue_after=soonest(allotted.retry_after, wait, swept.wait),
             ports=allotted.drawn,
         )
+
+    def _restart(self, job: MxJob, replicas: Sequence[Replica], now: datetime) -> Plan:
+        """The count is stored before the first Job is stopped for it."""
+        decision, old = crew.again(job, replicas, now), job.status
+        new = msgspec.structs.replace(
+            old,
+            observed_generation=job.metadata.generation,
+            replica_statuses=counted(replicas),
+            restarts=decision.restarts,
+            restart_history=decision.history,
+            conditions=fallen(old.conditions, decision.message, now),
+        )
+        event = warning(RECOVERING, decision.message)
+        return Plan(status=changed_status(old, new), status_first=True, events=(event,))
 
     def _allot(self, job: MxJob, observed: Observed) -> Allotment:
         wanted = shared_ports(job, shared_network=self.settings.shared_network)
@@ -183,6 +204,10 @@ def _result(job: MxJob, replicas: Sequence[Replica]) -> tuple[str, str]:
     say in a success: they serve until they are told to end."""
     if failed := [replica for replica in replicas if replica.state == FAILED]:
         return FAILED, "; ".join(f"{replica.slot.place}: {replica.message}" for replica in failed[:3])
+    lost = [replica for replica in replicas if replica.fault]
+    if lost and not crew.has_tries_left(job):
+        said = "; ".join(f"{r.slot.place}: {r.fault.message}" for r in lost[:3] if r.fault)
+        return FAILED, f"{said} (backoffLimit {crew.tries_of(job)} is used up)"
     if all(replica.state == SUCCEEDED for replica in replicas if replica.slot.role != labels.SERVER):
         return SUCCEEDED, f"job {job.metadata.name} has succeeded"
     return "", ""
@@ -249,6 +274,5 @@ def _swept(job: MxJob, observed: Observed) -> Plan:
     services = deletions(SERVICE, observed.services.values(), why)
     if policy == "All":
         return Plan(deletes=(*deletions(JOB, left, why), *services))
-    stopped = {"spec": {"suspend": True}}
-    patches = tuple(Patch(JOB, c.key, c.uid, c.resource_version, stopped, why) for c in left)
+    patches = tuple(Patch(JOB, c.key, c.uid, c.resource_version, crew.STOPPED, why) for c in left)
     return Plan(deletes=services, patches=patches)

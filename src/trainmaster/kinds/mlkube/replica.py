@@ -1,14 +1,17 @@
 """How the replicas of an MxJob are, told from their batch Jobs and from the pods of these.
 
 A batch Job starts a pod again until its ``backoffLimit`` is reached, whatever that pod died of. What will only happen
-again is told apart here: then the replica has failed, and the job with it.
+again is told apart here: then the replica has failed, and the job with it. Of a crew nobody is started again alone,
+unless the user says so (``crew``): its batch Jobs give up at once.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 import msgspec
 
 from trainmaster.api.mlkube import MxJob
+from trainmaster.core.condition import is_true
 from trainmaster.core.ids import JOB
 from trainmaster.core.observed import Observed
 from trainmaster.core.policies import fault
@@ -16,13 +19,16 @@ from trainmaster.core.policies.fault import SIGNALLED, Fault
 from trainmaster.core.policies.restart import exit_codes
 from trainmaster.core.view import ChildView, PodView
 from trainmaster.kinds.mlkube import labels
-from trainmaster.kinds.mlkube.body import Slot, slots_of
+from trainmaster.kinds.mlkube.body import Slot, attempt_of, slots_of
 
 UNKNOWN = "Unknown"
 STARTING = "Starting"
 RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
+
+READY = "Ready"
+"""The condition that is True while all replicas run, or have succeeded."""
 
 OUT_OF_MEMORY = "OOMKilled"
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
@@ -41,11 +47,16 @@ class _StatusPart(msgspec.Struct):
     conditions: list[_ConditionPart] | None = None
 
 
+class _MetaPart(msgspec.Struct):
+    labels: dict[str, str] = {}
+
+
 class _SpecPart(msgspec.Struct):
     suspend: bool | None = None
 
 
 class _JobPart(msgspec.Struct):
+    metadata: _MetaPart = msgspec.field(default_factory=_MetaPart)
     spec: _SpecPart = msgspec.field(default_factory=_SpecPart)
     status: _StatusPart = msgspec.field(default_factory=_StatusPart)
 
@@ -58,12 +69,13 @@ _JOB_PART = msgspec.json.Decoder(_JobPart)
 
 class Replica(msgspec.Struct, frozen=True):
     """``message`` says why it failed, what it waits for, or, of one that ``is_recovering``, what it comes back from;
-    it is empty where there is nothing special to say."""
+    it is empty where there is nothing special to say. ``fault`` is for one that the others cannot go on without."""
 
     slot: Slot
     state: str
     message: str = ""
     is_recovering: bool = False
+    fault: Fault | None = None
 
     @property
     def has_started(self) -> bool:
@@ -76,17 +88,25 @@ def is_over(child: ChildView) -> bool:
     return bool(job.spec.suspend or job.condition("Complete") or job.condition("Failed"))
 
 
+def is_outdated(child: ChildView, attempt: int) -> bool:
+    """True of a batch Job of an older attempt. A label that was edited into no number says the first."""
+    text = _JOB_PART.decode(child.raw).metadata.labels.get(labels.RESTART_COUNT, "")
+    return (int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else 0) < attempt
+
+
 def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
-    retryable = exit_codes(job.spec.restarting_exit_code)
+    retryable, attempt = exit_codes(job.spec.restarting_exit_code), attempt_of(job)
     pods: dict[str, list[PodView]] = {}
-    for pod in observed.all_pods:
+    for pod in sorted(observed.all_pods, key=_began):
         if pod.owner is not None and not pod.deleting:
             pods.setdefault(pod.owner.uid, []).append(pod)
+    was_whole = is_true(job.status.conditions, READY)
     found = []
     for slot in slots_of(job):
         child = observed.child(JOB, slot.name)
-        if child is None or child.deleting:
-            found.append(Replica(slot, STARTING))
+        if child is None or child.deleting or is_outdated(child, attempt):
+            is_lost = was_whole and not slot.is_alone
+            found.append(Replica(slot, STARTING, fault=_lost(f"the Job of {slot.place} is gone") if is_lost else None))
         else:
             found.append(_judged(slot, child, pods.get(child.uid, ()), retryable))
     return found
@@ -101,7 +121,10 @@ def _judged(slot: Slot, child: ChildView, pods: Sequence[PodView], retryable: fr
     for found in faults:
         if why := _end_of(found, retryable):
             return Replica(slot, FAILED, f"{found.message}{why}")
-    if given_up := job.condition("Failed"):
+    given_up = job.condition("Failed")
+    if not slot.is_alone and (faults or given_up):
+        return Replica(slot, STARTING, fault=faults[-1].fault if faults else _lost(f"the pod of {slot.place} is gone"))
+    if given_up:
         last = f"; {faults[-1].message}" if faults else ""
         return Replica(slot, FAILED, f"job {slot.name} has failed: {given_up.reason}, {given_up.message}{last}")
     if any(_is_running(pod) for pod in pods):
@@ -109,6 +132,15 @@ def _judged(slot: Slot, child: ChildView, pods: Sequence[PodView], retryable: fr
     if faults:
         return Replica(slot, STARTING, f"{faults[-1].message}; it is started again", is_recovering=True)
     return Replica(slot, STARTING, _waits_for(pods))
+
+
+def _began(pod: PodView) -> float:
+    """Those that no node has taken yet are the youngest."""
+    return pod.started.timestamp() if pod.started else inf
+
+
+def _lost(message: str) -> Fault:
+    return Fault(FAILED, message, has_failed=True)
 
 
 # --- pods ---

@@ -13,18 +13,8 @@ from trainmaster.core.policies import gang
 from trainmaster.core.policies.gang import Gang
 from trainmaster.core.template import Owner
 from trainmaster.kinds.mxjob import labels
-from trainmaster.kinds.mxjob.role import (
-    SCHEDULER,
-    SERVER,
-    WORKER,
-    Slot,
-    master,
-    place_of,
-    policy_of,
-    roles_of,
-    slot_of,
-    slots_of,
-)
+from trainmaster.kinds.mxjob.policy import policy_of
+from trainmaster.kinds.mxjob.role import SCHEDULER, SERVER, WORKER, Slot, master, place_of, roles_of, slot_of, slots_of
 
 
 class _Port(msgspec.Struct, frozen=True):
@@ -33,19 +23,30 @@ class _Port(msgspec.Struct, frozen=True):
 
 
 def ports_of(replica: ReplicaSpec) -> tuple[_Port, ...]:
-    """The ports of the container that trains. It has one of our name, whether the template says so or not."""
+    """The ports of the container that trains; ours is among them, whether the template has it or not."""
     containers = template.read(replica.template).spec.containers
     declared = [port for c in containers if c.name == labels.CONTAINER for port in c.ports or ()]
     found = [_Port(port.name, port.container_port) for port in declared]
-    if not any(port.name == labels.PORT_NAME for port in found):
+    if main_port(found) is None:
         found.append(_Port(labels.PORT_NAME, labels.DEFAULT_PORT))
-    return tuple(found)
+    unique: dict[int, _Port] = {}  # a service has every number once, whatever the names
+    for port in found:
+        if port.number not in unique or port.name == labels.PORT_NAME:
+            unique[port.number] = port
+    return tuple(unique.values())
+
+
+def main_port(ports: Sequence[_Port]) -> int | None:
+    """The port by which peers know a replica: the one of our name, or the one that it would have."""
+    named = [port.number for port in ports if port.name == labels.PORT_NAME]
+    usual = [port.number for port in ports if port.number == labels.DEFAULT_PORT]
+    return next(iter(named + usual), None)
 
 
 def shared_ports(job: MXJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
     """The published ports of every slot that shares its network with strangers."""
     return {
-        place_of(role, index): tuple(dict.fromkeys(port.number for port in ports_of(replica)))
+        place_of(role, index): tuple(port.number for port in ports_of(replica))
         for role, replica in roles_of(job.spec).items()
         if shared_network or template.is_on_host(replica.template)
         for index in range(replica.replicas)
@@ -135,7 +136,7 @@ class Builder:
         return self._job.status.ports.get(slot.place, {}).get(str(declared), declared)
 
     def _main_port(self, slot: Slot) -> int:
-        return self._given(slot, next(p.number for p in self._ports[slot.role] if p.name == labels.PORT_NAME))
+        return self._given(slot, main_port(self._ports[slot.role]) or labels.DEFAULT_PORT)
 
     def _addresses(self) -> dict[str, list[Body]]:
         """Where every slot listens, by its role."""
@@ -173,7 +174,7 @@ class Builder:
 
     def _with_ports(self, container: Mapping[str, Any], slot: Slot) -> Body:
         given = list(container.get("ports") or ())
-        if not any(port.get("name") == labels.PORT_NAME for port in given):
+        if main_port([_Port(port.get("name", ""), port["containerPort"]) for port in given]) is None:
             given.append({"name": labels.PORT_NAME, "containerPort": labels.DEFAULT_PORT})
         whole = {**container, "ports": given}
         if not (allotted := self._job.status.ports.get(slot.place)):

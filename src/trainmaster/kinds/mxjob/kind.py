@@ -20,15 +20,8 @@ from trainmaster.kinds.base import Kind, changed_status, cleared, named, portles
 from trainmaster.kinds.mxjob import labels, validate
 from trainmaster.kinds.mxjob.body import Builder, declared_ports, gang_of, shared_ports
 from trainmaster.kinds.mxjob.node import nodes_of
-from trainmaster.kinds.mxjob.role import (
-    clean_policy_of,
-    leading,
-    place_of,
-    policy_of,
-    roles_of,
-    rules_of,
-    slots_of,
-)
+from trainmaster.kinds.mxjob.policy import clean_policy_of, policy_of, rules_of
+from trainmaster.kinds.mxjob.role import leading, place_of, roles_of, slots_of
 from trainmaster.kinds.mxjob.status import (
     CREATED,
     ENDED,

@@ -1,12 +1,10 @@
-"""The roles of an MXJob: which of them a mode has, what each is asked for, and who has the last word."""
+"""The roles of an MXJob: which of them a mode has, what fills them, and who has the last word."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from trainmaster.api.mxjob import MXJob, MXJobSpec, Policy, ReplicaSpec, RunPolicy
-from trainmaster.core.policies.cleanup import CleanPodPolicy
-from trainmaster.core.policies.restart import RestartPolicy, RestartScope, Rules
+from trainmaster.api.mxjob import MXJob, MXJobSpec, ReplicaSpec
 
 SCHEDULER, SERVER, WORKER = "Scheduler", "Server", "Worker"
 TUNER_TRACKER, TUNER_SERVER, TUNER = "TunerTracker", "TunerServer", "Tuner"
@@ -21,19 +19,7 @@ SINGLE = (SCHEDULER, TUNER_TRACKER)
 FIXED = (SCHEDULER, SERVER)
 """Roles that ps-lite does not let join again: without one of them nobody can go on."""
 
-BACKOFF = 10
-"""Seconds before the second restart in a row; twice as many before each that follows."""
-RETRYABLE = "128-255"
-"""Exit codes of a program that was ended from outside, as the training-operator has them since 1.5."""
-
 _CANONICAL = {role.lower(): role for role in ROLES}
-_POLICIES: Mapping[str, RestartPolicy] = {
-    "Always": "Always",
-    "OnFailure": "OnFailure",
-    "Never": "Never",
-    # A pod that its node ended has no exit code of its own.
-    "ExitCode": "OnNodeFailWithExitCode",
-}
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -72,27 +58,6 @@ def slots_of(job: MXJob) -> list[Slot]:
     """All places that the spec asks for."""
     roles = roles_of(job.spec).items()
     return [slot_of(job, role, index) for role, replica in roles for index in range(replica.replicas)]
-
-
-def policy_of(spec: MXJobSpec) -> RunPolicy:
-    """The run policy, with what an older manifest says in the spec itself."""
-    run = spec.run_policy
-    older = {field: getattr(spec, field) for field in Policy.__struct_fields__ if getattr(run, field) is None}
-    return RunPolicy(**({field: getattr(run, field) for field in RunPolicy.__struct_fields__} | older))
-
-
-def clean_policy_of(spec: MXJobSpec) -> CleanPodPolicy:
-    return policy_of(spec).clean_pod_policy or "None"
-
-
-def rules_of(spec: MXJobSpec) -> dict[str, Rules]:
-    """A parameter server lets nobody join again, so its roles restart together unless the user knows better; TVM's
-    servers and tuners come and go."""
-    default: RestartScope = "All" if spec.job_mode == "MXTrain" else "Pod"
-    return {
-        role: Rules(_POLICIES[replica.restart_policy], replica.restart_scope or default, None, BACKOFF, None)
-        for role, replica in roles_of(spec).items()
-    }
 
 
 def deciding(spec: MXJobSpec) -> str:

@@ -19,7 +19,8 @@ from trainmaster.core.policies.restart import Fallen
 from trainmaster.core.view import PodView
 from trainmaster.kinds.mxjob import labels
 from trainmaster.kinds.mxjob.node import fault_of
-from trainmaster.kinds.mxjob.role import RETRYABLE, deciding, policy_of, roles_of, rules_of, slot_of
+from trainmaster.kinds.mxjob.policy import RETRYABLE, policy_of, rules_of
+from trainmaster.kinds.mxjob.role import deciding, roles_of, slot_of
 from trainmaster.kinds.mxjob.status import FAILED, RUNNING, SUCCEEDED, entered_at, is_current
 
 

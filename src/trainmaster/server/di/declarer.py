@@ -22,6 +22,7 @@ from trainmaster.kinds.dijob.declare import Change, recognised
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.server.di import metrics
 from trainmaster.server.di.cache import Cache, Known
+from trainmaster.server.di.delivery import Delivery
 from trainmaster.server.di.refusal import NotNow, Refused
 
 TRIES = 10
@@ -52,6 +53,8 @@ class Declarer:
         self._now = now
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._answered: deque[str] = deque(maxlen=ANSWERED_KEPT)
+        self._on_their_way: dict[str, Delivery] = {}
+        """Answers, by the id of their request."""
         self._marking: set[asyncio.Task[None]] = set()
 
     async def store(self, known: Known, digest: str, incarnation: str, decide: Decide) -> Stored:
@@ -60,7 +63,7 @@ class Declarer:
             known, is_fresh = self._newest(known), False
             for attempt in range(TRIES):
                 last = recognised(known.job.status.declared, digest, incarnation, self._now())
-                if last is not None and last.id not in self._answered:
+                if last is not None and not self._is_answered(last.id):
                     return Stored(known, last.collectors, last.learners, last.id, is_new=attempt > 0)
                 change = _decided(decide, known, is_final=is_fresh)
                 if change is None:
@@ -87,13 +90,30 @@ class Declarer:
                 known, is_fresh = self._same(known, await self._cache.fresh_job(known.id)), True
         raise NotNow(f"{known.id} is being changed by others all the time, try again")
 
-    def answered(self, stored: Stored) -> None:
-        """The answer has arrived: from now on the same request is another one. Nobody waits for this."""
-        if stored.request:
-            self._answered.append(stored.request)
-            task = asyncio.ensure_future(self._mark(stored))
-            self._marking.add(task)
-            task.add_done_callback(self._marking.discard)
+    def answered(self, stored: Stored, delivery: Delivery) -> None:
+        """The answer was written. When it has arrived, the same request is another one. Nobody waits for this."""
+        if not stored.request:
+            delivery.close()
+            return
+        self._on_their_way[stored.request] = delivery
+        task = asyncio.ensure_future(self._follow(stored, delivery))
+        self._marking.add(task)
+        task.add_done_callback(self._marking.discard)
+
+    async def _follow(self, stored: Stored, delivery: Delivery) -> None:
+        with delivery:
+            has_arrived = await delivery.arrives()
+            if has_arrived:
+                self._answered.append(stored.request)
+            if self._on_their_way.get(stored.request) is delivery:
+                del self._on_their_way[stored.request]
+        if has_arrived:
+            await self._mark(stored)
+
+    def _is_answered(self, request: str) -> bool:
+        """A client that has its answer may be back before anybody looked whether it has arrived."""
+        delivery = self._on_their_way.get(request)
+        return request in self._answered or (delivery is not None and delivery.has_arrived)
 
     async def close(self, timeout: float) -> None:
         """Until what was answered is marked so."""

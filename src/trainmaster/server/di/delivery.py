@@ -11,33 +11,52 @@ from asyncio import BaseTransport
 from fcntl import ioctl
 from struct import unpack
 from termios import TIOCOUTQ
+from types import TracebackType
+from typing import Self
 
 PATIENCE = 5.0
 """Seconds. DI-engine's client asks again one second after its connection broke."""
-POLLS = (0.0, 0.001, 0.005, 0.02, 0.1)
+POLLS = (0.001, 0.005, 0.02, 0.05)
 """Seconds between looks; the last one again and again."""
 
 
-async def arrived(transport: BaseTransport | None, patience: float = PATIENCE) -> bool:
-    """True when the other side has acknowledged all that was written to this connection."""
-    socket = None if transport is None else transport.get_extra_info("socket")
-    if socket is None or socket.fileno() < 0:
-        return False  # it broke in the meantime
-    # A descriptor of our own: it can be asked after either side has closed the connection.
-    descriptor = os.dup(socket.fileno())
-    try:
-        return await _acknowledged(descriptor, patience)
-    finally:
-        os.close(descriptor)
+class Delivery:
+    """An answer that was written to a connection, from then on until it is closed.
 
+    It keeps a descriptor of its own, which can be asked after either side has closed the connection.
+    """
 
-async def _acknowledged(descriptor: int, patience: float) -> bool:
-    deadline = asyncio.get_running_loop().time() + patience
-    looks = 0
-    while (left := _unacknowledged(descriptor)) and asyncio.get_running_loop().time() < deadline:
-        await asyncio.sleep(POLLS[min(looks, len(POLLS) - 1)])
-        looks += 1
-    return not left
+    def __init__(self, transport: BaseTransport | None) -> None:
+        socket = None if transport is None else transport.get_extra_info("socket")
+        number = -1 if socket is None else socket.fileno()
+        self._descriptor = os.dup(number) if number >= 0 else None
+
+    @property
+    def has_arrived(self) -> bool:
+        """True when the other side has acknowledged all that was written to this connection."""
+        return self._descriptor is not None and not _unacknowledged(self._descriptor)
+
+    async def arrives(self, patience: float = PATIENCE) -> bool:
+        """False when it has not arrived in time, or its connection is gone."""
+        deadline = asyncio.get_running_loop().time() + patience
+        looks = 0
+        while not (found := self.has_arrived) and self._descriptor is not None:
+            if asyncio.get_running_loop().time() >= deadline:
+                break
+            await asyncio.sleep(POLLS[min(looks, len(POLLS) - 1)])
+            looks += 1
+        return found
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.close()
 
 
 def _unacknowledged(descriptor: int) -> int:

@@ -14,7 +14,7 @@ from trainmaster.core.errors import NotSynced
 from trainmaster.server.di import answer, metrics
 from trainmaster.server.di.caller import Origin
 from trainmaster.server.di.declarer import Declarer
-from trainmaster.server.di.delivery import arrived
+from trainmaster.server.di.delivery import Delivery
 from trainmaster.server.di.desk import Desk, Done
 from trainmaster.server.di.refusal import NotNow, Refused
 from trainmaster.server.di.request import BODY_LIMIT, decoded, parameters
@@ -86,12 +86,15 @@ class Face:
             self._in_flight -= 1
             metrics.IN_FLIGHT.set(self._in_flight)
         response = web.Response(status=status, body=done.body, content_type="application/json")
-        if done.stored is not None and not await _is_sent(request, response):
-            because = "the caller has gone"
+        if done.stored is not None:
+            # Whether a client has its answer matters: without it the same request comes again.
+            try:
+                await response.prepare(request)
+                await response.write_eof()
+                self._declarer.answered(done.stored, Delivery(request.transport))
+            except ConnectionError:
+                because = "the caller has gone"
         self._record(request, route, status, because, perf_counter() - started)
-        # Whether a client has its answer matters: without it the same request comes again.
-        if done.stored is not None and not because and await arrived(request.transport):
-            self._declarer.answered(done.stored)
         return response
 
     async def _answer(self, request: web.Request, handler: Handler | None) -> tuple[int, Done, str]:
@@ -145,15 +148,6 @@ def _origin(request: web.Request) -> Origin:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     ip = (request.remote or "").removeprefix("::ffff:")  # an IPv4 address on a socket of both
     return Origin(ip, token.strip() if scheme.lower() == "bearer" else "")
-
-
-async def _is_sent(request: web.Request, response: web.Response) -> bool:
-    try:
-        await response.prepare(request)
-        await response.write_eof()
-    except ConnectionError:
-        return False
-    return True
 
 
 async def _body(request: web.Request) -> bytes:

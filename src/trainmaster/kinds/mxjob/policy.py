@@ -1,0 +1,44 @@
+"""What the user wants for the run of an MXJob: one answer to each question, wherever the manifest says it."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trainmaster.api.mxjob import MXJobSpec, Policy, RunPolicy
+from trainmaster.core.policies.cleanup import CleanPodPolicy
+from trainmaster.core.policies.restart import RestartPolicy, RestartScope, Rules
+from trainmaster.kinds.mxjob.role import roles_of
+
+BACKOFF = 10
+"""Seconds before the second restart in a row; twice as many before each that follows."""
+RETRYABLE = "128-255"
+"""Exit codes of a program that was ended from outside, as the training-operator has them since 1.5."""
+
+_POLICIES: Mapping[str, RestartPolicy] = {
+    "Always": "Always",
+    "OnFailure": "OnFailure",
+    "Never": "Never",
+    # A pod that its node ended has no exit code of its own.
+    "ExitCode": "OnNodeFailWithExitCode",
+}
+
+
+def policy_of(spec: MXJobSpec) -> RunPolicy:
+    """The run policy, with what an older manifest says in the spec itself."""
+    run = spec.run_policy
+    older = {field: getattr(spec, field) for field in Policy.__struct_fields__ if getattr(run, field) is None}
+    return msgspec.structs.replace(run, **older)
+
+
+def clean_policy_of(spec: MXJobSpec) -> CleanPodPolicy:
+    return policy_of(spec).clean_pod_policy or "None"
+
+
+def rules_of(spec: MXJobSpec) -> dict[str, Rules]:
+    """A parameter server lets nobody join again, so its roles restart together unless the user knows better; TVM's
+    servers and tuners come and go."""
+    default: RestartScope = "All" if spec.job_mode == "MXTrain" else "Pod"
+    return {
+        role: Rules(_POLICIES[replica.restart_policy], replica.restart_scope or default, None, BACKOFF, None)
+        for role, replica in roles_of(spec).items()
+    }

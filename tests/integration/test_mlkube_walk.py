@@ -1,0 +1,93 @@
+"""The walk-through of mxnet-operator's README (seed 003), line by line, on an installation of its own: there
+`kubectl get mxjobs` means these jobs and no others."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy import manager
+from testbed.operator import REPOSITORY, OperatorProcess
+from testbed.plane import CONTROLLERS, ControlPlane
+
+EXAMPLES = REPOSITORY / "examples"
+PROGRAMS = ("Deployment", "Service", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+"""Here the operator is a process of its own, and nobody else is needed."""
+DEADLINE = "--timeout=120s"
+
+
+def installation() -> str:
+    """deploy/mx-manager.yaml without its programs; its rights are those of this plane's operator."""
+    bodies = [body for body in manager.bodies(manager.MX) if body["kind"] not in PROGRAMS]
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "trainmaster-operator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mx-operator"},
+        "subjects": [
+            {"kind": "ServiceAccount", "name": "trainmaster-operator", "namespace": "trainmaster-system"},
+        ],
+    }
+    return yaml.safe_dump_all([*bodies, binding])
+
+
+@pytest.fixture(scope="module")
+def cluster(binaries: Path) -> Iterator[ControlPlane]:
+    """With everything that brings pods to their end: those of a batch Job complete."""
+    with ControlPlane(binaries=binaries) as plane:
+        plane.start_controller_manager((*CONTROLLERS, "job-controller"))
+        plane.start_scheduler()
+        plane.start_kwok()
+        plane.add_nodes(2)
+        plane.apply(installation())
+        plane.kubectl("wait", "crd/mxjobs.mxnet.mlkube.io", "--for=condition=Established", DEADLINE)
+        with OperatorProcess(plane, args=["--enable-scheme=mxjob.mxnet.mlkube.io"]) as operator:
+            yield plane
+            assert "forbidden" not in operator.log
+            assert "Traceback" not in operator.log
+
+
+def test_create_and_list_jobs(cluster: ControlPlane) -> None:
+    created = cluster.kubectl("create", "-f", str(EXAMPLES / "mx_job_local.yaml"))
+    cluster.kubectl("wait", "mxjobs/example-local-job", "--for=condition=Finished", DEADLINE)
+    listed = cluster.kubectl("get", "mxjobs")
+
+    assert created == "mxjob.mxnet.mlkube.io/example-local-job created\n"
+    assert re.fullmatch(r"NAME +MODE +PHASE +STATE +AGE\nexample-local-job +local +Done +Succeeded +\d+s\n", listed)
+
+
+def test_create_the_distributed_demo_and_see_its_jobs(cluster: ControlPlane) -> None:
+    cluster.kubectl("create", "-f", str(EXAMPLES / "mx_job_dist.yaml"))
+    cluster.kubectl("wait", "mxjobs/example-dist-job", "--for=condition=Finished", DEADLINE)
+    rows = [line.split() for line in cluster.kubectl("get", "job", "--no-headers").splitlines()]
+
+    jobs = {name: completions for name, _, completions, *_ in rows if name.startswith("example-dist-job")}
+    (runtime_id,) = {name.split("-")[-2] for name in jobs}
+    assert re.fullmatch(r"[0-9a-z]{4}", runtime_id)
+    assert jobs == {
+        f"example-dist-job-{replica}": "1/1"
+        for replica in (
+            f"scheduler-{runtime_id}-0",
+            f"server-{runtime_id}-0",
+            f"server-{runtime_id}-1",
+            f"worker-{runtime_id}-0",
+            f"worker-{runtime_id}-1",
+            f"worker-{runtime_id}-2",
+        )
+    }
+
+
+def test_what_happened_is_told(cluster: ControlPlane) -> None:
+    described = cluster.kubectl("describe", "mxjobs", "example-dist-job")
+
+    for reason in ("MxJobCreating", "SuccessfulCreate", "MxJobSucceeded"):
+        assert re.search(rf"Normal +{reason} +.*mx-operator", described), described
+
+
+def test_a_deleted_job_takes_everything_along(cluster: ControlPlane) -> None:
+    """With the ancestor, Jobs, pods and service of a job that was deleted while no operator ran stayed for ever."""
+    cluster.kubectl("delete", "mxjobs", "example-dist-job", "--cascade=foreground", DEADLINE)
+
+    assert cluster.kubectl("get", "jobs,pods,services", "-l", "mx_job=example-dist-job") == ""

@@ -1,0 +1,185 @@
+"""ps-lite lets nobody join again who was lost: a crew is started again as a whole (spec part 4, 9)."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.build import NOW, STAMP, Json
+from tests.kinds.mlkube.build import (
+    Child,
+    a_begun,
+    a_job,
+    a_pod,
+    a_service,
+    a_spec,
+    condition_of,
+    crew_of,
+    name_of,
+    plan_of,
+    running,
+    status_of,
+)
+from trainmaster.core.ids import JOB
+from trainmaster.core.plan import Plan
+
+READY = {"type": "Ready", "status": "True", "reason": "AllReplicasRunning", "lastTransitionTime": STAMP}
+LOST = {"Failed": ("BackoffLimitExceeded", "Job has reached the specified backoff limit")}
+PLACE = ("worker", 1)
+
+
+def a_crew(**given: Any) -> Json:
+    """A job all of whose replicas run."""
+    return a_begun("Running", "Running", status={"conditions": [READY]}, servers=1, workers=2, **given)
+
+
+def stored(job: Json, plan: Plan) -> Json:
+    return {**job, "status": status_of(plan)}
+
+
+def killed(job: Json, code: int = 137) -> list[Child]:
+    return running(job, a_job(job, *PLACE), a_pod(job, *PLACE, code=code, phase="Failed"), without=[PLACE])
+
+
+def restarted(**given: Any) -> Json:
+    job = a_crew(**given)
+    return stored(job, plan_of(job, killed(job)))
+
+
+def test_the_restart_is_counted_before_anybody_is_stopped() -> None:
+    job = a_crew()
+
+    plan = plan_of(job, killed(job))
+
+    assert plan.status_first
+    assert (plan.creates, plan.deletes, plan.patches) == ((), (), ())
+    assert {role: entry["count"] for role, entry in status_of(plan)["restarts"].items()} == {
+        "SCHEDULER": 1,
+        "SERVER": 1,
+        "WORKER": 1,
+    }
+    said = "restart times is 1, pod digits-worker-1kkf-1-aaaaa failed: container mxnet on node node-1 exited with "
+    assert condition_of(plan, "Recovering") == ("True", "CrewRestarting", f"{said}reason Error exitcode 137")
+    assert condition_of(plan, "Ready")[0] == "False"
+    assert [(event.type, event.reason) for event in plan.events] == [("Warning", "Recovering")]
+    assert [entry["replica"] for entry in status_of(plan)["restartHistory"]] == ["worker-1"]
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        pytest.param(lambda job: [a_job(job, *PLACE, conditions=LOST)], id="its pod was deleted"),
+        pytest.param(lambda job: [], id="its Job was deleted"),
+        pytest.param(lambda job: [a_job(job, *PLACE, deleting=True)], id="its Job is being deleted"),
+        pytest.param(lambda job: [a_job(job, *PLACE), a_pod(job, *PLACE, last=139)], id="it was started in place"),
+        pytest.param(
+            lambda job: [a_job(job, *PLACE), a_pod(job, *PLACE, code=1, phase="Failed", reason="Evicted")],
+            id="its node put it out",
+        ),
+    ],
+)
+def test_whoever_is_lost_takes_the_crew_along(worker: Any) -> None:
+    job = a_crew()
+
+    plan = plan_of(job, running(job, *worker(job), without=[PLACE]))
+
+    assert status_of(plan)["restarts"]["WORKER"]["used"] == 1
+
+
+def test_a_crew_that_has_not_been_whole_yet_just_waits_for_its_jobs() -> None:
+    job = a_begun(servers=1, workers=2)
+
+    plan = plan_of(job, running(job, without=[PLACE]))
+
+    assert [create.key.name for create in plan.creates] == [name_of(job, *PLACE)]
+
+
+def test_the_old_ones_are_stopped_then_deleted_and_then_the_new_ones_come() -> None:
+    job = restarted()
+
+    first = plan_of(job, killed(job))
+    stopping = [a_job(job, *place, suspend=True) for place in crew_of(job)]
+    leaving: list[Child] = [a_service(job), *stopping, a_pod(job, "server", deleting=True)]
+    second = plan_of(job, leaving)
+    third = plan_of(job, [a_service(job)])
+
+    assert [(p.resource, p.body) for p in first.patches] == [(JOB, {"spec": {"suspend": True}})] * 4
+    assert (first.deletes, first.creates) == ((), ())
+    assert {d.key.name for d in second.deletes} == {name_of(job, *p) for p in crew_of(job)} - {name_of(job, "server")}
+    assert (second.creates, second.patches) == ((), ())
+    assert [c.key.name for c in third.creates] == [name_of(job, *place) for place in crew_of(job)]
+    assert {c.body["metadata"]["labels"]["restart_count"] for c in third.creates} == {"1"}
+
+
+def test_a_pod_that_its_node_does_not_let_go_of_is_not_waited_for_for_ever() -> None:
+    job = restarted()
+    stuck: list[Child] = [a_job(job, *PLACE, suspend=True), a_pod(job, *PLACE, deleting=True)]
+
+    waits = plan_of(job, stuck, now=NOW + timedelta(seconds=30))
+    goes = plan_of(job, stuck, now=NOW + timedelta(seconds=60))
+
+    assert (waits.deletes, waits.requeue_after) == ((), 30)
+    assert [d.key.name for d in goes.deletes] == [name_of(job, *PLACE)]
+
+
+def test_it_recovers_until_all_are_back() -> None:
+    job = restarted()
+    new = [a_job(job, *place, attempt=1) for place in crew_of(job)]
+    pods = [a_pod(job, *place) for place in crew_of(job)]
+
+    some = plan_of(job, [a_service(job), *new, *pods[:-1]])
+    every = plan_of(job, [a_service(job), *new, *pods])
+
+    assert condition_of(some, "Recovering")[0] == "True"
+    assert status_of(some)["phase"] == "Running"
+    assert condition_of(every, "Recovering")[:2] == ("False", "Recovered")
+    assert condition_of(every, "Ready")[0] == "True"
+
+
+def test_a_failure_is_counted_once() -> None:
+    job = restarted()
+
+    again = plan_of(job, killed(job))
+
+    assert again.status is None or again.status["restarts"] == job["status"]["restarts"]
+
+
+def test_the_second_restart_in_a_row_waits() -> None:
+    job = restarted()
+    fallen: list[Child] = [a_job(job, *PLACE, attempt=1), a_pod(job, *PLACE, code=137, phase="Failed")]
+
+    twice = stored(job, plan_of(job, fallen))
+    waits = plan_of(twice, [a_service(job)], now=NOW + timedelta(seconds=4))
+    comes = plan_of(twice, [a_service(job)], now=NOW + timedelta(seconds=10))
+
+    assert (waits.creates, waits.requeue_after) == ((), 6)
+    assert len(comes.creates) == 4
+
+
+@pytest.mark.parametrize(("limit", "says"), [({"backoffLimit": 0}, 0), ({"backoffLimit": 1}, 1), ({}, 6)])
+def test_when_its_tries_are_spent_the_job_has_failed(limit: Json, says: int) -> None:
+    used = {"WORKER": {"count": says, "used": says, "attempt": says}}
+    job = a_begun("Running", "Running", status={"conditions": [READY], "restarts": used}, **limit)
+    fallen: list[Child] = [a_job(job, *PLACE, attempt=says), a_pod(job, *PLACE, code=137, phase="Failed")]
+    others = [place for place in crew_of(job) if place != PLACE]
+
+    plan = plan_of(job, [*fallen, *(a_job(job, *p, attempt=says) for p in others), *(a_pod(job, *p) for p in others)])
+
+    assert status_of(plan)["state"] == "Failed"
+    assert status_of(plan)["reason"].endswith(f"exitcode 137 (backoffLimit {says} is used up)")
+
+
+def test_a_permanent_failure_is_no_reason_to_try_again() -> None:
+    job = a_crew()
+
+    assert status_of(plan_of(job, killed(job, code=1)))["state"] == "Failed"
+
+
+def test_a_worker_that_can_join_again_comes_alone() -> None:
+    specs = [a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 2, restartScope="Pod")]
+    job = a_begun("Running", "Running", status={"conditions": [READY]}, specs=specs)
+
+    plan = plan_of(job, killed(job))
+
+    assert "restarts" not in status_of(plan)
+    assert condition_of(plan, "Recovering")[:2] == ("True", "ReplicaRestarting")

@@ -1,0 +1,70 @@
+"""Nodes that fail: what ran there is lost, and the policies of its role say what becomes of it (part 4, 14)."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.build import NOW, Child, Json, an_mx_replica, an_mxjob, plan_of, with_status
+from tests.kinds.mxjob.test_kind import but, message_of, phase_of, running
+from trainmaster.core.ids import POD, Key
+from trainmaster.core.view import NodeView
+
+WELL = NodeView(Key("", "node-1"), ready="True", ready_since=NOW)
+GONE = NodeView(Key("", "node-2"), is_gone=True)
+
+
+def not_ready(seconds: int) -> NodeView:
+    return NodeView(Key("", "node-2"), ready="False", ready_since=NOW - timedelta(seconds=seconds))
+
+
+def trained(policy: str) -> tuple[Json, list[Child]]:
+    """A job that runs, its worker 1 on node-2."""
+    roles: dict[str, Any] = {role: an_mx_replica(restartPolicy=policy) for role in ("Scheduler", "Server")}
+    job, children = running(an_mxjob(**roles, Worker=an_mx_replica(2, restartPolicy=policy)))
+    return job, but(job, children, worker_1={"node": "node-2"})
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("Never", "Failed"), ("OnFailure", "Restarting"), ("Always", "Restarting"), ("ExitCode", "Restarting")],
+)
+def test_a_pod_on_a_node_that_is_gone_is_lost(policy: str, expected: str) -> None:
+    job, children = trained(policy)
+
+    plan = plan_of(job, children, nodes=[WELL, GONE])
+
+    assert phase_of(plan) == expected
+    assert "pod mnist-worker-1 failed: Node node-2 is failed and offline: it was deleted" in message_of(plan)
+
+
+def test_a_node_that_is_not_ready_has_time_to_come_back() -> None:
+    job, children = trained("OnFailure")
+
+    early = plan_of(job, children, nodes=[WELL, not_ready(20)])
+    late = plan_of(job, children, nodes=[WELL, not_ready(30)])
+
+    assert early.is_quiet
+    assert early.requeue_after == 10.0
+    assert phase_of(late) == "Restarting"
+
+
+def test_pods_on_a_lost_node_are_forced_and_the_others_are_asked_to_go() -> None:
+    job, children = trained("OnFailure")
+    job = with_status(job, plan_of(job, children, nodes=[WELL, GONE]))
+
+    plan = plan_of(job, children, nodes=[WELL, GONE])
+
+    graces = {delete.key.name: delete.grace for delete in plan.deletes if delete.resource == POD}
+    assert graces == {
+        "mnist-scheduler-0": None,
+        "mnist-server-0": None,
+        "mnist-worker-0": None,
+        "mnist-worker-1": 0,
+    }
+
+
+def test_where_nodes_cannot_be_read_nothing_is_decided() -> None:
+    job, children = trained("Never")
+
+    assert plan_of(job, children, nodes=None).is_quiet
