@@ -200,10 +200,15 @@ async def befall(job: Job, fault: str, node: str) -> None:
                 scene.namespace, WORKER, phase="Failed", containers=[None], reason="Evicted", message="no memory left"
             )
         case "lost":
-            taints = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
-            await scene.admin.patch("nodes", None, node, {"spec": {"taints": taints}})
+            await lose(scene, node)
         case _:
             await scene.end(WORKER, 137 if fault == LISTED else 1)
+
+
+async def lose(scene: Scene, node: str) -> None:
+    """Somebody knows that a node will not come back."""
+    taints = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
+    await scene.admin.patch("nodes", None, node, {"spec": {"taints": taints}})
 
 
 async def come_again(job: Job) -> None:

@@ -49,6 +49,20 @@ async def test_a_coordinator_that_comes_again_finds_its_replicas(scene: Scene, s
 
 
 @pytest.mark.usefixtures("operator")
+async def test_whoever_asks_again_in_the_same_words_after_the_answer_gets_more(
+    scene: Scene, server: ServerProcess
+) -> None:
+    async with team(scene, "job", [server.url]) as each:
+        client = await each.appear()
+        await client.start({"replicas": 1}, {"replicas": 1})
+
+        for _ in range(5):
+            assert await client.add(collectors={"replicas": 1}) is not None
+
+        await each.complete(7)
+
+
+@pytest.mark.usefixtures("operator")
 async def test_whoever_fails_is_evicted_or_deleted_comes_back(scene: Scene, server: ServerProcess) -> None:
     async with team(scene, "job", [server.url]) as each:
         client = await each.appear()

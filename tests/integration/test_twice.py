@@ -20,7 +20,7 @@ from testbed.embedded import EmbeddedPlane
 from testbed.operator import OperatorProcess, install
 from testbed.plane import ControlPlane
 from tests.faults.world import PATIENCE, Object
-from tests.integration import policy
+from tests.integration import harm, policy
 from tests.integration import test_external as external
 from tests.integration import test_restart as restarts
 from tests.integration.scene import ENDED, Chronicle, Job, Scene, give_aggregators
@@ -191,6 +191,7 @@ SCENARIOS: dict[str, Play] = {
     **{f"restarts-{row.id}": partial(aitrainingjob_restarts, row=row) for row in restarts.ROWS},
     **{f"told-{row.id}": partial(aitrainingjob_is_told, row=row) for row in external.ROWS},
     **{f"policy-{row.id}": partial(policy.play, row=row) for row in policy.ROWS},
+    **{f"harm-{name}": play for name, play in harm.PLAYS.items()},
     **{f"end-{row.id}": partial(policy.play_told, row=row) for row in policy.TOLD},
     "lives": partial(aitrainingjob_lives, manifest=with_ps()),
     "loses-a-pod": aitrainingjob_loses_a_pod,

@@ -565,6 +565,22 @@ async def test_a_hanging_job_does_not_stop_the_others() -> None:
         assert len(rig.passes("other")) == 11
 
 
+@pytest.mark.parametrize(
+    ("pods", "least", "most"),
+    [pytest.param(2, 90, 102, id="of few pods, at once"), pytest.param(500, 8, 12, id="of many, ten times a second")],
+)
+async def test_a_job_is_planned_for_the_events_of_its_pods(pods: int, least: int, most: int) -> None:
+    rig = Rig()
+    for n in range(pods):
+        rig.cluster.put(POD, pod_json(f"mnist-worker-{n}", phase="Running"))
+    async with rig.working(1.0):
+        before = len(rig.passes())
+        for n in range(100):
+            rig.cluster.put(POD, pod_json(phase="Pending" if n % 2 else "Running"))
+            await asyncio.sleep(0.01)
+        assert least <= len(rig.passes()) - before <= most
+
+
 # --- timers ---
 
 

@@ -36,6 +36,12 @@ CREATED_POLL = 5.0
 LAZY_SECONDS = 5.0
 """How long a status that differs in counters alone may wait for company."""
 
+MANY_PODS = 100
+PAUSE_OF_A_POD = 0.0002
+"""Seconds between an event of a child and the next pass, of jobs with many pods: some ten times what a plan takes.
+Their events come by the hundred, and other jobs share the loop with them."""
+LONGEST_PAUSE = 0.5
+
 log = structlog.get_logger(__name__)
 
 Owned = PodView | ServiceView | ChildView
@@ -75,6 +81,8 @@ class Controller:
         self._is_working = False
         self._lazy_since: dict[Key, float] = {}
         self._put_off: set[Key] = set()
+        self._pauses: dict[Key, float] = {}
+        """Of jobs with many pods."""
         self._creating = 0
         """Passes that are creating something now."""
         self._gave_way: set[Key] = set()
@@ -138,6 +146,7 @@ class Controller:
             self.queue.add(key, after=BARRIER_POLL)
             return "requeue_after"
         observed, plan = self._plan(job)
+        self._give_rest(job, observed)
         try:
             applied = await self._apply(job, plan, observed)
         finally:
@@ -152,6 +161,14 @@ class Controller:
             self.queue.add(key, after=plan.requeue_after)
             return "requeue_after"
         return "success"
+
+    def _give_rest(self, job: JobView, observed: Observed) -> None:
+        """A plan for a thousand pods is not made anew for each of them that comes or goes."""
+        pods = sum(map(len, observed.pods.values()))
+        if pods > MANY_PODS:
+            self._pauses[job.key] = min(pods * PAUSE_OF_A_POD, LONGEST_PAUSE)
+        else:
+            self._pauses.pop(job.key, None)
 
     def _plan(self, job: JobView) -> tuple[Observed, Plan]:
         """Observe and plan; again without the ports that turn out to be a stranger's, as long as there are such."""
@@ -275,7 +292,8 @@ class Controller:
         for view in (before, after):
             if view is not None and (owner := self._job_of(view)):
                 priority = URGENT if _has_new_phase(before, after) else NORMAL
-                self._enqueue(Key(view.key.namespace, owner.name), priority)
+                key = Key(view.key.namespace, owner.name)
+                self._enqueue(key, priority, after=self._pauses.get(key, 0.0))
 
     def _node_changed(self, pod: PodView) -> None:
         if owner := self._job_of(pod):
@@ -303,11 +321,12 @@ class Controller:
         self._barrier.forget(job.uid)
         self._lazy_since.pop(job.key, None)
         self._put_off.discard(job.key)
+        self._pauses.pop(job.key, None)
         self.queue.forget(job.key)
 
-    def _enqueue(self, key: Key, priority: int = NORMAL) -> None:
+    def _enqueue(self, key: Key, priority: int = NORMAL, *, after: float = 0.0) -> None:
         if self._is_working:
-            self.queue.add(key, priority=priority)
+            self.queue.add(key, after=after, priority=priority)
 
 
 _VERBS = {Create: "create", Delete: "delete", Patch: "update"}

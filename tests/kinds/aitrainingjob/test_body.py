@@ -79,13 +79,6 @@ def test_a_replica_name_in_capitals_is_lower_case_wherever_names_must_be() -> No
     assert service_of(job, "mnist-pserver-0")["metadata"]["labels"]["TrainingJobReplicaName"] == "pserver"
 
 
-def test_the_priority_of_the_job_is_a_label_and_no_priority_class() -> None:
-    body = pod_of(an_aitj(spec={"priority": "high"}))
-
-    assert body["metadata"]["labels"]["priority"] == "high"
-    assert "priorityClassName" not in body["spec"]
-
-
 def test_labels_are_ours_over_the_templates_over_the_jobs() -> None:
     template = a_template(
         a_container("aitj-main"),

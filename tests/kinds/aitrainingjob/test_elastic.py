@@ -200,6 +200,16 @@ def test_an_autoscaler_finds_nothing_where_it_is_not_clear_what_it_would_scale(j
     assert "selector" not in status
 
 
+def test_what_an_autoscaler_reads_goes_when_its_role_is_not_elastic_any_more() -> None:
+    job = elastic("Manual", 1)
+    job = brought_to(job, workers(job, "Running"))
+
+    status = status_of(plan_of(with_spec(job, replicaSpecs={"worker": a_replica(1), "ps": a_replica(1)}), workers(job)))
+
+    assert "elasticReplicas" not in status
+    assert "selector" not in status
+
+
 # --- how many are enough ---
 
 

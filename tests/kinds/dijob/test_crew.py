@@ -315,6 +315,25 @@ def test_the_first_of_those_that_wait_brings_the_next_pass() -> None:
     assert (plan.creates, plan.requeue_after) == ((), 3.0)
 
 
+@pytest.mark.parametrize(
+    ("ahead", "wait"),
+    [
+        pytest.param(timedelta(seconds=20), 24.0, id="a little"),
+        pytest.param(timedelta(hours=3), None, id="by hours"),
+    ],
+)
+def test_a_server_whose_clock_is_ahead_keeps_a_replica_waiting_for_a_moment_at_most(
+    ahead: timedelta, wait: float | None
+) -> None:
+    """It writes when a replica was replaced, the operator reads the time on another machine."""
+    name = "cartpole-collector-a"
+    job = a_job({name: {"role": "collector", "at": (NOW + ahead).isoformat(), "attempt": 3}})
+
+    plan = plan_of(job, children_of(job))
+
+    assert (names_of(plan.creates, POD), plan.requeue_after) == ([] if wait else [name], wait)
+
+
 # --- a coordinator that its node puts out ------------------------------------------------------
 
 
@@ -341,6 +360,14 @@ def test_a_coordinator_that_its_node_puts_out_comes_again_after_a_moment(reason:
     assert names_of(fourth.creates, POD) == ["cartpole-coordinator"]
     assert job["status"]["phase"] == "Running"
     assert job["status"]["displaced"]["coordinator"]["times"] == 1
+
+
+def test_a_clock_that_was_wrong_does_not_keep_a_coordinator_away() -> None:
+    job = a_job({})
+    service = a_service(job, "coordinator")
+    job = with_status(job, plan_of(job, [displaced(job, reason="Evicted"), service], now=NOW + timedelta(hours=3)))
+
+    assert names_of(plan_of(job, [service]).creates, POD) == ["cartpole-coordinator"]
 
 
 @pytest.mark.parametrize(("later", "times"), [(timedelta(seconds=30), 2), (timedelta(minutes=11), 1)])

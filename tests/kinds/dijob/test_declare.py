@@ -282,7 +282,7 @@ def test_failures_are_counted(attempt: int, lived: int, own_fault: bool, expecte
 
 @pytest.mark.parametrize(("attempt", "pause"), [(0, 0), (1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (10**6, 60)])
 def test_the_pause_doubles_up_to_a_minute(attempt: int, pause: float) -> None:
-    assert declare.pause_before(Member("collector", NOW, attempt=attempt)) == pause
+    assert declare.pause(attempt) == pause
 
 
 def test_derived_suffixes_are_suffixes_and_depend_on_the_seed_alone() -> None:

@@ -269,6 +269,16 @@ def test_a_failed_job_stops_what_still_runs_and_keeps_what_has_ended() -> None:
     assert plan.status is None
 
 
+@pytest.mark.parametrize("type_", ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"])
+def test_a_job_that_comes_to_its_end_is_not_stopped_on_its_way(type_: str) -> None:
+    job = judged("Failed", mode="local")
+
+    plan = plan_of(job, [a_job(job, "worker", conditions={type_: ("", "")})])
+
+    assert plan.patches == ()
+    assert status_of(plan)["phase"] == "Done"
+
+
 def test_it_is_done_when_all_jobs_have_stopped() -> None:
     job = judged("Failed")
 

@@ -21,8 +21,7 @@ from tests.server.di.client import Client
 from trainmaster.api.aggregatorconfig import RESOURCE as AGGREGATOR_CONFIG
 from trainmaster.api.dijob import RESOURCE
 from trainmaster.core.errors import Trainmaster
-from trainmaster.core.ids import POD, Key, Resource
-from trainmaster.server.di.gpu import NODE
+from trainmaster.core.ids import NODE, POD, Key, Resource
 from trainmaster.server.di.serve import ServerOptions, run_server
 from trainmaster.server.di.wish import Rules
 
@@ -75,7 +74,7 @@ class Bench:
         owner = {"apiVersion": RESOURCE.api_version, "kind": "DIJob", "name": job, "uid": f"uid-of-{job}"}
         metadata: Json = {
             "name": name,
-            "namespace": NAMESPACE,
+            "namespace": fields.get("namespace", NAMESPACE),
             "uid": fields.get("uid", f"uid-of-{name}"),
             "labels": {"dijob-name": job, "app.kubernetes.io/managed-by": "trainmaster"},
             "ownerReferences": [owner | {"controller": True} | fields.get("owner", {})],
@@ -85,7 +84,7 @@ class Bench:
         status: Json = {
             "phase": fields.get("phase", "Running"),
             "podIPs": [{"ip": address}] if address else [],
-            "containerStatuses": [{"name": "di-container", "restartCount": restarts}],
+            "containerStatuses": [{"name": "di-container", "restartCount": restarts} | fields.get("main", {})],
         }
         body = {"metadata": metadata, "spec": {"restartPolicy": "Always"}, "status": status}
         self.cluster.put(POD, body)

@@ -7,7 +7,7 @@ import pytest
 
 from testbed.admin import eventually
 from tests.build import STAMP, Json
-from tests.runtime.cluster import raising
+from tests.runtime.cluster import Call, raising
 from tests.server.di.bench import NAMESPACE, Bench, serving
 from tests.server.di.client import Client
 from trainmaster.api.dijob import RESOURCE
@@ -70,6 +70,7 @@ async def refused(bench: Bench, method: str, path: str, body: Any, ip: str) -> t
         pytest.param(b"[]", 400, "failed to decode request body: Expected `object`, got `array`", id="a list"),
         pytest.param(b"null", 400, "failed to decode request body: ", id="null"),
         pytest.param(b'{"namespace": "\xff"}', 400, "failed to decode request body: ", id="no UTF-8"),
+        pytest.param(b'{"x": ' + b"[" * 100_000, 400, "failed to decode request body: ", id="a deep one"),
         pytest.param(good(namespace=1), 400, "Expected `str | null`, got `int` - at `$.namespace`", id="namespace"),
         pytest.param(good(coordinator=[]), 400, "at `$.coordinator`", id="coordinator"),
         pytest.param(good(collectors=2), 400, "at `$.collectors`", id="collectors"),
@@ -186,6 +187,27 @@ async def test_a_bad_question_is_refused(bench: Bench, caller: str, query: str, 
     found, message = await refused(bench, "GET", f"{REPLICAS}?{query}", None, caller)
 
     assert (found, says in message) == (status, True), message
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param(REPLICAS, good(namespace="x" * 900_000), id="namespace"),
+        pytest.param(REPLICAS, good(coordinator="x" * 900_000), id="coordinator"),
+        pytest.param(FAILED, good(collectors=["x" * 900_000], learners=[]), id="collectors"),
+    ],
+)
+async def test_a_megabyte_is_not_looked_for_nor_said_again(
+    bench: Bench, caller: str, logs: list[Any], path: str, body: Json
+) -> None:
+    async def modest(call: Call) -> None:
+        assert len(call.key.name) + len(call.key.namespace) < 1000
+
+    bench.cluster.before = modest
+    status, message = await refused(bench, "POST", path, body, caller)
+
+    assert (status, len(message) <= 1000) == (404, True)
+    assert len(str(logs)) < 10_000
 
 
 @pytest.mark.parametrize(

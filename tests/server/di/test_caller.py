@@ -32,11 +32,11 @@ async def test_any_pod_of_a_job_may_act_on_it(bench: Bench, client: Client, pod:
     assert (status, said["success"]) == (200, True)
 
 
-@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
 async def test_nobody_else_may(bench: Bench, client: Client, phase: str) -> None:
     bench.job("other")
     address = bench.pod("other-coordinator", job="other")
-    bench.pod("cart-collector-ended", ip="127.0.0.77", phase="Failed")
+    bench.pod("cart-collector-ended", ip="127.0.0.77", phase=phase)
 
     for ip in (address, "127.0.0.1", "127.0.0.77"):
         for method in ("POST", "DELETE"):
@@ -45,6 +45,19 @@ async def test_nobody_else_may(bench: Bench, client: Client, phase: str) -> None
         status, _ = await bench.call("GET", f"{REPLICAS}?namespace=rl&coordinator=cart-coordinator", ip=ip)
         assert status == 403
     assert (await bench.call("GET", REPLICAS, ip="127.0.0.1"))[0] == 403
+    assert bench.members() == {}
+
+
+async def test_a_pod_of_another_namespace_that_claims_a_job_may_not_act_on_it(bench: Bench, client: Client) -> None:
+    """Whoever may create pods in some namespace writes any owner into them; the garbage collector comes later."""
+    address = bench.pod("cart-collector-xxxxx", namespace="elsewhere")
+    bench.reviews.users["secret"] = a_pod_user("cart-collector-xxxxx", "elsewhere")
+    of_cart = f"{REPLICAS}?namespace=rl&coordinator=cart-coordinator"
+
+    for options in ({"ip": address}, {"headers": KEY}):
+        assert (await bench.call("POST", REPLICAS, BODY, **options))[0] == 403
+        assert (await bench.call("GET", of_cart, **options))[0] == 403
+        assert (await bench.call("GET", REPLICAS, **options))[1]["data"] in (None, [])
     assert bench.members() == {}
 
 

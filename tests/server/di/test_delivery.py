@@ -15,6 +15,7 @@ from tests.build import Json
 from tests.runtime.cluster import Call
 from tests.server.di.bench import NAMESPACE, Bench
 from tests.server.di.client import Client
+from trainmaster.server.di import serve
 from trainmaster.server.di.delivery import Delivery
 
 SMALL = 4096
@@ -128,9 +129,12 @@ async def asked(bench: Bench, address: str, body: Json) -> socket.socket:
     return line
 
 
-async def test_an_answer_that_got_lost_on_its_way_is_given_again(bench: Bench, client: Client) -> None:
+async def test_an_answer_that_got_lost_on_its_way_is_given_again(
+    bench: Bench, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server has written all of it. A client that asks again in the same words has not heard it, and gets no second
     thousand."""
+    monkeypatch.setattr(serve, "FLUSH_SECONDS", 0.1)  # the end of the test does not wait for it either
     await client.start({"replicas": 0}, {})
     await bench.answered()
     line = await asked(bench, bench.pod("cart-collector-aaaaa"), asking_for(1000))

@@ -121,7 +121,7 @@ async def test_a_coordinator_without_a_pod_is_worth_another_try(bench: Bench, st
     status, said = await bench.call("POST", REPLICAS, BODY, ip=address)
 
     assert (status, said["success"]) == (200, False)
-    assert "has no pod at the moment, try again" in said["message"]
+    assert "does not run at the moment, try again" in said["message"]
     assert bench.members() == {}
 
 

@@ -95,6 +95,33 @@ async def test_a_restarted_coordinator_finds_its_replicas(bench: Bench, client: 
     assert len(bench.members()) == 3
 
 
+@pytest.mark.parametrize(
+    "main",
+    [
+        pytest.param({"state": {"terminated": {"exitCode": 1}}}, id="ended"),
+        pytest.param(
+            {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1}}},
+            id="waits for its next turn",
+        ),
+    ],
+)
+async def test_a_restarted_process_that_its_kubelet_has_not_told_of_is_waited_for(
+    bench: Bench, client: Client, main: Json
+) -> None:
+    """A fast coordinator asks before its pod's status says that it was started again."""
+    first = await client.start({"replicas": 2}, {"replicas": 1})
+    await bench.answered()
+    address = bench.pod("cart-coordinator", main=main)
+    asking = asyncio.ensure_future(bench.client(address).start({"replicas": 2}, {"replicas": 1}))
+    await asyncio.sleep(0.2)
+    assert not asking.done()
+
+    bench.pod("cart-coordinator", ip=address, restarts=1)
+
+    assert sorted((await asking)["collectors"]) == sorted(first["collectors"])
+    assert len(bench.members()) == 3
+
+
 async def test_an_administrator_adds_and_states_nothing(bench: Bench, client: Client) -> None:
     bench.reviews.users["secret"] = {"username": "root"}
     bench.reviews.may_update = {("root", NAMESPACE)}

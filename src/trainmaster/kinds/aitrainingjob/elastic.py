@@ -20,7 +20,7 @@ from trainmaster.kinds.aitrainingjob import labels
 
 
 def elastic_roles(job: AITrainingJob) -> list[str]:
-    return sorted(role for role, spec in job.spec.replica_specs.items() if spec.edl_policy != "Never")
+    return sorted([role for role, spec in job.spec.replica_specs.items() if spec.edl_policy != "Never"])
 
 
 def scaled_role(job: AITrainingJob) -> str | None:

@@ -228,7 +228,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         told, lost = self._tell(job, observed, now), self._lost(observed, now)
         is_clear = allotted.is_stored and not outdated
         creates = (*told.creates, *self._missing(job, observed, waits)) if is_clear else ()
-        counters = count(job, observed)
+        counters, role = count(job, observed), scaled_role(job)
         old = job.status
         phase, message = phase_of(job, counters, observed)
         if old.restart_replica_name:
@@ -251,12 +251,11 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             node_troubles=faults.node_troubles,
             ports=allotted.ports,
             membership=told.record,
+            elastic_replicas=size_of(job, role, observed) if role else 0,
+            selector=selector(job, role) if role else "",
             first_running_time=first_running(job, has_run, now),
             conditions=portless(conditions, allotted.error, now),
         )
-        if role := scaled_role(job):
-            size = size_of(job, role, observed)
-            new = msgspec.structs.replace(new, elastic_replicas=size, selector=selector(job, role))
         status = changed_status(old, new)
         return Plan(
             deletes=(

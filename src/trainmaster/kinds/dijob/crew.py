@@ -1,7 +1,7 @@
 """The declared replicas of a running job: who is missing, who is nobody's, who has failed."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -139,8 +139,7 @@ def untemplated(job: DIJob) -> str:
 
 def wait_for(member: Member, now: datetime) -> float:
     """Seconds until a replica that came in place of a failed one may have its pod."""
-    due = member.at + timedelta(seconds=declare.pause_before(member))
-    return max(0.0, (due - now).total_seconds()) if member.attempt else 0.0
+    return declare.pause_left(member.at, member.attempt, now)
 
 
 def next_look(crew: Crew, now: datetime) -> float | None:

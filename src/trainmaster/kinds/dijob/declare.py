@@ -170,13 +170,16 @@ def head_of(members: Mapping[str, Member], name: str) -> str:
     return members[name].aggregator or name
 
 
-def pause_before(member: Member) -> float:
-    """Seconds between a replacement and its pod: one, doubling with every failure."""
-    return pause(member.attempt) if member.attempt else 0.0
-
-
 def pause(times: int) -> float:
-    return min(LONGEST_PAUSE, 2.0 ** (min(times, 32) - 1))
+    """Seconds between a failure and the pod that comes in place of the failed one: one, doubling with every failure."""
+    return min(LONGEST_PAUSE, 2.0 ** (min(times, 32) - 1)) if times else 0.0
+
+
+def pause_left(at: datetime, times: int, now: datetime) -> float:
+    """Seconds, of the pause that began then. It may have begun by another machine's clock, which is a little ahead; a
+    clock that is far ahead was wrong, and nobody waits for hours because of it."""
+    left = (at - now).total_seconds() + pause(times)
+    return left if times and 0 < left <= 2 * LONGEST_PAUSE else 0.0
 
 
 def split(gpus: int, per_node: int) -> tuple[int, ...]:

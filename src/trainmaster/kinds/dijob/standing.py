@@ -110,5 +110,4 @@ def _wait(standing: Standing, role: str, now: datetime) -> float | None:
     record = standing.job.status.displaced.get(role)
     if record is None or role in standing.pods:
         return None
-    wait = record.at.timestamp() + declare.pause(record.times) - now.timestamp()
-    return wait if wait > 0 else None
+    return declare.pause_left(record.at, record.times, now) or None

@@ -31,6 +31,9 @@ READY = "Ready"
 """The condition that is True while all replicas run, or have succeeded."""
 
 OUT_OF_MEMORY = "OOMKilled"
+_ENDS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+"""Conditions of a batch Job. The latter two stand there while its last pods go; then the others follow, unless
+somebody suspends it in between."""
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 """What every container waits for at first."""
 
@@ -83,9 +86,9 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 def is_over(child: ChildView) -> bool:
-    """True of a batch Job that has come to its end, or was told to stop: no pod of it is started any more."""
+    """True of a batch Job that comes to its end, or was told to stop: no pod of it is started any more."""
     job = _JOB_PART.decode(child.raw)
-    return bool(job.spec.suspend or job.condition("Complete") or job.condition("Failed"))
+    return bool(job.spec.suspend) or any(job.condition(type_) for type_ in _ENDS)
 
 
 def is_outdated(child: ChildView, attempt: int) -> bool:

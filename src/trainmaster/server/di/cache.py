@@ -53,6 +53,11 @@ class Known(msgspec.Struct):
     def version(self) -> int:
         return self.view.resource_version
 
+    def owns(self, pod: PodFace) -> bool:
+        """An owner is of the same namespace: anybody may write the uid of a foreign job into a pod of their own."""
+        is_named = pod.owner is not None and pod.owner.uid == self.view.uid
+        return is_named and pod.key.namespace == self.view.key.namespace
+
 
 class _Meta(msgspec.Struct, rename="camel"):
     name: str
@@ -164,9 +169,8 @@ class Cache:
     def pod(self, key: Key) -> PodFace | None:
         return self._pods.get(key)
 
-    def pods_of(self, uid: str) -> list[PodFace]:
-        """The pods of a job, by its uid."""
-        return list(self._pods.owned(uid))
+    def pods_of(self, known: Known) -> list[PodFace]:
+        return [pod for pod in self._pods.owned(known.view.uid) if known.owns(pod)]
 
     def pods_at(self, ip: str) -> list[PodFace]:
         """Who calls from this address: several on a shared network."""

@@ -91,7 +91,7 @@ class Callers:
             if await self._may_update(user, resource, namespace):
                 return True
             raise Refused(403, f"{user.username} may not update {resource.plural} in namespace {namespace}")
-        if self._is_open or known.view.uid in self._jobs_at(origin.ip):
+        if self._is_open or self._calls_from(origin.ip, known):
             return False
         await self._wait_for(origin.ip, known)
         return False
@@ -100,28 +100,29 @@ class Callers:
         """Which jobs a list for this caller may name; an empty namespace is all of them."""
         if origin.token:
             user = await self._user(origin.token)
-            if user.pod is not None and (pod := await self._bound_pod(user)) is not None and pod.owner is not None:
-                uid = pod.owner.uid
-                return lambda known: known.view.uid == uid
+            if (pod := await self._bound_pod(user)) is not None and pod.owner is not None:
+                return lambda known: known.owns(pod)
             return await self._updatable(user, namespace)
         if self._is_open:
             return lambda _: True
-        if jobs := self._jobs_at(origin.ip):
-            return lambda known: known.view.uid in jobs
+        if pods := self._callers_at(origin.ip):
+            return lambda known: any(known.owns(pod) for pod in pods)
         words = " or ".join(profile.word for profile in self._cache.profiles)
         raise Refused(403, f"no pod of a {words} has the address {origin.ip}; call from inside a job, or with a token")
 
     # --- by address ---
 
-    def _jobs_at(self, ip: str) -> set[str]:
-        pods = self._cache.pods_at(ip)
-        return {pod.owner.uid for pod in pods if pod.owner is not None and not pod.is_ended}
+    def _callers_at(self, ip: str) -> list[PodFace]:
+        return [pod for pod in self._cache.pods_at(ip) if pod.owner is not None and not pod.is_ended]
+
+    def _calls_from(self, ip: str, known: Known) -> bool:
+        return any(known.owns(pod) for pod in self._callers_at(ip))
 
     async def _wait_for(self, ip: str, known: Known) -> None:
         """A pod that has just started may call before its kubelet has said which address it has."""
         job = known.view.key
         found = await self._cache.fresh_pods(job.namespace, f"{known.profile.job_name}={job.name}")
-        own = [pod for pod in found if _belongs(pod, known) and not pod.is_ended]
+        own = [pod for pod in found if known.owns(pod) and not pod.is_ended]
         if any(ip in pod.ips for pod in own):
             return  # the watch is late
         if all(pod.ips for pod in own):
@@ -130,7 +131,7 @@ class Callers:
             )
         try:
             async with asyncio.timeout(PATIENCE):
-                while known.view.uid not in self._jobs_at(ip):
+                while not self._calls_from(ip, known):
                     await self._cache.change()
         except TimeoutError:
             raise NotNow(f"{ip} is not yet known as an address of {known.id}, try again") from None
@@ -145,7 +146,7 @@ class Callers:
 
     async def _is_bound_to(self, user: _User, known: Known) -> bool:
         pod = await self._bound_pod(user)
-        return pod is not None and _belongs(pod, known)
+        return pod is not None and known.owns(pod)
 
     async def _bound_pod(self, user: _User) -> PodFace | None:
         if user.pod is None:
@@ -189,7 +190,3 @@ class Callers:
             del self._reviews[next(iter(self._reviews))]
         self._reviews[key] = (now + REVIEW_SECONDS, status)
         return status
-
-
-def _belongs(pod: PodFace, known: Known) -> bool:
-    return pod.owner is not None and pod.owner.uid == known.view.uid

@@ -134,7 +134,7 @@ class Desk:
             _check_open(known)
             mains = (
                 (pod, known.profile.container(pod.labels.get(labels.REPLICA_TYPE, "")))
-                for pod in self._cache.pods_of(known.view.uid)
+                for pod in self._cache.pods_of(known)
             )
             states = {pod.key.name: pod_state(pod, main) for pod, main in mains}
             return declare.removed(known.job.status.declared, counts, states)
@@ -196,7 +196,7 @@ class Desk:
         if name in known.job.status.declared.members:
             return
         pod = self._cache.pod(Key(known.view.key.namespace, name))
-        is_foreign = pod is not None and (pod.owner is None or pod.owner.uid != known.view.uid)
+        is_foreign = pod is not None and not known.owns(pod)
         if is_foreign or not address.role_of(known.job, name):
             raise Refused(404, f"pod: {name} is no replica of {known.id}; nothing was replaced")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from trainmaster.core.ids import Key
+from trainmaster.core.name import MAX_LABEL
 from trainmaster.kinds.dijob import address
 from trainmaster.kinds.dijob.address import coordinator_name
 from trainmaster.kinds.dijob.profile import COORDINATOR
@@ -26,6 +27,9 @@ class Finder:
         await self.be_synced()
         if not pod.namespace or not pod.name:
             raise Refused(404, f"pod: {pod} not exists in cache: namespace and coordinator must be given")
+        if len(pod.namespace) > MAX_LABEL or len(pod.name) > MAX_LABEL:
+            # Whoever calls is not known yet: the API server is not bothered with a megabyte, nor is it kept in mind.
+            raise Refused(404, f"pod: {pod.name[:MAX_LABEL]}… not exists in cache: no name has so many characters")
         if (face := self._cache.pod(pod)) is not None:
             with suppress(Refused):  # by now another pod may have this name
                 return await self._owner_of(face)
@@ -71,10 +75,11 @@ class Finder:
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
             pod = await self._cache.fresh_pod(key)
-            if pod is not None and pod.owner is not None and pod.owner.uid == known.view.uid and not pod.deleting:
-                return pod.incarnation(known.profile.container(COORDINATOR))
+            main = known.profile.container(COORDINATOR)
+            if pod is not None and known.owns(pod) and not pod.deleting and not pod.is_between(main):
+                return pod.incarnation(main)
             if asyncio.get_running_loop().time() >= deadline:
-                raise NotNow(f"coordinator {key} has no pod at the moment, try again")
+                raise NotNow(f"coordinator {key} does not run at the moment, try again")
             await asyncio.sleep(POLL)
 
     async def be_synced(self) -> None:

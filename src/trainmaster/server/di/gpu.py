@@ -6,12 +6,11 @@ import msgspec
 import structlog
 
 from trainmaster.core.errors import Forbidden, Trainmaster
-from trainmaster.core.ids import Resource
+from trainmaster.core.ids import NODE
 from trainmaster.kinds.dijob.declare import usual_gpus
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.server.di.cache import passing
 
-NODE = Resource("", "v1", "nodes", "Node")
 KEPT_SECONDS = 10.0
 PAGE = 500
 

@@ -28,7 +28,7 @@ def decoded(body: bytes, type_: type[R]) -> R:
         raise Refused(400, "failed to decode request body: EOF")
     try:
         return msgspec.json.decode(body, type=type_)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, f"failed to decode request body: {error}") from error
 
 

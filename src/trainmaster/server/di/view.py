@@ -13,6 +13,12 @@ class PodFace(PodView, frozen=True):
     restarts: tuple[tuple[str, int], ...] = ()
     """By container, of those that were started again."""
 
+    def is_between(self, container: str) -> bool:
+        """One process of it has ended and no next one is known. Who calls from it is that next one, which its kubelet
+        tells about a second later."""
+        main = self.container(container)
+        return main is not None and (main.exit_code is not None or (bool(main.waiting) and main.last is not None))
+
     def incarnation(self, container: str) -> str:
         """Another one for each process that ever was this container."""
         restarts = dict(self.restarts).get(container)
@@ -41,7 +47,12 @@ class _Terminated(msgspec.Struct, rename="camel", gc=False):
     exit_code: int = 0
 
 
+class _Waiting(msgspec.Struct, gc=False):
+    reason: str = ""
+
+
 class _State(msgspec.Struct):
+    waiting: _Waiting | None = None
     terminated: _Terminated | None = None
 
 
@@ -49,6 +60,7 @@ class _Container(msgspec.Struct, rename="camel"):
     name: str = ""
     restart_count: int = 0
     state: _State | None = None
+    last_state: _State | None = None
 
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
@@ -96,8 +108,17 @@ def _slim(wire: _Pod) -> PodFace:
 
 
 def _container(wire: _Container) -> ContainerView:
-    ended = wire.state.terminated if wire.state else None
-    return ContainerView(wire.name, exit_code=ended.exit_code if ended else None)
+    waiting = wire.state.waiting if wire.state else None
+    return ContainerView(
+        wire.name,
+        waiting=(waiting.reason or "Waiting") if waiting else "",
+        exit_code=_exit_code(wire.state),
+        last=None if (code := _exit_code(wire.last_state)) is None else ContainerView(wire.name, exit_code=code),
+    )
+
+
+def _exit_code(state: _State | None) -> int | None:
+    return state.terminated.exit_code if state and state.terminated else None
 
 
 POD_FACE_CODEC: Codec[PodFace] = Codec(_Pod, _slim)
