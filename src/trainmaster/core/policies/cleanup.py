@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from trainmaster.core.ids import POD
-from trainmaster.core.plan import Delete, deletions
+from trainmaster.core.plan import Delete, deletions, soonest
 from trainmaster.core.view import PodView
 
 CleanPodPolicy = Literal["All", "Running", "None"]
@@ -46,6 +46,11 @@ def patience_left(pod: PodView, now: datetime) -> float | None:
     if pod.leaves is None or pod.is_forced:
         return None
     return (pod.leaves + timedelta(seconds=PATIENCE) - now).total_seconds()
+
+
+def patience(pods: Iterable[PodView], now: datetime) -> float | None:
+    """Seconds until one of these pods, which are to go, is forced to; None when there is nothing to wait for."""
+    return soonest(*(left for pod in pods if (left := patience_left(pod, now)) is not None and left > 0))
 
 
 def _has_stopped(pod: PodView) -> bool:

@@ -69,6 +69,15 @@ NONE = Restarts()
 RestartsByRole = Mapping[str, Restarts]
 
 
+def waits(restarts: RestartsByRole, now: datetime) -> dict[str, float]:
+    """The roles whose pods are not created yet, with the seconds that they wait."""
+    return {
+        role: (of_role.next_time - now).total_seconds()
+        for role, of_role in restarts.items()
+        if of_role.next_time and of_role.is_waiting(now)
+    }
+
+
 class Restart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One restart, as the status remembers it."""
 

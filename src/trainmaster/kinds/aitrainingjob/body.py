@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.plan import Body
+from trainmaster.core.slot import Slot, place_of
 from trainmaster.core.template import ContainerPart, Owner
 from trainmaster.kinds.aitrainingjob import labels
 from trainmaster.kinds.aitrainingjob.elastic import elastic_roles
@@ -46,23 +45,6 @@ def membership_size(job: AITrainingJob) -> int:
         words = 2 * len(name) + len(job.metadata.namespace) + len(role) + 6 * len(ports)
         total += spec.replicas * (words + _MEMBER_SIZE)
     return total
-
-
-class Slot(msgspec.Struct, frozen=True):
-    """A place in the job, and the name of the pod and the service that fill it."""
-
-    role: str
-    index: int
-    name: str
-
-    @property
-    def place(self) -> str:
-        return place_of(self.role, self.index)
-
-
-def place_of(role: str, index: int) -> str:
-    """The key of a slot in ``status.ports``: the name of its pod without that of the job."""
-    return f"{role.lower()}-{index}"
 
 
 def slots_of(job: AITrainingJob) -> list[Slot]:

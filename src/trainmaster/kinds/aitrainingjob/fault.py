@@ -14,8 +14,9 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import soonest
 from trainmaster.core.policies import creation, node
 from trainmaster.core.policies.fault import Fault
+from trainmaster.core.slot import place_of
 from trainmaster.core.view import PodView
-from trainmaster.kinds.aitrainingjob.body import place_of, slots_of
+from trainmaster.kinds.aitrainingjob.body import slots_of
 from trainmaster.kinds.base import Settings
 
 

@@ -1,6 +1,6 @@
 """AITrainingJob: any number of roles, created at once; end policies decide when and how it ends."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,18 +12,18 @@ from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, soonest, warning
 from trainmaster.core.policies import completion, node, restart
-from trainmaster.core.policies.cleanup import CleanPodPolicy, patience_left, pods_to_clean, removal
+from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.core.policies.completion import Result
 from trainmaster.core.policies.gang import group_resource
 from trainmaster.core.policies.limit import TIMEOUT, overdue, seconds_left
 from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.policies.restart import Fallen
+from trainmaster.core.slot import place_of
 from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.aitrainingjob import labels, placement, validate
 from trainmaster.kinds.aitrainingjob.body import (
     Builder,
     declared_ports,
-    place_of,
     shared_ports,
     slots_of,
 )
@@ -162,7 +162,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             status=changed_status(old, new),
             status_first=not was_stopped,
             events=() if was_stopped else (normal("Suspended", why),),
-            requeue_after=soonest(_patience(alive, now), self._until_lost(observed, now)),
+            requeue_after=soonest(patience(alive, now), self._until_lost(observed, now)),
         )
 
     def _restart(self, job: AITrainingJob, fallen: Sequence[Fallen], observed: Observed, now: datetime) -> Plan:
@@ -224,7 +224,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
     ) -> Plan:
         """Pods of an old attempt go before one of the new attempt comes: they must not meet."""
         allotted = self._allot(job, observed)
-        waits = _backoff(job, now)
+        waits = restart.waits(job.status.restarts, now)
         told, lost = self._tell(job, observed, now), self._lost(observed, now)
         is_clear = allotted.is_stored and not outdated
         creates = (*told.creates, *self._missing(job, observed, waits)) if is_clear else ()
@@ -270,7 +270,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             status_first=allotted.is_new or told.is_new,
             is_lazy=status is not None and new == _counted(old, new),
             events=(*_started(job, phase, message), *_failing(job, faults)),
-            requeue_after=soonest(allotted.retry_after, told.retry_after, *waits.values(), _patience(outdated, now)),
+            requeue_after=soonest(allotted.retry_after, told.retry_after, *waits.values(), patience(outdated, now)),
             ports=allotted.drawn,
         )
 
@@ -342,7 +342,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         policy = ending.clean or job.spec.clean_pod_policy
         deletes = _clean_up(policy, observed, now, self._lost(observed, now))
         if left := pods_to_clean(observed.all_pods, policy):
-            return Plan(deletes=deletes, requeue_after=soonest(_patience(left, now), self._until_lost(observed, now)))
+            return Plan(deletes=deletes, requeue_after=soonest(patience(left, now), self._until_lost(observed, now)))
         kept = "kept" if policy == "None" else "deleted"
         closed = self._close(job, ending.phase, f"{ending.message}; {kept} pods", observed, now)
         return msgspec.structs.replace(closed, deletes=deletes)
@@ -418,15 +418,6 @@ def _finishing(job: AITrainingJob, phase: str, message: str, now: datetime) -> A
     )
 
 
-def _backoff(job: AITrainingJob, now: datetime) -> dict[str, float]:
-    """The roles whose pods are not created yet, with the seconds that they wait."""
-    return {
-        role: (restarts.next_time - now).total_seconds()
-        for role, restarts in job.status.restarts.items()
-        if restarts.next_time and restarts.is_waiting(now)
-    }
-
-
 def _surplus(job: AITrainingJob, observed: Observed) -> tuple[Delete, ...]:
     """Pods and services that fill no slot of the spec, highest index first."""
     slots = {slot.name: observed.role(slot.role.lower()).get(slot.index) for slot in slots_of(job)}
@@ -457,11 +448,6 @@ def _clean_up(
         *deletions(SERVICE, services, why),
         *(deletions(CONFIG_MAP, observed.children.get(CONFIG_MAP, {}).values(), why) if policy != "None" else ()),
     )
-
-
-def _patience(pods: Iterable[PodView], now: datetime) -> float | None:
-    """Seconds until one of these pods, which are to go, is forced to."""
-    return soonest(*(left for pod in pods if (left := patience_left(pod, now)) is not None and left > 0))
 
 
 def _started(job: AITrainingJob, phase: str, message: str) -> tuple[Event, ...]:

@@ -11,10 +11,11 @@ from trainmaster.core.ids import Key
 from trainmaster.core.plan import Body
 from trainmaster.core.policies import gang
 from trainmaster.core.policies.gang import Gang
+from trainmaster.core.slot import Slot, place_of
 from trainmaster.core.template import Owner
 from trainmaster.kinds.mxjob import labels
 from trainmaster.kinds.mxjob.policy import policy_of
-from trainmaster.kinds.mxjob.role import SCHEDULER, SERVER, WORKER, Slot, master, place_of, roles_of, slot_of, slots_of
+from trainmaster.kinds.mxjob.role import SCHEDULER, SERVER, WORKER, master, roles_of, slot_of, slots_of
 
 
 class _Port(msgspec.Struct, frozen=True):

@@ -11,17 +11,18 @@ from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, soonest, warning
 from trainmaster.core.policies import gang, restart
-from trainmaster.core.policies.cleanup import CleanPodPolicy, patience_left, pods_to_clean, removal
+from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.core.policies.limit import Limit, overdue, seconds_left
 from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.policies.restart import NONE, Fallen, Restarts
+from trainmaster.core.slot import place_of
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
 from trainmaster.kinds.mxjob import labels, validate
 from trainmaster.kinds.mxjob.body import Builder, declared_ports, gang_of, shared_ports
 from trainmaster.kinds.mxjob.node import nodes_of
 from trainmaster.kinds.mxjob.policy import clean_policy_of, policy_of, rules_of
-from trainmaster.kinds.mxjob.role import leading, place_of, roles_of, slots_of
+from trainmaster.kinds.mxjob.role import leading, roles_of, slots_of
 from trainmaster.kinds.mxjob.status import (
     CREATED,
     ENDED,
@@ -98,7 +99,7 @@ class MXJobKind(Kind[MXJob]):
         """Pods of an old attempt go before one of the new attempt comes: they must not meet."""
         old = job.status
         allotted = self._allot(job, observed)
-        waits = _backoff(old, now)
+        waits = restart.waits(old.restarts, now)
         creates = self._missing(job, observed, waits) if allotted.is_stored and not found.outdated else ()
         pods = pods_of(job, observed)
         counters = count(pods)
@@ -126,7 +127,7 @@ class MXJobKind(Kind[MXJob]):
             status_first=allotted.is_new,  # a pod is told its port, and nobody else must ever be given it
             is_lazy=status is not None and _is_counted_only(job, old, new),
             events=_started(job, phase, message, self.settings.gang_scheduler),
-            requeue_after=soonest(allotted.retry_after, *waits.values(), _patience(found.outdated, now)),
+            requeue_after=soonest(allotted.retry_after, *waits.values(), patience(found.outdated, now)),
             ports=allotted.drawn,
         )
 
@@ -212,7 +213,7 @@ class MXJobKind(Kind[MXJob]):
             status=changed_status(old, new),
             status_first=is_news,
             events=(normal(reason_of(SUSPENDED), message),) if is_news else (),
-            requeue_after=_patience(observed.all_pods, now),
+            requeue_after=patience(observed.all_pods, now),
         )
 
     def _resume(self, job: MXJob, now: datetime) -> Plan:
@@ -255,7 +256,7 @@ class MXJobKind(Kind[MXJob]):
         does."""
         policy = job.status.clean or clean_policy_of(job.spec)
         deletes = self._all(observed, policy, f"the job has ended and cleanPodPolicy is {policy}", now)
-        waits = _patience(pods_to_clean(observed.all_pods, policy), now)
+        waits = patience(pods_to_clean(observed.all_pods, policy), now)
         ttl, ended = policy_of(job.spec).ttl_seconds_after_finished, job.status.completion_time
         if ttl is None or ended is None or deletes:
             return Plan(deletes=deletes, requeue_after=waits)
@@ -323,20 +324,6 @@ def _outdated(restarts: dict[str, Restarts], roles: Iterable[str]) -> dict[str, 
         old = restarts.get(role, NONE)
         found[role] = msgspec.structs.replace(old, count=old.count + 1, attempt=old.count + 1, attempts={})
     return restarts | found
-
-
-def _backoff(status: MXJobStatus, now: datetime) -> dict[str, float]:
-    """The roles whose pods are not created yet, with the seconds that they wait."""
-    return {
-        role: (restarts.next_time - now).total_seconds()
-        for role, restarts in status.restarts.items()
-        if restarts.next_time and restarts.is_waiting(now)
-    }
-
-
-def _patience(pods: Iterable[PodView], now: datetime) -> float | None:
-    """Seconds until one of these pods, which are to go, is forced to."""
-    return soonest(*(left for pod in pods if (left := patience_left(pod, now)) is not None and left > 0))
 
 
 def _started(job: MXJob, phase: str, message: str, scheduler: str) -> tuple[Event, ...]:

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-import msgspec
-
 from trainmaster.api.mxjob import MXJob, MXJobSpec, ReplicaSpec
+from trainmaster.core.slot import Slot, place_of
 
 SCHEDULER, SERVER, WORKER = "Scheduler", "Server", "Worker"
 TUNER_TRACKER, TUNER_SERVER, TUNER = "TunerTracker", "TunerServer", "Tuner"
@@ -20,23 +19,6 @@ FIXED = (SCHEDULER, SERVER)
 """Roles that ps-lite does not let join again: without one of them nobody can go on."""
 
 _CANONICAL = {role.lower(): role for role in ROLES}
-
-
-class Slot(msgspec.Struct, frozen=True):
-    """A place in the job, and the name of the pod and the service that fill it."""
-
-    role: str
-    index: int
-    name: str
-
-    @property
-    def place(self) -> str:
-        """The key of a slot in ``status.ports``: the name of its pod without that of the job."""
-        return place_of(self.role, self.index)
-
-
-def place_of(role: str, index: int) -> str:
-    return f"{role.lower()}-{index}"
 
 
 def canonical(name: str) -> str:

@@ -1,0 +1,20 @@
+"""The places in a job that pods fill."""
+
+import msgspec
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A replica, and the name of the pod and the service that fill it."""
+
+    role: str
+    index: int
+    name: str
+
+    @property
+    def place(self) -> str:
+        return place_of(self.role, self.index)
+
+
+def place_of(role: str, index: int) -> str:
+    """What a status calls a slot: the name of its pod without that of the job."""
+    return f"{role.lower()}-{index}"
