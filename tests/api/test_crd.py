@@ -61,6 +61,10 @@ def nodes(schema: crd.Schema, path: str = "") -> Iterator[tuple[str, crd.Schema]
 # --- the definition around the schema -----------------------------------------------------------------------------
 
 
+def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_job_without_one() -> None:
+    assert field_of("MXJob", "spec.runPolicy")["default"] == {}
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "names", "columns"),
     [

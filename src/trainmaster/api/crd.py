@@ -462,6 +462,8 @@ def _schema(type_: inspect.Type, *, keeps_unknown: bool) -> Schema:
         case inspect.Metadata(extra={"pattern": pattern}):
             # For the API server alone: our own check has a better sentence for what does not match.
             return _schema(type_.type, keeps_unknown=keeps_unknown) | {"pattern": pattern}
+        case inspect.Metadata(extra={"default": default}):
+            return _schema(type_.type, keeps_unknown=keeps_unknown) | {"default": default}
         case inspect.UnionType(types=(inspect.IntType(), inspect.StrType())):
             return {"x-kubernetes-int-or-string": True}  # an amount, as Kubernetes takes them
         case inspect.UnionType(types=(one, inspect.NoneType())):

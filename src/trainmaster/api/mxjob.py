@@ -57,7 +57,8 @@ class RunPolicy(Policy, frozen=True):
 class MXJobSpec(Policy, frozen=True, kw_only=True):
     job_mode: Literal["MXTrain", "MXTune"]
     mx_replica_specs: Annotated[dict[str, ReplicaSpec], msgspec.Meta(min_length=1, max_length=6)]
-    run_policy: RunPolicy = RunPolicy()
+    run_policy: Annotated[RunPolicy, msgspec.Meta(extra={"default": {}})] = RunPolicy()
+    """Always on the wire: the Kubeflow client reads no job without one."""
     success_policy: Literal["", "AllWorkers"] = ""
     restarting_exit_code: Annotated[str, msgspec.Meta(max_length=512, extra={"pattern": EXIT_CODES})] = ""
 
