@@ -226,7 +226,6 @@ def _server(variant: Variant) -> Program:
             "--run-in-cluster",
             f"--enable-scheme={variant.scheme}",
             f"--bind-address=:{SERVER_PORT}",
-            f"--enable-scheme={variant.scheme}",
             f"--agconfig-namespace={variant.namespace}",
         ],
         {"http": SERVER_PORT},

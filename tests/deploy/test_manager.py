@@ -118,7 +118,9 @@ def test_a_program_has_probes_limits_and_the_options_that_it_knows(variant: Vari
         assert {*container["resources"]["requests"]} == {"cpu", "memory"}
         command, *options = container["args"]
         assert name == f"{variant.prefix}-{command}"
-        assert {option.partition("=")[0] for option in options} <= known_options(command)
+        given = [option.partition("=")[0] for option in options]
+        assert len(given) == len(set(given))
+        assert set(given) <= known_options(command)
 
 
 def known_options(command: str) -> set[str]:

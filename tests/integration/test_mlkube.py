@@ -71,11 +71,11 @@ async def run(job: Job) -> None:
 
 
 async def end(job: Job, *places: str, code: int = 0) -> None:
-    """The programs of these replicas end."""
+    """The programs of these replicas end, and their Jobs with them, unless they failed."""
     for place in places:
         await job.scene.end(await job.until(partial(pod_at, job, place), f"{place} has a pod"), code)
-        if not code:
-            await job.until(partial(is_complete, job, place), f"{place} is complete")
+    for place in places if not code else ():
+        await job.until(partial(is_complete, job, place), f"{place} is complete")
 
 
 async def fall(job: Job, place: str, code: int = 137, reason: str = "") -> None:

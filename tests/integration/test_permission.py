@@ -12,10 +12,10 @@ from testbed.admin import Admin, eventually
 from testbed.operator import RBAC, OperatorProcess
 from testbed.plane import ControlPlane
 from testbed.proxy import Call, FaultProxy
-from tests.faults.world import PATIENCE
+from tests.faults.world import BATCH_JOBS, PATIENCE
 from tests.integration.conftest import TENANT
 from tests.integration.scene import AGGREGATORCONFIGS, Chronicle, Job, Scene
-from tests.manifests.build import agconfig, aitrainingjob, container, dijob, mxjob, nervexjob, replica
+from tests.manifests.build import agconfig, aitrainingjob, container, dijob, mlkubejob, mxjob, nervexjob, replica
 
 
 class Permission(NamedTuple):
@@ -24,10 +24,13 @@ class Permission(NamedTuple):
     verb: str
 
 
+MLKUBE_GROUPS = ("mxnet.mlkube.io", "mlkube.io")
+
 # Needed by an admission plug-in of some clusters, not by a request of ours; rbac.yaml says so beside it.
 UNASKED = {
     Permission("elasticdeeplearning.ai", "aitrainingjobs/finalizers", "update"),
     Permission("kubeflow.org", "mxjobs/finalizers", "update"),
+    *(Permission(group, "mxjobs/finalizers", "update") for group in MLKUBE_GROUPS),
 }
 
 
@@ -77,6 +80,7 @@ async def live_all(scene: Scene) -> None:
         aitrainingjob("ai"),
         nervexjob("nvx", cleanPodPolicy="All"),
         mxjob("mx", runPolicy={"cleanPodPolicy": "All"}),
+        *(mlkubejob(group.partition(".")[0], group=group, cleanPodPolicy="All") for group in MLKUBE_GROUPS),
     ):
         job = await scene.create(manifest)
         await job.live()
@@ -87,10 +91,20 @@ async def live_all(scene: Scene) -> None:
 async def outlive(scene: Scene) -> None:
     """Jobs that are not kept after their end."""
     ttl: dict[str, Any] = {"ttlSecondsAfterFinished": 2}
-    for manifest in (aitrainingjob("kept", **ttl), mxjob("mx-kept", runPolicy=ttl)):
+    batched = [mlkubejob(f"{group.partition('.')[0]}-kept", group=group, **ttl) for group in MLKUBE_GROUPS]
+    for manifest in (aitrainingjob("kept", **ttl), mxjob("mx-kept", runPolicy=ttl), *batched):
         job = await scene.create(manifest)
         await job.live()
         await job.until(partial(_is_gone, job), "it is gone")
+
+
+async def stop_a_batch_job(scene: Scene) -> None:
+    """One that would be tried again, of a job that has failed."""
+    job = await scene.create(mlkubejob("stopped"))
+    await job.start()
+    (pod,) = job.slots
+    await scene.end(pod, 1)
+    await job.reach("Done")
 
 
 def _is_gone(job: Job) -> bool:
@@ -118,10 +132,14 @@ async def meet_taken_names(scene: Scene) -> list[Job]:
     await scene.admin.create("pods", foreign_pod, scene.namespace)
     await scene.admin.create("services", foreign_service, scene.namespace)
     await scene.admin.create("configmaps", {"metadata": {"name": "c-membership"}}, scene.namespace)
+    foreign_template = {"spec": {"containers": [container()], "restartPolicy": "Never"}}
+    foreign_job = {"metadata": {"name": "d-worker-id-0"}, "spec": {"template": foreign_template}}
+    await scene.admin.create(BATCH_JOBS, foreign_job, scene.namespace)
     jobs = [
         await scene.create(dijob("a")),
         await scene.create(aitrainingjob("b", replicaSpecs={"trainer": replica()})),
         await scene.create(aitrainingjob("c", replicaSpecs={"trainer": replica(edlPolicy="Manual")})),
+        await scene.create(mlkubejob("d", RuntimeId="id")),
     ]
     for job in jobs:
         await job.says("PodCreateFailed", "True")
@@ -135,6 +153,7 @@ async def test_the_operator_may_do_what_it_does_and_nothing_else(plane: ControlP
         async with OperatorProcess(plane, server=proxy.url, args=args) as operator:
             await live_all(scene)
             await outlive(scene)
+            await stop_a_batch_job(scene)
             await tell_members(scene, proxy)
             jobs = await meet_taken_names(scene)
 

@@ -4,7 +4,7 @@ import pytest
 
 from trainmaster.core.errors import BadConfig, Invalid
 from trainmaster.core.ids import EVENT, LEASE, POD, Key, Resource
-from trainmaster.kube.address import Addresses, is_gated, server_url
+from trainmaster.kube.address import MOST_PREFIXES, Addresses, is_gated, server_url
 
 NODE = Resource("", "v1", "nodes", "Node")
 DIJOB = Resource("diengine.opendilab.org", "v2alpha1", "dijobs", "DIJob")
@@ -100,3 +100,12 @@ def test_all_but_leases_and_events_need_leadership(resource: Resource, key: Key,
 
     assert is_gated(addresses.item(resource, key).raw_path) is gated
     assert is_gated(addresses.collection(resource, key.namespace, {}).raw_path) is gated
+
+
+def test_the_prefixes_of_namespaces_that_anybody_names_do_not_pile_up() -> None:
+    addresses = Addresses("https://api")
+    for number in range(MOST_PREFIXES + 10):
+        addresses.create(POD, f"made-up-{number}")
+
+    assert len(addresses._prefixes) <= MOST_PREFIXES
+    assert len(addresses._creates) <= MOST_PREFIXES

@@ -40,6 +40,10 @@ class Maker:
     def children(self, key: Key, spec: Object) -> set[str]:
         raise NotImplementedError
 
+    def names(self, key: Key, job: Object) -> set[str]:
+        """The children that a stored job must have; most kinds name them by the spec alone."""
+        return self.children(key, job["spec"])
+
     def policy(self, spec: Object) -> str:
         raise NotImplementedError
 
@@ -222,7 +226,7 @@ class MxJobMaker(Maker):
 
     def _of(self, mode: str, *roles: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
         return st.fixed_dictionaries(
-            {"jobMode": st.just(mode), "RuntimeId": st.just("id"), "replicaSpecs": st.tuples(*roles).map(list)},
+            {"jobMode": st.just(mode), "replicaSpecs": st.tuples(*roles).map(list)},
             optional={
                 "backoffLimit": st.integers(0, 2),
                 "cleanPodPolicy": st.sampled_from(["All", "Running", "None"]),
@@ -242,10 +246,12 @@ class MxJobMaker(Maker):
             optional={"restartScope": st.sampled_from(["All", "Pod"])},
         )
 
-    def children(self, key: Key, spec: Object) -> set[str]:
+    def names(self, key: Key, job: Object) -> set[str]:
+        """By the runtime id of the present attempt."""
+        id_ = job.get("status", {}).get("runtimeId", "")
         return {
-            f"{key.name}-{role['mxReplicaType'].lower()}-id-{index}"
-            for role in spec["replicaSpecs"]
+            f"{key.name}-{role['mxReplicaType'].lower()}-{id_}-{index}"
+            for role in job["spec"]["replicaSpecs"]
             for index in range(role["replicas"])
         }
 

@@ -126,7 +126,7 @@ class Port:
                 raise LawBroken("owned: of a job only the status is patched")
         elif (target := self._api.objects.get(resource, {}).get(key)) and owner_uid(target) != self.job_uid:
             raise LawBroken(f"owned: {resource} {key} belongs to somebody else")
-        elif target and resource == JOB and (job := self._stored_job()) and not _may_go(target, job.get("status", {})):
+        elif resource == JOB and self._is_wanted(key):
             raise LawBroken(f"state lives in the API: {key.name} is stopped before a verdict or restart was stored")
         return await self._write(self._api.patch(resource, key, patch, subresource=subresource))
 
@@ -168,8 +168,7 @@ class Port:
             return
         if resource == POD and (_is_outdated(target, status) or _is_displaced(target, status) or _is_leaving(target)):
             return
-        is_excused = resource == JOB and _may_go(target, status)
-        if key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid) and not is_excused:
+        if key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid):
             raise LawBroken(f"state lives in the API: {key.name} is deleted before a verdict was stored")
 
     def _check_force(self, resource: Resource, key: Key, uid: str, grace: int | None) -> None:
@@ -179,6 +178,13 @@ class Port:
         is_over = target["status"]["phase"] in ("Succeeded", "Failed")
         if uid not in self._api.doomed and not is_over and "deletionTimestamp" not in target["metadata"]:
             raise LawBroken(f"owned: {key.name} is forced to go, and could have been asked")
+
+    def _is_wanted(self, key: Key) -> bool:
+        """It belongs to a job that goes on."""
+        job = self._stored_job()
+        if job is None or _is_judged(job.get("status", {})):
+            return False
+        return key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid)
 
     def _stored_job(self) -> Object | None:
         stored = self._api.objects.get(self._jobs, {}).values()
@@ -218,12 +224,6 @@ class Port:
 def _is_judged(status: Object) -> bool:
     """Its verdict is on record."""
     return bool(status.get("ending")) or status.get("phase") in (*ENDED, "CleanUp")
-
-
-def _may_go(batch_job: Object, status: Object) -> bool:
-    """The verdict of its owner is on record, or a restart that was counted since it was created."""
-    attempt = max(restarts_of(status).values(), default=0)
-    return _is_judged(status) or int(batch_job["metadata"]["labels"]["restart_count"]) < attempt
 
 
 def _is_outdated(pod: Object, status: Object) -> bool:
@@ -325,7 +325,7 @@ class Operator:
         seen = self.jobs.get(key)
         if seen is None or seen.uid != uid:
             return set()
-        return self.maker.children(key, msgspec.json.decode(seen.raw)["spec"])
+        return self.maker.names(key, msgspec.json.decode(seen.raw))
 
     def now(self) -> datetime:
         return EPOCH + timedelta(seconds=self.loop.virtual)

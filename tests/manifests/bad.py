@@ -415,7 +415,7 @@ _AITRAININGJOB = (
     _rejected(
         "scaled-without-an-elastic-replica",
         _scaled(2, edlPolicy="Never"),
-        "spec.elasticReplicas: Invalid value: scales the one replica whose edlPolicy is Auto or Manual, and there are 0",
+        "spec.elasticReplicas: Invalid value: scales the one replica whose edlPolicy is Auto or Manual, and there are",
         "spec.elasticReplicas: scales the one replica whose edlPolicy is Auto or Manual, and there are 0",
     ),
     _rejected(
@@ -514,14 +514,17 @@ _AITRAININGJOB = (
         "spec.restartingExitCode: Too long: may not be more than 512 bytes",
         "spec.restartingExitCode: Expected `str` of length <= 512",
     ),
-    *(
-        _rejected(
-            f"unknown-{field}",
-            aitrainingjob(**{field: "Sometimes"}),
-            f'spec.{field}: Unsupported value: "Sometimes"',
-            f"spec.{field}: Invalid enum value 'Sometimes'",
-        )
-        for field in ("cleanPodPolicy", "failPolicy")
+    _rejected(
+        "unknown-clean-pod-policy",
+        aitrainingjob(cleanPodPolicy="Sometimes"),
+        'spec.cleanPodPolicy: Unsupported value: "Sometimes"',
+        "spec.cleanPodPolicy: Invalid enum value 'Sometimes'",
+    ),
+    _rejected(
+        "unknown-fail-policy",
+        aitrainingjob(failPolicy="Sometimes"),
+        'spec.failPolicy: Unsupported value: "Sometimes"',
+        "spec.failPolicy: Invalid enum value 'Sometimes'",
     ),
     *(
         _rejected(

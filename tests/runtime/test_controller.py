@@ -186,6 +186,8 @@ async def test_a_plan_is_made_from_what_the_job_owns_and_nothing_else() -> None:
     rig.pods.put(mine := a_pod("mnist-worker-0"))
     rig.pods.put(a_pod("other-worker-0", owner=toy_json("other")))
     rig.pods.put(a_pod("mnist-worker-1", owner=toy_json(uid="an-earlier-mnist")))
+    stranger = a_pod("a-worker-0")  # of another namespace, and claims to be ours
+    rig.pods.put(msgspec.structs.replace(stranger, key=Key("elsewhere", "a-worker-0")))
     rig.services.put(service := a_service("mnist-worker-0"))
     await rig.reconcile()
 

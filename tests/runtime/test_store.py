@@ -30,7 +30,7 @@ def a_store(*pods: PodView, version: int = 100) -> tuple[Store[PodView], list[Ch
     "ask",
     [
         pytest.param(lambda store: store.get(Key("ml", "a")), id="get"),
-        pytest.param(lambda store: store.owned(UID), id="owned"),
+        pytest.param(lambda store: store.owned("ml", UID), id="owned"),
         pytest.param(lambda store: store.keys(), id="keys"),
         pytest.param(lambda store: store.put(a_pod()), id="put"),
         pytest.param(lambda store: store.remove(a_pod()), id="remove"),
@@ -48,7 +48,7 @@ def test_an_empty_list_is_a_complete_one() -> None:
     store, _ = a_store()
 
     assert store.is_synced
-    assert (store.get(Key("ml", "a")), list(store.owned(UID)), list(store.keys())) == (None, [], [])
+    assert (store.get(Key("ml", "a")), list(store.owned("ml", UID)), list(store.keys())) == (None, [], [])
 
 
 # --- by key and by owner ---
@@ -59,7 +59,7 @@ def test_a_view_is_found_by_key_and_by_the_uid_of_its_owner() -> None:
     store.put(pod := a_pod("mnist-worker-0"))
 
     assert store.get(Key("ml", "mnist-worker-0")) is pod
-    assert list(store.owned(UID)) == [pod]
+    assert list(store.owned("ml", UID)) == [pod]
     assert list(store.keys()) == [Key("ml", "mnist-worker-0")]
 
 
@@ -68,15 +68,15 @@ def test_a_newer_view_takes_the_place_of_the_older() -> None:
     store.put(newer := a_pod(version=2, phase="Running"))
 
     assert store.get(newer.key) is newer
-    assert list(store.owned(UID)) == [newer]
+    assert list(store.owned("ml", UID)) == [newer]
 
 
 def test_a_view_that_changes_its_owner_is_found_under_the_new_one_alone() -> None:
     store, _ = a_store(a_pod(version=1))
     store.put(moved := a_pod(version=2, owner=OTHER))
 
-    assert list(store.owned(UID)) == []
-    assert list(store.owned(OTHER_UID)) == [moved]
+    assert list(store.owned("ml", UID)) == []
+    assert list(store.owned("ml", OTHER_UID)) == [moved]
 
 
 def test_a_removed_view_is_found_nowhere() -> None:
@@ -84,7 +84,7 @@ def test_a_removed_view_is_found_nowhere() -> None:
     store.remove(a_pod(version=2))
 
     assert store.get(pod.key) is None
-    assert list(store.owned(UID)) == [kept]
+    assert list(store.owned("ml", UID)) == [kept]
 
 
 def test_an_owner_without_children_leaves_nothing_behind() -> None:
@@ -109,7 +109,7 @@ def test_a_complete_list_builds_the_owner_index_anew() -> None:
     store, _ = a_store(a_pod("mnist-worker-0"), a_pod("mnist-worker-1"))
     store.replace([kept := a_pod("mnist-worker-1", version=200)], 300)
 
-    assert list(store.owned(UID)) == [kept]
+    assert list(store.owned("ml", UID)) == [kept]
 
 
 # --- what listeners hear ---
@@ -158,7 +158,7 @@ def test_when_a_listener_hears_of_a_change_the_store_shows_it() -> None:
     store = Store[PodView](POD)
     store.replace([], 1)
     shown: list[Any] = []
-    store.listen(lambda _, after: shown.append((store.seen, len(list(store.owned(UID))))))
+    store.listen(lambda _, after: shown.append((store.seen, len(list(store.owned("ml", UID))))))
     store.put(a_pod(version=7))
     store.remove(a_pod(version=8))
 

@@ -32,6 +32,10 @@ def is_gated(path: str) -> bool:
     return _UNGATED.search(path) is None
 
 
+MOST_PREFIXES = 10_000
+"""That are kept: di-server asks for namespaces that anybody names."""
+
+
 class Addresses:
     """URLs under one server. Prefixes are kept: building and parsing a URL costs as much as encoding a pod."""
 
@@ -61,6 +65,9 @@ class Addresses:
             root = "apis" if resource.group else "api"
             inside = f"/namespaces/{_segment(namespace)}" if namespace else ""
             prefix = f"{self._server}/{root}/{resource.api_version}{inside}/{resource.plural}"
+            if len(self._prefixes) >= MOST_PREFIXES:
+                self._prefixes.clear()  # what is in use comes back with the next call
+                self._creates.clear()
             self._prefixes[resource, namespace] = prefix
         return prefix
 

@@ -188,12 +188,13 @@ class Controller:
     def observe(self, job: JobView, foreign: frozenset[int] = frozenset()) -> Observed:
         """Everything that a job owns, as the stores show it; ``foreign`` are ports that strangers have."""
         taken = self._ports.taken(job.uid)
-        children = {resource: _by_name(store.owned(job.uid)) for resource, store in self._children.items()}
+        space = job.key.namespace
+        children = {resource: _by_name(store.owned(space, job.uid)) for resource, store in self._children.items()}
         pods = [
-            *self._pods.owned(job.uid),
-            *(pod for of in children.values() for child in of.values() for pod in self._pods.owned(child.uid)),
+            *self._pods.owned(space, job.uid),
+            *(pod for of in children.values() for child in of.values() for pod in self._pods.owned(space, child.uid)),
         ]
-        services = self._services.owned(job.uid)
+        services = self._services.owned(space, job.uid)
         taken = taken | foreign if foreign else taken
         nodes = self._nodes.of(pods) if self._nodes is not None else None
         return Observed.of(pods, services, self.kind.slots, taken, self._related_body(), children, nodes)

@@ -23,7 +23,8 @@ class Store(Generic[V]):
         self.is_current = True
         """False while its reflector cannot read: what it shows was true some time ago."""
         self._views: dict[Key, V] | None = None
-        self._owned: dict[str, dict[Key, V]] = {}
+        self._owned: dict[tuple[str, str], dict[Key, V]] = {}
+        """By namespace and uid of the owner."""
         self._listeners: list[Listener[V]] = []
 
     @property
@@ -33,10 +34,11 @@ class Store(Generic[V]):
     def get(self, key: Key) -> V | None:
         return self._synced().get(key)
 
-    def owned(self, uid: str) -> Iterable[V]:
-        """The views whose controller is the object of this uid."""
+    def owned(self, namespace: str, uid: str) -> Iterable[V]:
+        """The views whose controller is the object of this uid, which is in this namespace: whoever claims an owner
+        elsewhere is not its child."""
         self._synced()
-        return self._owned.get(uid, {}).values()
+        return self._owned.get((namespace, uid), {}).values()
 
     def keys(self) -> Iterable[Key]:
         return self._synced().keys()
@@ -82,15 +84,16 @@ class Store(Generic[V]):
 
     def _index(self, view: V) -> None:
         if not isinstance(view, JobView | NodeView) and view.owner is not None:
-            self._owned.setdefault(view.owner.uid, {})[view.key] = view
+            self._owned.setdefault((view.key.namespace, view.owner.uid), {})[view.key] = view
 
     def _unindex(self, view: V) -> None:
         if isinstance(view, JobView | NodeView) or view.owner is None:
             return
-        if owned := self._owned.get(view.owner.uid):
+        place = view.key.namespace, view.owner.uid
+        if owned := self._owned.get(place):
             owned.pop(view.key, None)
             if not owned:
-                del self._owned[view.owner.uid]
+                del self._owned[place]
 
     def _tell(self, before: V | None, after: V | None) -> None:
         for listener in self._listeners:

@@ -41,7 +41,14 @@ def test_signals_have_the_numbers_of_linux() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "is_node"),
-    [("Evicted", True), ("NodeShutdown", True), ("UnexpectedAdmissionError", True), ("", False), ("Deadline", False)],
+    [
+        ("Evicted", True),
+        ("OutOfnvidia.com/gpu", True),
+        ("NodeShutdown", True),
+        ("UnexpectedAdmissionError", True),
+        ("", False),
+        ("Deadline", False),
+    ],
 )
 def test_a_pod_that_its_node_ended_has_a_fault_of_its_node(reason: str, is_node: bool) -> None:
     assert fault_of(phase="Failed", containers={}, reason=reason).is_node == is_node

@@ -133,23 +133,37 @@ def a_group(*shares: int, **fields: str) -> Change:
 
 
 def test_a_learner_of_several_gpus_is_an_aggregator_and_its_ddp_learners() -> None:
-    change = a_group(8, 8, 4, cpus="4")
+    change = a_group(8, 8, 4)
 
     assert change.learners == ("cart-aggregator-00001",)
     pods = declare.group_of(change.declared.members, "cart-aggregator-00001")
     found = [change.declared.members[name] for name in pods]
-    assert [(m.gpus, m.start_rank, m.world_size, m.cpus) for m in found] == [
-        (8, 0, 20, "4"),
-        (8, 8, 20, "4"),
-        (4, 16, 20, "4"),
-    ]
+    assert [(m.gpus, m.start_rank, m.world_size) for m in found] == [(8, 0, 20), (8, 8, 20), (4, 16, 20)]
     assert [m.master for m in found] == ["", pods[0], pods[0]]
 
 
-def test_a_coordinator_that_comes_back_finds_its_group() -> None:
-    first = a_group(2)
+@pytest.mark.parametrize(
+    ("shares", "asked", "parts"),
+    [
+        pytest.param((8, 8, 4), {"cpus": "4"}, [("1600m", ""), ("1600m", ""), ("800m", "")], id="cpus"),
+        pytest.param((8, 4), {"memory": "12Gi"}, [("", str(8 * 2**30)), ("", str(4 * 2**30))], id="memory"),
+        pytest.param((1, 1, 1), {"cpus": "1", "memory": "10"}, [("334m", "4")] * 3, id="rounded up"),
+        pytest.param((8,), {"cpus": "4", "memory": "1Gi"}, [("4", "1Gi")], id="one pod"),
+    ],
+)
+def test_cpus_and_memory_of_a_learner_are_shared_as_its_gpus_are(
+    shares: tuple[int, ...], asked: dict[str, str], parts: list[tuple[str, str]]
+) -> None:
+    members = a_group(*shares, **asked).declared.members
 
-    again = requested(first.declared, incarnation="second", learners=Asked(1, gpus=2, shares=(2,)))
+    assert [(members[n].cpus, members[n].memory) for n in declare.group_of(members, "cart-aggregator-00001")] == parts
+
+
+def test_a_coordinator_that_comes_back_finds_its_group() -> None:
+    first = a_group(8, 4, cpus="3", memory="1Gi")
+
+    asked = Asked(1, cpus="3", gpus=12, memory="1024Mi", shares=(8, 4))
+    again = requested(first.declared, incarnation="second", learners=asked)
 
     assert again.declared.members == first.declared.members
 

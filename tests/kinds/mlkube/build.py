@@ -62,8 +62,12 @@ def a_begun(phase: str = "Creating", state: str = "Unknown", status: Json | None
     return a_mxjob(status=stored | (status or {}), **given)
 
 
+def id_of(job: Json) -> str:
+    return str(job.get("status", {}).get("runtimeId", ID))
+
+
 def name_of(job: Json, role: str, index: int = 0) -> str:
-    return f"{job['metadata']['name']}-{role}-{ID}-{index}"
+    return f"{job['metadata']['name']}-{role}-{id_of(job)}-{index}"
 
 
 def labels_of(job: Json, role: str, index: int = 0) -> dict[str, str]:
@@ -71,15 +75,10 @@ def labels_of(job: Json, role: str, index: int = 0) -> dict[str, str]:
         "mxnet.mlkube.io": "",
         "mx_job": job["metadata"]["name"],
         "job_type": role.upper(),
-        "runtime_id": ID,
+        "runtime_id": id_of(job),
         "task_index": str(index),
         "app.kubernetes.io/managed-by": "trainmaster",
     }
-
-
-def of_attempt(number: int) -> dict[str, str]:
-    """What batch Jobs and their pods are labelled with besides."""
-    return {"restart_count": str(number)}
 
 
 def owner_of(job: Json) -> Json:
@@ -103,7 +102,6 @@ def a_job(
     suspend: bool = False,
     deleting: bool = False,
     name: str = "",
-    attempt: int = 0,
 ) -> ChildView:
     """A batch Job of the MxJob; ``conditions`` are True, each with its reason and message."""
     name = name or name_of(job, role, index)
@@ -112,7 +110,7 @@ def a_job(
         "namespace": "ml",
         "uid": f"uid-of-job-{name}",
         "resourceVersion": "200",
-        "labels": labels_of(job, role, index) | of_attempt(attempt),
+        "labels": labels_of(job, role, index),
         "ownerReferences": [owner_of(job)],
     }
     told = [

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.build import Json, a_container, a_template
-from tests.kinds.mlkube.build import ID, a_begun, a_mxjob, a_spec, labels_of, name_of, of_attempt, owner_of, plan_of
+from tests.kinds.mlkube.build import ID, a_begun, a_mxjob, a_spec, labels_of, name_of, owner_of, plan_of
 from trainmaster.api.accelerator import Accelerator, EnvVar, HostVolume
 from trainmaster.core.ids import JOB, SERVICE
 from trainmaster.kinds.base import Settings
@@ -98,12 +98,12 @@ def test_a_job_carries_labels_and_owner_and_so_do_its_pods() -> None:
     assert body["metadata"] == {
         "name": "digits-server-1kkf-1",
         "namespace": "ml",
-        "labels": labels_of(job, "server", 1) | of_attempt(0),
+        "labels": labels_of(job, "server", 1),
         "ownerReferences": [owner_of(job)],
     }
     assert (body["apiVersion"], body["kind"]) == ("batch/v1", "Job")
     assert (body["spec"]["completions"], body["spec"]["parallelism"]) == (1, 1)
-    assert body["spec"]["template"]["metadata"]["labels"] == labels_of(job, "server", 1) | of_attempt(0)
+    assert body["spec"]["template"]["metadata"]["labels"] == labels_of(job, "server", 1)
 
 
 def test_the_schedulers_service_leads_to_its_pod_before_that_is_ready() -> None:

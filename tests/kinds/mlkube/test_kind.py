@@ -122,16 +122,15 @@ def test_a_job_or_a_service_that_somebody_deleted_comes_again() -> None:
     assert [(c.resource, c.key.name) for c in services.creates] == [(SERVICE, name_of(job, "scheduler"))]
 
 
-def test_what_the_spec_does_not_ask_for_any_more_goes() -> None:
+def test_what_the_spec_does_not_ask_for_any_more_is_stopped_and_goes() -> None:
     job = a_begun("Running", "Running", workers=2)
-    children = [*running(job), a_job(job, "worker", 2), a_service(job, "digits-server-1kkf-0")]
 
-    plan = plan_of(job, children)
+    first = plan_of(job, [*running(job), a_job(job, "worker", 2), a_service(job, "digits-server-1kkf-0")])
+    second = plan_of(job, [*running(job), a_job(job, "worker", 2, suspend=True)])
 
-    assert [(d.resource, d.key.name) for d in plan.deletes] == [
-        (JOB, name_of(job, "worker", 2)),
-        (SERVICE, "digits-server-1kkf-0"),
-    ]
+    assert [(p.key.name, p.body) for p in first.patches] == [(name_of(job, "worker", 2), {"spec": {"suspend": True}})]
+    assert [(d.resource, d.key.name) for d in first.deletes] == [(SERVICE, "digits-server-1kkf-0")]
+    assert [(d.resource, d.key.name) for d in second.deletes] == [(JOB, name_of(job, "worker", 2))]
 
 
 def test_a_change_of_counters_alone_may_wait() -> None:

@@ -237,7 +237,7 @@ async def test_a_pod_that_has_gone_calls_no_more(bench: Bench) -> None:
     assert status == 403
 
 
-async def test_the_metrics_count_requests_and_retries(bench: Bench) -> None:
+async def test_the_metrics_count_requests(bench: Bench) -> None:
     client = bench.client(bench.pod("cart-coordinator"))
     await client.get()
 

@@ -1,9 +1,11 @@
 """What coordinators ask for and get, through a client that dies of any error (spec §2.5 to §2.9, §6.3)."""
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from testbed.admin import eventually
 from tests.build import STAMP, Json, a_container, a_template
@@ -434,7 +436,7 @@ async def test_a_request_that_comes_again_because_its_answer_got_lost_changes_no
     await bench.answered()
     last = bench.status()["declared"]["last"]
     bench.set_status(declared=bench.status()["declared"] | {"last": {k: v for k, v in last.items() if k != "answered"}})
-    before = bench.members()
+    before, recognised = bench.members(), retries()
 
     async with serving(bench.cluster) as other:
         client.url = other.url
@@ -443,6 +445,11 @@ async def test_a_request_that_comes_again_because_its_answer_got_lost_changes_no
     assert success
     assert second == first
     assert bench.members() == before
+    assert retries() == recognised + 1
+
+
+def retries() -> float:
+    return REGISTRY.get_sample_value("trainmaster_di_recognised_retries_total") or 0.0
 
 
 async def test_the_events_on_the_job_tell_who_asked_for_what(bench: Bench, client: Client) -> None:

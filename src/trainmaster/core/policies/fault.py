@@ -16,16 +16,14 @@ NODE_REASONS = frozenset(
         "NodeAffinity",
         "NodeLost",
         "NodeShutdown",
-        "OutOfcpu",
-        "OutOfmemory",
-        "OutOfpods",
         "Preempting",
         "Shutdown",
         "Terminated",
         "UnexpectedAdmissionError",
     }
 )
-"""Why a node ends or refuses a pod whose program did nothing wrong."""
+"""Why a node ends or refuses a pod whose program did nothing wrong. Beside them there is one for each resource:
+``OutOfcpu``, ``OutOfpods`` and so on."""
 
 # fmt: off
 _SIGNALS = (
@@ -80,7 +78,7 @@ def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
         message=f"pod {pod.key.name} failed: {why}",
         node=pod.node,
         has_failed=True,
-        is_node=pod.reason in NODE_REASONS,
+        is_node=pod.reason in NODE_REASONS or pod.reason.startswith("OutOf"),
         exits=tuple(c.exit_code for c in failed if c.exit_code),
         reason=failed[0].reason if failed else pod.reason,
         line=failed[0].line if failed else "",

@@ -12,7 +12,7 @@ from itertools import count, islice
 import msgspec
 
 from trainmaster.api.declaration import Declared, LastRequest, Member, Role
-from trainmaster.core.quantity import amount_of
+from trainmaster.core.quantity import amount_of, rounded_up
 
 COLLECTOR: Role = "collector"
 LEARNER: Role = "learner"
@@ -227,12 +227,13 @@ def _add(members: Members, role: Role, asked: Asked, job: str, suffixes: Suffixe
     pods = [fresh_name(f"{job}-{DDP_LEARNER}", taken, suffixes) for _ in asked.shares]
     start = 0
     for name, share in zip(pods, asked.shares, strict=True):
+        cpus, memory = _part_of(asked, share)
         members[name] = Member(
             DDP_LEARNER,
             now,
-            asked.cpus,
+            cpus,
             share,
-            asked.memory,
+            memory,
             aggregator=head,
             world_size=asked.gpus,
             start_rank=start,
@@ -240,6 +241,14 @@ def _add(members: Members, role: Role, asked: Asked, job: str, suffixes: Suffixe
         )
         start += share
     return head
+
+
+def _part_of(asked: Asked, gpus: int) -> tuple[str, str]:
+    """CPUs and memory of a pod with so many of a learner's GPUs: like those, what was asked for is for all its pods."""
+    if gpus == asked.gpus:
+        return asked.cpus, asked.memory
+    cpus, memory = (amount_of(text or "0") * gpus / asked.gpus for text in (asked.cpus, asked.memory))
+    return f"{rounded_up(cpus * 1000)}m" if cpus else "", str(rounded_up(memory)) if memory else ""
 
 
 def _drop(members: Members, name: str) -> None:

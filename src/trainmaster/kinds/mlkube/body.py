@@ -21,13 +21,23 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 def runtime_id(job: MxJob) -> str:
     """Part of all names, so that a job that is created anew does not meet what is left of the one before it.
 
-    The stored one is used until the end, whatever becomes of the spec. The first comes from the uid: whoever plans
-    twice plans the same names.
+    The stored one is used whatever becomes of the spec. The first comes from the uid: whoever plans twice plans the
+    same names.
     """
-    if given := job.status.runtime_id or job.spec.runtime_id:
-        return given
-    number, found = crc32(job.metadata.uid.encode()), ""
-    for _ in range(ID_LENGTH):
+    return job.status.runtime_id or job.spec.runtime_id or _made_of(job.metadata.uid, ID_LENGTH)
+
+
+def next_runtime_id(job: MxJob) -> str:
+    """That of a crew which is started again: it shares no name with the one before, whose pods may still be leaving.
+    It is no longer than the one that the job's name was found short enough for."""
+    old = runtime_id(job)
+    ids = (_made_of(f"{job.metadata.uid}/{old}/{number}", min(len(old), ID_LENGTH)) for number in range(100))
+    return next((found for found in ids if found != old), old)
+
+
+def _made_of(text: str, length: int) -> str:
+    number, found = crc32(text.encode()), ""
+    for _ in range(length):
         number, digit = divmod(number, len(_DIGITS))
         found += _DIGITS[digit]
     return found
@@ -36,11 +46,6 @@ def runtime_id(job: MxJob) -> str:
 def child_name(job: MxJob, role: str, index: int) -> str:
     """The name of a replica's batch Job; the scheduler's service has the same."""
     return f"{job.metadata.name}-{role.lower()}-{runtime_id(job)}-{index}"
-
-
-def attempt_of(job: MxJob) -> int:
-    """How often the whole crew was started again: all roles are counted together."""
-    return max((restarts.count for restarts in job.status.restarts.values()), default=0)
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -97,7 +102,7 @@ class Builder:
         """The batch Job of a replica. Its pods carry our labels: by them they are seen and counted."""
         given = slot.spec.template
         metadata = given.get("metadata") or {}
-        own = self._labels(slot) | {labels.RESTART_COUNT: str(attempt_of(self._job))}
+        own = self._labels(slot)
         spec: Body = {
             "completions": 1,
             "parallelism": 1,

@@ -1,5 +1,5 @@
 """Restarts of a whole crew. ps-lite lets nobody join again who was lost: when a replica falls, all of them are started
-again, and those of the old attempt are gone before the new ones come."""
+again, under other names. Those of the old attempt are gone before the new ones come."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -15,8 +15,8 @@ from trainmaster.core.policies import restart
 from trainmaster.core.policies.cleanup import patience_left
 from trainmaster.core.policies.restart import Decision, Fallen, Rules
 from trainmaster.core.view import ChildView, PodView
-from trainmaster.kinds.mlkube.body import attempt_of, slots_of
-from trainmaster.kinds.mlkube.replica import READY, Replica, is_outdated, is_over
+from trainmaster.kinds.mlkube.body import slots_of
+from trainmaster.kinds.mlkube.replica import READY, Replica, is_over
 
 TRIES = 6
 """As many as a batch Job has by itself."""
@@ -27,7 +27,7 @@ STOPPED = {"spec": {"suspend": True}}
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """What is done about the batch Jobs of an older attempt; ``is_done`` when none is left."""
+    """What is done about batch Jobs that fill no place; ``is_done`` when none is left."""
 
     deletes: tuple[Delete, ...] = ()
     patches: tuple[Patch, ...] = ()
@@ -66,20 +66,20 @@ def wait_of(job: MxJob, now: datetime) -> float | None:
 
 
 def sweep(job: MxJob, observed: Observed, now: datetime) -> Sweep:
-    """A batch Job is stopped first, and deleted when its pods are gone: they must not meet the next ones."""
-    attempt, names = attempt_of(job), {slot.name for slot in slots_of(job)}
-    found = observed.children.get(JOB, {}).items()
-    old = [child for name, child in found if name in names and attempt and is_outdated(child, attempt)]
+    """A batch Job of an older attempt, or that the spec does not ask for any more, is stopped first, and deleted when
+    its pods are gone: they hold what the next ones need, be it GPUs or a port."""
+    names = {slot.name for slot in slots_of(job)}
+    old = [child for name, child in observed.children.get(JOB, {}).items() if name not in names]
     if not old:
         return Sweep()
-    why = "the whole crew is started again"
+    why = "it fills no place of the job any more"
     alive = {child.uid: _alive(child, observed, now) for child in old}
-    stays = [child for child in old if not child.deleting and not is_over(child)]
+    running = [child for child in old if not child.deleting and not is_over(child)]
     goes = [child for child in old if is_over(child) and not alive[child.uid]]
     waits = (patience_left(pod, now) for pods in alive.values() for pod in pods)
     return Sweep(
         deletes=deletions(JOB, goes, why),
-        patches=tuple(Patch(JOB, c.key, c.uid, c.resource_version, STOPPED, why) for c in stays),
+        patches=tuple(Patch(JOB, c.key, c.uid, c.resource_version, STOPPED, why) for c in running),
         wait=soonest(*waits),
         is_done=False,
     )

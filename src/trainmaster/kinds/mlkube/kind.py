@@ -16,7 +16,7 @@ from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.view import ChildView
 from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
 from trainmaster.kinds.mlkube import crew, labels, validate
-from trainmaster.kinds.mlkube.body import Builder, runtime_id, scheduler_of, shared_ports, slots_of
+from trainmaster.kinds.mlkube.body import Builder, next_runtime_id, runtime_id, scheduler_of, shared_ports, slots_of
 from trainmaster.kinds.mlkube.replica import FAILED, RUNNING, SUCCEEDED, UNKNOWN, Replica, is_over, replicas_of
 from trainmaster.kinds.mlkube.status import (
     CLEAN_UP,
@@ -116,12 +116,13 @@ class MxJobKind(Kind[MxJob]):
         )
 
     def _restart(self, job: MxJob, replicas: Sequence[Replica], now: datetime) -> Plan:
-        """The count is stored before the first Job is stopped for it."""
+        """Count and new names are stored before the first Job is stopped for it."""
         decision, old = crew.again(job, replicas, now), job.status
         new = msgspec.structs.replace(
             old,
             observed_generation=job.metadata.generation,
             replica_statuses=counted(replicas),
+            runtime_id=next_runtime_id(job),
             restarts=decision.restarts,
             restart_history=decision.history,
             conditions=fallen(old.conditions, decision.message, now),
@@ -234,13 +235,10 @@ def _steps(old: MxJobStatus, new: MxJobStatus, replicas: Iterable[Replica]) -> t
 
 
 def _surplus(job: MxJob, observed: Observed) -> tuple[Delete, ...]:
-    """Jobs and services that fill no slot of the spec."""
-    wanted = {slot.name for slot in slots_of(job)}
+    """Services that lead to no scheduler of this attempt."""
     scheduler = scheduler_of(job)
-    jobs = [child for name, child in observed.children.get(JOB, {}).items() if name not in wanted]
     services = [s for name, s in observed.services.items() if scheduler is None or name != scheduler.name]
-    why = "the spec does not ask for it any more"
-    return (*deletions(JOB, jobs, why), *deletions(SERVICE, services, why))
+    return deletions(SERVICE, services, "the job has no such scheduler any more")
 
 
 # --- the end ---

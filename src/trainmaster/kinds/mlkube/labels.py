@@ -8,8 +8,6 @@ JOB_NAME = "mx_job"
 JOB_TYPE = "job_type"
 RUNTIME_ID = "runtime_id"
 TASK_INDEX = "task_index"
-RESTART_COUNT = "restart_count"
-"""Of batch Jobs and their pods: how often the whole crew had been started again before."""
 
 SLOTS = SlotLabels(role=JOB_TYPE, index=TASK_INDEX)
 

@@ -19,7 +19,7 @@ from trainmaster.core.policies.fault import SIGNALLED, Fault
 from trainmaster.core.policies.restart import exit_codes
 from trainmaster.core.view import ChildView, PodView
 from trainmaster.kinds.mlkube import labels
-from trainmaster.kinds.mlkube.body import Slot, attempt_of, slots_of
+from trainmaster.kinds.mlkube.body import Slot, slots_of
 
 UNKNOWN = "Unknown"
 STARTING = "Starting"
@@ -50,16 +50,11 @@ class _StatusPart(msgspec.Struct):
     conditions: list[_ConditionPart] | None = None
 
 
-class _MetaPart(msgspec.Struct):
-    labels: dict[str, str] = {}
-
-
 class _SpecPart(msgspec.Struct):
     suspend: bool | None = None
 
 
 class _JobPart(msgspec.Struct):
-    metadata: _MetaPart = msgspec.field(default_factory=_MetaPart)
     spec: _SpecPart = msgspec.field(default_factory=_SpecPart)
     status: _StatusPart = msgspec.field(default_factory=_StatusPart)
 
@@ -91,14 +86,8 @@ def is_over(child: ChildView) -> bool:
     return bool(job.spec.suspend) or any(job.condition(type_) for type_ in _ENDS)
 
 
-def is_outdated(child: ChildView, attempt: int) -> bool:
-    """True of a batch Job of an older attempt. A label that was edited into no number says the first."""
-    text = _JOB_PART.decode(child.raw).metadata.labels.get(labels.RESTART_COUNT, "")
-    return (int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else 0) < attempt
-
-
 def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
-    retryable, attempt = exit_codes(job.spec.restarting_exit_code), attempt_of(job)
+    retryable = exit_codes(job.spec.restarting_exit_code)
     pods: dict[str, list[PodView]] = {}
     for pod in sorted(observed.all_pods, key=_began):
         if pod.owner is not None and not pod.deleting:
@@ -107,7 +96,7 @@ def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
     found = []
     for slot in slots_of(job):
         child = observed.child(JOB, slot.name)
-        if child is None or child.deleting or is_outdated(child, attempt):
+        if child is None or child.deleting:
             is_lost = was_whole and not slot.is_alone
             found.append(Replica(slot, STARTING, fault=_lost(f"the Job of {slot.place} is gone") if is_lost else None))
         else:

@@ -170,7 +170,7 @@ class Cache:
         return self._pods.get(key)
 
     def pods_of(self, known: Known) -> list[PodFace]:
-        return [pod for pod in self._pods.owned(known.view.uid) if known.owns(pod)]
+        return [pod for pod in self._pods.owned(known.view.key.namespace, known.view.uid) if known.owns(pod)]
 
     def pods_at(self, ip: str) -> list[PodFace]:
         """Who calls from this address: several on a shared network."""
