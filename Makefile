@@ -43,6 +43,7 @@ testbed-path: $(STAMP) ## print the folder of the test bed's binaries (make -s t
 
 test: check testbed ## everything: the quick gate, then the tests against a real control plane
 	$(BIN)/python -m pytest -q -m "cluster or long" -p tests.summary
+	$(MAKE) histories N=1000
 
 N ?= 10000
 histories: $(STAMP) ## random histories of all kinds against the laws: make histories N=10000

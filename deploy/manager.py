@@ -9,6 +9,8 @@ what belongs to its own API group, so a kind that is added there is in its manif
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,13 +116,16 @@ def _enforced() -> dict[str, str]:
 # --- rights ------------------------------------------------------------------------------------
 
 
+@cache
+def _sources() -> tuple[Object, ...]:
+    """The objects of the manifests beside this file."""
+    return tuple(body for file in SOURCES for body in yaml.safe_load_all((HERE / file).read_text()))
+
+
 def _source(kind: str, name: str) -> Object:
-    """An object of the manifests beside this file."""
-    for file in SOURCES:
-        for body in yaml.safe_load_all((HERE / file).read_text()):
-            if (body["kind"], body["metadata"]["name"]) == (kind, name):
-                found: Object = body
-                return found
+    for body in _sources():
+        if (body["kind"], body["metadata"]["name"]) == (kind, name):
+            return deepcopy(body)
     raise LookupError(f"neither of {', '.join(SOURCES)} has the {kind} {name}")
 
 

@@ -23,8 +23,13 @@ _numbers = itertools.count(1)
 _LONG = (
     "tests/local/",
     "tests/examples/",
+    "tests/deploy/test_image.py",
     "tests/embedded/apiserver/test_fuzz.py",
+    "tests/embedded/apiserver/test_odd_object.py",
+    "tests/embedded/apiserver/test_schema.py::test_a_rule_that_never_ends_is_stopped",
     "tests/embedded/node/test_shim.py",
+    "tests/laws/test_declared.py",
+    "tests/laws/test_elastic.py",
     "tests/laws/test_mutations.py",
     "tests/server/admission/test_server.py",
     "tests/server/di/test_passing.py",

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.integration.policy import create_node, lose
 from tests.integration.scene import Job, Scene
+from tests.integration.test_end import is_judged
 from tests.integration.test_external import ALL_ENDED, annotate
 from tests.integration.test_restart import all_new, fall, unbound
 from tests.manifests.build import Manifest, aitrainingjob, container, replica
@@ -68,6 +69,7 @@ async def success_on_a_lost_node(scene: Scene) -> Job:
     await scene.report("Running", *job.slots)
     await job.reach("Running")
     await scene.end("job-worker-1", 0)
+    await job.until(lambda: is_judged(job, 1), "its success was seen")
     await lose(scene, scene.namespace)
     await scene.settled()
     await scene.end("job-worker-0", 0)

@@ -32,6 +32,7 @@ Ports = dict[str, dict[str, Port]]
 Volumes = Annotated[list[dict[str, Any]], msgspec.Meta(extra={"schema": list[VolumePart]})]
 """Volumes as their user wrote them, like a template."""
 
-ManagedBy = Annotated[str, msgspec.Meta(max_length=63, pattern=r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/[-._A-Za-z0-9]+)?$")]
+_MANAGER = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/[-._A-Za-z0-9]+)?$"
+ManagedBy = Annotated[str, msgspec.Meta(max_length=63, extra={"pattern": _MANAGER})]
 """Who drives a job, as in Kubernetes' own Job: a name with a domain, say ``kueue.x-k8s.io/multikueue``. It is settled
-when the job is created."""
+when the job is created. The API server looks at its form; for us any other name than ours means somebody else."""
