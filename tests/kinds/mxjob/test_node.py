@@ -68,3 +68,13 @@ def test_where_nodes_cannot_be_read_nothing_is_decided() -> None:
     job, children = trained("Never")
 
     assert plan_of(job, children, nodes=None).is_quiet
+
+
+def test_a_pod_that_was_scaled_away_and_cannot_leave_its_lost_node_is_forced() -> None:
+    job, children = trained("OnFailure")
+    children = but(job, children, worker_1={"node": "node-2", "deleting": True})
+    job["spec"]["mxReplicaSpecs"]["Worker"]["replicas"] = 1
+
+    plan = plan_of(job, children, nodes=[WELL, GONE])
+
+    assert [(d.key.name, d.grace) for d in plan.deletes if d.resource == POD] == [("mnist-worker-1", 0)]

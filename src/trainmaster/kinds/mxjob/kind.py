@@ -119,7 +119,7 @@ class MXJobKind(Kind[MXJob]):
         return Plan(
             deletes=(
                 *self._removal(found.outdated, "it is started again", observed, now),
-                *self._surplus(job, observed),
+                *self._surplus(job, observed, now),
             ),
             creates=creates,
             patches=gang.changed(team, observed) if team else (),
@@ -127,7 +127,9 @@ class MXJobKind(Kind[MXJob]):
             status_first=allotted.is_new,  # a pod is told its port, and nobody else must ever be given it
             is_lazy=status is not None and _is_counted_only(job, old, new),
             events=_started(job, phase, message, self.settings.gang_scheduler),
-            requeue_after=soonest(allotted.retry_after, *waits.values(), patience(found.outdated, now)),
+            requeue_after=soonest(
+                allotted.retry_after, *waits.values(), patience((*found.outdated, *_unplaced(job, observed)), now)
+            ),
             ports=allotted.drawn,
         )
 
@@ -158,17 +160,15 @@ class MXJobKind(Kind[MXJob]):
             *(Create(POD, builder.pod(slot), f"{slot.place} has no pod") for slot in empty),
         )
 
-    def _surplus(self, job: MXJob, observed: Observed) -> tuple[Delete, ...]:
+    def _surplus(self, job: MXJob, observed: Observed, now: datetime) -> tuple[Delete, ...]:
         """What fills no slot of the spec, highest index first."""
-        slots = {slot.name: observed.role(slot.role.lower()).get(slot.index) for slot in slots_of(job)}
-        # A pod whose labels were edited into another slot goes too: it holds a name that its own slot needs.
-        pods = [pod for pod in reversed(observed.all_pods) if slots.get(pod.key.name) is not pod]
+        slots = {slot.name for slot in slots_of(job)}
         services = [s for name, s in sorted(observed.services.items(), reverse=True) if name not in slots]
         scheduler = self.settings.gang_scheduler
         team = gang_of(job, scheduler)
         why = "it is not in the spec any more"
         return (
-            *deletions(POD, pods, why),
+            *self._removal(_unplaced(job, observed), why, observed, now),
             *deletions(SERVICE, services, why),
             *gang.surplus(scheduler, observed, why, keep=team.key.name if team else ""),
         )
@@ -277,6 +277,13 @@ class MXJobKind(Kind[MXJob]):
 
     def _removal(self, pods: Iterable[PodView], why: str, observed: Observed, now: datetime) -> tuple[Delete, ...]:
         return removal(pods, why, now, nodes_of(observed, self.settings, now).lost)
+
+
+def _unplaced(job: MXJob, observed: Observed) -> list[PodView]:
+    """Pods that fill no slot of the spec, highest index first. One whose labels were edited into another slot is such
+    a pod, too: it holds a name that its own slot needs."""
+    slots = {slot.name: observed.role(slot.role.lower()).get(slot.index) for slot in slots_of(job)}
+    return [pod for pod in reversed(observed.all_pods) if slots.get(pod.key.name) is not pod]
 
 
 def _take_over(job: MXJob, phase: str, now: datetime) -> Plan:
