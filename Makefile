@@ -42,7 +42,7 @@ testbed-path: $(STAMP) ## print the folder of the test bed's binaries (make -s t
 	@$(BIN)/python -m testbed.build --path
 
 test: check testbed ## everything: the quick gate, then the tests against a real control plane
-	$(BIN)/python -m pytest -q -m "cluster or long" -p tests.summary
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "cluster or long" -p tests.summary
 	$(MAKE) histories N=1000
 
 N ?= 10000

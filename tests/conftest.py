@@ -1,7 +1,8 @@
 """What every test may ask for: the test bed's control plane, a namespace of its own, a client.
 
-One control plane serves the whole run and is started by the first test that asks. A test that uses it, directly or
-through another fixture, carries the marker `cluster` without saying so. What takes long without one is `long`.
+One control plane serves the whole run, or each of its workers, and is started by the first test that asks. A test that
+uses it, directly or through another fixture, carries the marker `cluster` without saying so. What takes long without
+one is `long`.
 """
 
 import itertools

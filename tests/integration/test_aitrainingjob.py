@@ -206,15 +206,19 @@ async def test_an_edited_end_policy_counts_at_once(scene: Scene) -> None:
     await job.reach("Succeed")
 
 
+def labelled(tier: str) -> dict[str, Any]:
+    return {"metadata": {"labels": {"tier": tier}}}
+
+
 async def test_an_edit_that_cannot_be_run_stops_nothing_and_is_said(scene: Scene) -> None:
     job = await scene.create(trainers(1))
     await job.start()
     before = uids_of(job)
 
-    await job.edit({"priority": "very high", "replicaSpecs": {"trainer": {"replicas": 2}}})
+    await job.edit({"replicaSpecs": {"trainer": {"replicas": 2, "template": labelled("very high")}}})
     assert "very high" in await job.says("PodCreateFailed", "True")
     assert uids_of(job) == before
-    await job.edit({"priority": "high"})
+    await job.edit({"replicaSpecs": {"trainer": {"template": labelled("high")}}})
 
     await job.says("PodCreateFailed", "False")
     await job.start()

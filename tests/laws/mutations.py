@@ -85,7 +85,7 @@ def _status_without_precondition(patch: pytest.MonkeyPatch) -> None:
 
 
 def _children_found_by_name_not_by_owner(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Store, "owned", lambda self, uid: list(self._synced().values()))
+    patch.setattr(Store, "owned", lambda self, namespace, uid: list(self._synced().values()))
 
 
 def _creates_without_owner(patch: pytest.MonkeyPatch) -> None:

@@ -166,6 +166,18 @@ def test_a_job_that_gave_up_is_a_failure_with_its_words_and_those_of_the_last_po
     )
 
 
+@pytest.mark.parametrize(
+    "job", [pytest.param(a_running(), id="alone"), pytest.param(a_begun("Running", "Running"), id="crew")]
+)
+def test_a_job_that_gave_up_on_a_pod_that_still_runs_is_not_believed_before_the_pod_tells_how_it_ended(
+    job: Json,
+) -> None:
+    given_up = {"Failed": ("BackoffLimitExceeded", "Job has reached the specified backoff limit")}
+    watched_late = [a_job(job, *WORKER, conditions=given_up), a_pod(job, *WORKER)]
+
+    assert not plan_of(job, running(job, *watched_late, without=[WORKER])).status_first
+
+
 def test_a_dead_main_container_beside_a_living_side_car_is_a_failure() -> None:
     """The pod never ends, so its Job never tries again: the job would wait for ever."""
     job = a_running()

@@ -113,7 +113,8 @@ def _judged(slot: Slot, child: ChildView, pods: Sequence[PodView], retryable: fr
     for found in faults:
         if why := _end_of(found, retryable):
             return Replica(slot, FAILED, f"{found.message}{why}")
-    given_up = job.condition("Failed")
+    # A Job ends after its pods. Who sees one that still runs is behind, and will be told how it ended.
+    given_up = None if any(not pod.is_ended for pod in pods) else job.condition("Failed")
     if not slot.is_alone and (faults or given_up):
         return Replica(slot, STARTING, fault=faults[-1].fault if faults else _lost(f"the pod of {slot.place} is gone"))
     if given_up:
