@@ -173,7 +173,7 @@ def test_a_job_that_gave_up_on_a_pod_that_still_runs_is_not_believed_before_the_
     job: Json,
 ) -> None:
     given_up = {"Failed": ("BackoffLimitExceeded", "Job has reached the specified backoff limit")}
-    watched_late = [a_job(job, *WORKER, conditions=given_up), a_pod(job, *WORKER)]
+    watched_late: list[Child] = [a_job(job, *WORKER, conditions=given_up), a_pod(job, *WORKER)]
 
     assert not plan_of(job, running(job, *watched_late, without=[WORKER])).status_first
 
