@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Whatever the shell says: pytest rewrites the asserts of all tests, which takes ten seconds unless it may keep them.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path histories bench generate clean
 

@@ -11,7 +11,7 @@ from tests.laws.machine import machine_of
 from tests.laws.maker import MAKERS, GangMaker, Maker
 from trainmaster.kinds.registry import KINDS
 
-HISTORIES = int(os.environ.get("TRAINMASTER_HISTORIES", "0")) // len(MAKERS) or 30
+HISTORIES = int(os.environ.get("TRAINMASTER_HISTORIES", "0")) // len(MAKERS) or 20
 STEPS = 30
 
 
