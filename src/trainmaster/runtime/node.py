@@ -56,7 +56,7 @@ class NodeBook:
     @property
     def _can_read(self) -> bool:
         """Pods are on nodes: where there seems to be none, somebody does not show them to us."""
-        return self._nodes.is_synced and self._nodes.is_current and any(True for _ in self._nodes.keys())  # noqa: SIM118
+        return self._nodes.is_synced and self._nodes.is_current and bool(self._nodes.keys())
 
     def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
         if before and after and (before.node, before.uid) == (after.node, after.uid):

@@ -4,7 +4,7 @@ A store that has not seen a complete list raises instead of looking empty: an op
 "not read yet" for "nothing there" would create everything a second time.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, KeysView
 from typing import Generic
 
 from trainmaster.core.errors import NotSynced
@@ -40,7 +40,7 @@ class Store(Generic[V]):
         self._synced()
         return self._owned.get((namespace, uid), {}).values()
 
-    def keys(self) -> Iterable[Key]:
+    def keys(self) -> KeysView[Key]:
         return self._synced().keys()
 
     def listen(self, listener: Listener[V]) -> None:

@@ -18,7 +18,6 @@ from trainmaster.core.policies.gang import group_resource
 from trainmaster.core.policies.limit import TIMEOUT, overdue, seconds_left
 from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.policies.restart import Fallen
-from trainmaster.core.slot import place_of
 from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.aitrainingjob import labels, placement, validate
 from trainmaster.kinds.aitrainingjob.body import (
@@ -280,9 +279,8 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         stored = job.status.ports
         if is_complete(wanted, stored):
             return Allotment(stored)
-        used = {place_of(r, i): pod.host_ports for r, pods in observed.pods.items() for i, pod in pods.items()}
         taken = observed.taken | declared_ports(job)
-        return allot(wanted, stored, used=used, taken=taken, uid=job.metadata.uid)
+        return allot(wanted, stored, used=observed.host_ports, taken=taken, uid=job.metadata.uid)
 
     def _missing(self, job: AITrainingJob, observed: Observed, waits: Container[str]) -> tuple[Create, ...]:
         """Services before pods: a pod that starts finds its peers' names."""

@@ -15,7 +15,6 @@ from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_
 from trainmaster.core.policies.limit import Limit, overdue, seconds_left
 from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.policies.restart import NONE, Fallen, Restarts
-from trainmaster.core.slot import place_of
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
 from trainmaster.kinds.mxjob import labels, validate
@@ -139,9 +138,8 @@ class MXJobKind(Kind[MXJob]):
         stored = job.status.ports
         if is_complete(wanted, stored):
             return Allotment(stored)
-        used = {place_of(r, i): pod.host_ports for r, pods in observed.pods.items() for i, pod in pods.items()}
         taken = observed.taken | declared_ports(job)
-        return allot(wanted, stored, used=used, taken=taken, uid=job.metadata.uid)
+        return allot(wanted, stored, used=observed.host_ports, taken=taken, uid=job.metadata.uid)
 
     def _missing(self, job: MXJob, observed: Observed, waits: Container[str]) -> tuple[Create, ...]:
         """The group before its pods, and services before pods: a pod that starts finds its peers' names."""
