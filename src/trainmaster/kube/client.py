@@ -1,7 +1,8 @@
 """``KubeCluster``: the ``runtime.cluster.Cluster`` that is a real API server.
 
 One call is one or more attempts: ``_persist`` says when trying again is right, ``_ask`` and ``_open`` are one
-attempt. What an answer means is in ``answer``, who we are in ``auth``, the sockets in ``transport``.
+attempt. What an answer means is in ``answer``, who we are in ``auth``, how a request gets there in ``exchange``, the
+sockets in ``transport``.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ from trainmaster.kube.auth import JSON, MERGE_PATCH, Auth
 from trainmaster.kube.budget import RetryBudget
 from trainmaster.kube.call import Call
 from trainmaster.kube.config import Config
-from trainmaster.kube.proxy import split_credentials
-from trainmaster.kube.transport import drop, explain, harmless, open_session, read_body
+from trainmaster.kube.exchange import Exchange
+from trainmaster.kube.transport import drop, explain, harmless, open_session, proxy_of, read_body
 from trainmaster.kube.watch import WatchLines
 from trainmaster.runtime.cluster import Written
 
@@ -34,7 +35,6 @@ _TRIES = 3
 _MANAGED = "?fieldManager=trainmaster"
 # How long after its own timeout a server may still be ending a watch.
 _WATCH_GRACE = 15.0
-_UNLIMITED = aiohttp.ClientTimeout()
 
 T = TypeVar("T")
 
@@ -58,10 +58,10 @@ class KubeCluster:
         gate: Gate | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        _, authorization = split_credentials(config.proxy)
-        self._proxy_headers = {"Proxy-Authorization": authorization} if authorization else None
         self._auth = Auth(config, now=now)
-        self._session = open_session(config, gate)
+        self._session = open_session(config)
+        self._exchange = Exchange(self._session, config, self._auth, gate)
+        self._proxy_headers = proxy_of(config).headers
         self._addresses = Addresses(config.server)
         self._budget = RetryBudget()
         self._server_name = config.tls.server_name or None
@@ -210,19 +210,20 @@ class KubeCluster:
 
     async def _ask(self, call: Call, deadline: float) -> bytes:
         started = time.perf_counter()
+        self._check_open(call)
         try:
             async with asyncio.timeout_at(deadline):
-                response = await self._send(call, _UNLIMITED)
-                body = await read_body(response)
+                answer = await self._exchange.ask(call)
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(call, started, error) from harmless(error)
-        self._observe(call.method, str(response.status), time.perf_counter() - started)
-        if response.status >= 300:
-            raise self._refusal(call, response, body)
-        return body
+        self._observe(call.method, str(answer.status), time.perf_counter() - started)
+        if answer.status >= 300:
+            raise self._refusal(call, answer.status, answer.body, answer.retry_after)
+        return answer.body
 
     async def _open(self, call: Call, deadline: float, *, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         started = time.perf_counter()
+        self._check_open(call)
         body = b""
         try:
             async with asyncio.timeout_at(deadline):
@@ -233,20 +234,20 @@ class KubeCluster:
             raise self._unreachable(call, started, error) from harmless(error)
         self._observe(call.method, str(response.status), time.perf_counter() - started)
         if response.status != 200:
-            raise self._refusal(call, response, body)
+            raise self._refusal(call, response.status, body, response.headers.get("Retry-After", ""))
         return response
 
-    async def _send(self, call: Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    def _check_open(self, call: Call) -> None:
         if self._session.closed:
             raise Unreachable(f"{call}: this client is closed")
-        auth = self._auth
+
+    async def _send(self, call: Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         return await self._session.request(
             call.method,
             call.url,
-            data=call.body,
-            headers=auth.headers[call.content_type],
+            headers=self._auth.headers[call.content_type],
             proxy_headers=self._proxy_headers,
-            ssl=auth.ssl,
+            ssl=self._auth.ssl,
             server_hostname=self._server_name,
             allow_redirects=False,
             timeout=limits,
@@ -257,8 +258,8 @@ class KubeCluster:
         why = self._auth.redact(explain(error, self._timeout).encode()).decode()
         return Unreachable(f"{call}: {why}")
 
-    def _refusal(self, call: Call, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
-        return refusal(call, response.status, self._auth.redact(body), response.headers.get("Retry-After", ""))
+    def _refusal(self, call: Call, status: int, body: bytes, retry_after: str) -> ApiError:
+        return refusal(call, status, self._auth.redact(body), retry_after)
 
 
 def _given(query: dict[str, str]) -> dict[str, str]:

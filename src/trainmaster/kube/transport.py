@@ -1,17 +1,17 @@
-"""The aiohttp session: connections, TCP keep-alive, the last look at the gate before a write is sent,
-and aiohttp's exceptions in plain words. ``client`` decides what to do about them."""
+"""The aiohttp session: connections, TCP keep-alive, and aiohttp's exceptions in plain words. ``client`` decides what to
+do about them."""
 
 import asyncio
 import socket
-from collections.abc import Callable
 from importlib.metadata import version
+from typing import NamedTuple
 
 import aiohttp
 from aiohappyeyeballs import AddrInfoType
 from aiohttp import ClientRequest, ClientResponse
 from aiohttp.connector import Connection
+from yarl import URL
 
-from trainmaster.kube.address import is_gated
 from trainmaster.kube.config import Config
 from trainmaster.kube.proxy import split_credentials
 
@@ -23,28 +23,41 @@ _IDLE_CONNECTION = 30.0
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _EXCERPT = 256
 
+UNLIMITED = aiohttp.ClientTimeout()
+"""Whoever asks sets the time limit."""
 
-def open_session(config: Config, gate: Callable[[], None] | None) -> aiohttp.ClientSession:
+
+class Proxy(NamedTuple):
+    url: URL | None
+    headers: dict[str, str] | None
+    """For the proxy alone."""
+
+
+def proxy_of(config: Config) -> Proxy:
+    url, authorization = split_credentials(config.proxy)
+    return Proxy(url, {"Proxy-Authorization": authorization} if authorization else None)
+
+
+def open_session(config: Config) -> aiohttp.ClientSession:
     """Our credentials are never among its default headers: aiohttp would show those to the proxy, too."""
     headers = {
         "Accept": "application/json",
         "Accept-Encoding": "identity",
         "User-Agent": f"trainmaster/{version('trainmaster')}",
     }
-    proxy, authorization = split_credentials(config.proxy)
-    if authorization and config.server.startswith("http:"):
-        # Without a tunnel the proxy reads the request itself.
-        headers["Proxy-Authorization"] = authorization
+    proxy = proxy_of(config)
+    if proxy.headers and config.server.startswith("http:"):
+        headers |= proxy.headers  # without a tunnel the proxy reads the request itself
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             limit=CONNECTIONS, keepalive_timeout=_IDLE_CONNECTION, socket_factory=_open_socket
         ),
         headers=headers,
-        timeout=aiohttp.ClientTimeout(),
+        timeout=UNLIMITED,
         cookie_jar=aiohttp.DummyCookieJar(),
-        request_class=_gated_request(gate) if gate else _ApiRequest,
+        request_class=_ApiRequest,
         middlewares=(_send_once,),
-        proxy=proxy,
+        proxy=proxy.url,
     )
 
 
@@ -81,18 +94,28 @@ async def read_body(response: ClientResponse) -> bytes:
         return await response.read()
     except BaseException:
         # After the end of the answer the connection is somebody else's already.
-        if transport is not None and not response.content.is_eof():
-            transport.abort()
+        if not response.content.is_eof():
+            abort(transport)
         raise
 
 
 def drop(response: ClientResponse) -> None:
-    """End an answer that is not read to its end. Over TLS a mere close would say farewell and wait up to
-    half a minute for the server's: it may be the one that is silent."""
-    transport = _transport_of(response)
+    """End an answer that is not read to its end."""
+    abort(_transport_of(response))
+    response.close()
+
+
+def abort(transport: asyncio.Transport | None) -> None:
+    """End a connection at once. Over TLS a mere close would say farewell and wait up to half a minute for the
+    server's: it may be the one that is silent."""
     if transport is not None:
         transport.abort()
-    response.close()
+
+
+def closed_early(error: aiohttp.ClientConnectionError) -> aiohttp.ClientConnectionError:
+    """What a connection that broke before the answer means to whoever asked."""
+    why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+    return aiohttp.ClientConnectionError(f"the connection was closed before an answer{why}")
 
 
 def _transport_of(response: ClientResponse) -> asyncio.Transport | None:
@@ -121,18 +144,6 @@ class _ApiRequest(ClientRequest):
         return await super().send(conn)
 
 
-def _gated_request(gate: Callable[[], None]) -> type[ClientRequest]:
-    """A request that asks the gate when its connection is ready: waiting for one may outlive a lease."""
-
-    class GatedRequest(_ApiRequest):
-        async def send(self, conn: Connection) -> ClientResponse:
-            if self.method != "GET" and is_gated(self.url.raw_path):
-                gate()
-            return await super().send(conn)
-
-    return GatedRequest
-
-
 async def _send_once(request: ClientRequest, handler: aiohttp.ClientHandlerType) -> ClientResponse:
     """aiohttp sends a GET, PUT or DELETE again when the connection breaks. Whether that is right, and
     within the retry budget, is not for it to say: it lets any other exception pass."""
@@ -141,9 +152,8 @@ async def _send_once(request: ClientRequest, handler: aiohttp.ClientHandlerType)
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-        raise aiohttp.ClientConnectionError(f"the connection was closed before an answer{why}") from error
+        raise closed_early(error) from error
     except BaseException:
-        if isinstance(request, _ApiRequest) and request.transport is not None:
-            request.transport.abort()
+        if isinstance(request, _ApiRequest):
+            abort(request.transport)
         raise
