@@ -50,7 +50,8 @@ test: check testbed ## everything: the quick gate, then the tests against a real
 
 N ?= 10000
 histories: $(STAMP) ## random histories of all kinds against the laws: make histories N=10000
-	TRAINMASTER_HISTORIES=$(N) $(BIN)/python -m pytest -q -n 2 tests/laws/test_laws.py
+	@[ "$(N)" -gt 0 ] 2>/dev/null || { echo "N is the number of histories, and $(N) is none; say: make histories N=10000" >&2; exit 1; }
+	TRAINMASTER_HISTORIES=$(N) $(BIN)/python -m pytest -q -n 2 $(addprefix tests/laws/test_,laws.py elastic.py declared.py)
 
 bench: testbed ## measure against the raw API and Kubernetes' own Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench

@@ -4,14 +4,16 @@ After every step the laws hold; at the end the disturbances stop and the job mus
 """
 
 import asyncio
+import os
 from typing import ClassVar
 
 import msgspec
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from tests.laws.batch import control_jobs, is_over
-from tests.laws.maker import Maker
+from tests.laws.maker import MAKERS, Maker
 from tests.laws.memory import MemoryApi, Object, owner_uid
 from tests.laws.operator import (
     ENDED,
@@ -30,6 +32,11 @@ from trainmaster.core.ids import JOB, NODE, POD, SERVICE, Key, Resource
 KEYS = (Key("n", "a"), Key("n", "b"))
 NODES = ("node-1", "node-2")
 SETTLE_ROUNDS = 40
+STEPS = 30
+MACHINES = len(MAKERS) + 3
+"""One for each kind, and for gangs, scale storms and declared replicas."""
+ASKED = int(os.environ.get("TRAINMASTER_HISTORIES", "0"))
+"""How many histories of all machines together ``make histories N=10000`` asks for."""
 
 pick = st.integers(0, 7)
 place = st.integers(0, 11)
@@ -563,3 +570,13 @@ def machine_of(made: Maker) -> type[JobMachine]:
     base = RelatedMachine if made.related is not None else BatchMachine if made.has_batch_jobs else JobMachine
     base = NodeMachine if made.kind.looks_at_nodes else base
     return type(f"{made.kind.__name__}Machine", (base,), {"maker": made})
+
+
+def hold(machine: type[JobMachine], few: int) -> None:
+    """Hold it to the laws in its share of the histories that were asked for, or in a few for the quick gate."""
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=ASKED // MACHINES or few, stateful_step_count=STEPS, deadline=None, database=None
+        ),
+    )

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from itertools import count
 
 import msgspec
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
-from tests.laws.machine import KEYS, JobMachine
+from tests.laws.machine import KEYS, JobMachine, hold
 from tests.laws.maker import Maker
 from tests.laws.memory import MemoryApi, Object
 from tests.laws.operator import ENDED, LawBroken
@@ -21,9 +20,6 @@ from trainmaster.kinds.dijob.kind import DIJobKind
 
 TEMPLATE = {"spec": {"containers": [{"name": "di-container", "image": "x"}], "restartPolicy": "Never"}}
 GROUP = Asked(1, gpus=3, shares=(2, 1))
-
-HISTORIES = 60
-STEPS = 30
 
 
 class DeclaredMaker(Maker):
@@ -138,7 +134,4 @@ def declared_of(job: Object) -> Declared:
 
 
 def test_the_laws_hold_while_replicas_are_declared() -> None:
-    run_state_machine_as_test(
-        DeclaredMachine,
-        settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS, deadline=None, database=None),
-    )
+    hold(DeclaredMachine, few=60)

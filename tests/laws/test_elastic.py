@@ -4,18 +4,15 @@ their pods read about who takes part is true in the end, and never goes back."""
 import json
 
 import msgspec
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
-from tests.laws.machine import KEYS, JobMachine, pick
+from tests.laws.machine import KEYS, JobMachine, hold, pick
 from tests.laws.maker import AITrainingJobMaker
 from tests.laws.memory import Object, owner_uid
 from tests.laws.operator import ENDED, LawBroken
 from trainmaster.core.ids import CONFIG_MAP, POD, Key
 
-HISTORIES = 40
-STEPS = 30
 MOST = 3
 
 
@@ -141,7 +138,4 @@ class ElasticMachine(JobMachine):
 
 
 def test_the_laws_hold_while_jobs_are_scaled_and_lose_their_nodes() -> None:
-    run_state_machine_as_test(
-        ElasticMachine,
-        settings=settings(max_examples=HISTORIES, stateful_step_count=STEPS, deadline=None, database=None),
-    )
+    hold(ElasticMachine, few=40)
