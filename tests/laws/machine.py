@@ -8,7 +8,8 @@ import os
 from typing import ClassVar
 
 import msgspec
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -580,3 +581,21 @@ def hold(machine: type[JobMachine], few: int) -> None:
             max_examples=ASKED // MACHINES or few, stateful_step_count=STEPS, deadline=None, database=None
         ),
     )
+
+
+def catch(machine: type[JobMachine]) -> None:
+    """Some history breaks a law: there is a defect, and the laws have to find it."""
+    with pytest.raises((LawBroken, ExceptionGroup)) as caught:
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=2000,
+                stateful_step_count=STEPS,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],  # finding is the point here; the smallest example is not
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+    assert caught.group_contains(LawBroken) if isinstance(caught.value, ExceptionGroup) else True

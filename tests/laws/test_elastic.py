@@ -2,16 +2,23 @@
 their pods read about who takes part is true in the end, and never goes back."""
 
 import json
+from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from tests.laws.machine import KEYS, JobMachine, hold, pick
+from tests.laws.machine import KEYS, JobMachine, catch, hold, pick
 from tests.laws.maker import AITrainingJobMaker
 from tests.laws.memory import Object, owner_uid
 from tests.laws.operator import ENDED, LawBroken
+from trainmaster.api.aitrainingjob import MembershipRecord
 from trainmaster.core.ids import CONFIG_MAP, POD, Key
+from trainmaster.kinds.aitrainingjob import kind as aitj
+from trainmaster.kinds.aitrainingjob import membership
+from trainmaster.kinds.aitrainingjob.body import slots_of
+from trainmaster.kinds.aitrainingjob.membership import Step, next_step
 
 MOST = 3
 
@@ -132,10 +139,69 @@ class ElasticMachine(JobMachine):
         elif not self.maker.is_stopped(job):
             pods = self.api.owned_by(uid, POD)
             running = {k.name for k, pod in pods.items() if pod["status"]["phase"] == "Running"}
-            members = {member["name"] for member in json.loads(files[0]["data"]["members.json"])["members"]}
+            told = files[0]["data"]["members.json"]
+            members = {member["name"] for member in json.loads(told)["members"]} if told != "spoilt" else {told}
             if members != running:
                 raise LawBroken(f"settles: {sorted(running)} run, and {sorted(members)} are told to take part")
 
 
 def test_the_laws_hold_while_jobs_are_scaled_and_lose_their_nodes() -> None:
     hold(ElasticMachine, few=40)
+
+
+# --- defects that were put in on purpose ---
+
+
+def _the_generation_stays(patch: pytest.MonkeyPatch) -> None:
+    def record(**given: Any) -> MembershipRecord:
+        return MembershipRecord(**{**given, "generation": 1})
+
+    patch.setattr(membership, "MembershipRecord", record)
+
+
+def _the_generation_is_not_on_record(patch: pytest.MonkeyPatch) -> None:
+    def step(job: Any, *rest: Any) -> Step:
+        found = next_step(job, *rest)
+        if not found.is_new:
+            return found
+        status = msgspec.structs.replace(job.status, membership=found.record)
+        written = next_step(msgspec.structs.replace(job, status=status), *rest)
+        return msgspec.structs.replace(written, record=job.status.membership)
+
+    patch.setattr(aitj, "next_step", step)
+
+
+def _pods_that_wait_take_part(patch: pytest.MonkeyPatch) -> None:
+    def members(job: Any, observed: Any, builder: Any) -> tuple[membership.Member, ...]:
+        return tuple(
+            membership.Member(slot.name, slot.role.lower(), slot.index, "", (), 0)
+            for slot in slots_of(job)
+            if observed.role(slot.role.lower()).get(slot.index) is not None
+        )
+
+    patch.setattr(membership, "_members", members)
+
+
+def _a_spoilt_file_stays(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aitj, "next_step", lambda *given: msgspec.structs.replace(next_step(*given), patches=()))
+
+
+def _the_scale_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aitj, "sized", lambda job: job)
+
+
+@pytest.mark.parametrize(
+    "put_in",
+    [
+        _the_generation_stays,
+        _the_generation_is_not_on_record,
+        _pods_that_wait_take_part,
+        _a_spoilt_file_stays,
+        _the_scale_is_not_looked_at,
+    ],
+    ids=lambda put_in: put_in.__name__.strip("_"),
+)
+def test_the_laws_catch(put_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in(monkeypatch)
+
+    catch(ElasticMachine)
