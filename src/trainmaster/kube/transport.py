@@ -17,7 +17,7 @@ from trainmaster.kube.proxy import split_credentials
 
 # HTTP/1.1 has one request per connection at a time. API servers close idle connections after 90 s: ours
 # must be gone before that, since a write that meets a closing connection has an unknown outcome.
-CONNECTIONS = 40
+CONNECTIONS = 100
 _IDLE_CONNECTION = 30.0
 
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
