@@ -1,5 +1,9 @@
 """`python -m bench`: measures the operator on the test bed and holds it against its budgets.
 
+The phases: (a) a raw loader creates what the operator would, (b) Kubernetes' own Job controller, (c) our operator;
+(d) whole lives of AITrainingJobs; (e) memory with ten times as many; (f) local mode; (g) di-server; (h) the restart of
+a big job; (i) MXJobs, and MxJobs of six batch Jobs each: their creation as in (a) and (c), their lives as in (d).
+
 The table goes to stdout, all numbers to bench/result.json. Timings are not assertions: the exit code is 0 also when
 a budget is exceeded, and 1 only when something could not be measured.
 """
@@ -80,6 +84,8 @@ def _measure(bed: Bed, results: Results, only: str, rounds: int) -> None:
         progress.phase = "i"
         results.mx_jobs = phase.compared(bed, jobs, work.MX)
         results.first_mx_jobs = phase.compared(bed, table.FIRST_MX_JOBS, work.FIRST_MX)
+        results.mx_lives = phase.lives(bed, jobs, work.MX)
+        results.first_mx_lives = phase.lives(bed, table.FIRST_MX_JOBS, work.FIRST_MX)
 
 
 def _write(results: Results, facts: dict[str, object]) -> None:

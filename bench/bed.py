@@ -16,7 +16,7 @@ from bench.load import Loader, Request
 from bench.observer import Observer
 from bench.progress import Progress
 from bench.watch import Scope
-from bench.work import BATCH_JOBS, BIG, FIRST_MX_JOBS, MX_JOBS, SMALL_JOBS, TRAINING_JOBS
+from bench.work import BATCH_JOBS, BIG, SORTS, TRAINING, Sort
 from testbed.admin import MERGE, path_of
 from testbed.operator import OperatorProcess, install
 from testbed.plane import APISERVER, ETCD, ControlPlane
@@ -51,6 +51,8 @@ class Bed:
             self.admin = stack.enter_context(self._loader("admin"))
             # The ceiling is measured as the operator: the API server checks the same role for both.
             self.raw = stack.enter_context(self._loader("operator"))
+            # A loader is of one thread at a time: this is for a second one.
+            self.beside = stack.enter_context(self._loader("admin"))
             self._stack = stack.pop_all()
         return self
 
@@ -84,27 +86,34 @@ class Bed:
 
     @contextmanager
     def observer(
-        self, namespace: str, expected: dict[str, int], operator: OperatorProcess | None = None, *, jobs: int = 0
+        self, namespace: str, expected: dict[str, int], operator: OperatorProcess | None = None
     ) -> Iterator[Observer]:
-        """An observer whose watches are open. It follows the lives of jobs when their number is given."""
-        with self._observer(self._scope(namespace, expected, jobs), operator) as observer:
+        """An observer whose watches are open, of what is created."""
+        with self._observer(self._scope(namespace, expected), operator) as observer:
+            yield observer
+
+    @contextmanager
+    def witness(self, namespace: str, jobs: int, sort: Sort, operator: OperatorProcess) -> Iterator[Observer]:
+        """An observer that follows so many jobs and their pods to the end."""
+        scope = self._scope(namespace, {"pods": sort.pods(jobs)}, sort, jobs)
+        with self._observer(scope, operator) as observer:
             yield observer
 
     @contextmanager
     def turnover(self, namespace: str, pods: int, operator: OperatorProcess | None = None) -> Iterator[Observer]:
-        """An observer of one big job, and of groups of small ones beside it."""
-        scope = self._scope(namespace, {"pods": pods}, SMALL_JOBS)
+        """An observer of one big job, and of small ones beside it."""
+        scope = self._scope(namespace, {"pods": pods}, TRAINING)
         with self._observer(msgspec.structs.replace(scope, big=BIG), operator) as observer:
             yield observer
 
-    def _scope(self, namespace: str, expected: dict[str, int], jobs: int) -> Scope:
+    def _scope(self, namespace: str, expected: dict[str, int], sort: Sort | None = None, jobs: int = 0) -> Scope:
         return Scope(
             url=self.plane.url,
             token=self.plane.admin_token,
             ca_file=str(self.plane.ca_file),
             namespace=namespace,
             expected=expected,
-            job_resource=TRAINING_JOBS if jobs else "",
+            job_resource=sort.resource if sort else "",
             jobs=jobs,
         )
 
@@ -143,7 +152,7 @@ class Bed:
     def _empty(self, namespace: str) -> None:
         options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
         self.progress(f"emptying {namespace}")
-        for resource in (TRAINING_JOBS, MX_JOBS, FIRST_MX_JOBS, BATCH_JOBS, "pods", "services", "events"):
+        for resource in (*SORTS, BATCH_JOBS, "pods", "services", "events"):
             if resource == "pods":
                 self._free_pods(namespace)
             self.admin.ask(Request("DELETE", path_of(resource, namespace), options))

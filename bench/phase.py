@@ -4,7 +4,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 
@@ -50,8 +50,9 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Lives(msgspec.Struct, frozen=True):
-    """What became of the jobs: seconds from a job's last running pod to its phase Running, each sorted."""
+    """What became of the jobs: seconds from a job's last running pod to the status that says so, each sorted."""
 
+    pods: int
     delays: list[float]
     status_writes: list[int]
     phases: dict[str, int]
@@ -116,17 +117,18 @@ def bare_jobs(bed: Bed, jobs: int) -> float:
         return round(time.monotonic() - started, 3)
 
 
-def lives(bed: Bed, jobs: int) -> Lives:
+def lives(bed: Bed, jobs: int, sort: Sort = TRAINING) -> Lives:
     """The whole lives of jobs, with a scheduler and with KWOK in the place of kubelets."""
-    with bed.namespace("d") as namespace, nodes(bed), bed.operator() as ours:
-        with bed.observer(namespace, {"pods": PODS_PER_JOB * jobs}, ours, jobs=jobs) as observer:
-            bed.admin.send(work.training_jobs(namespace, jobs))
+    with bed.namespace("d") as namespace, _cluster(bed, sort), bed.operator() as ours:
+        with bed.witness(namespace, jobs, sort, ours) as observer:
+            bed.admin.send(work.training_jobs(namespace, jobs, sort))
+            pods = observer.wait("created")["pods"]
             observer.wait("running")
             memory = _settled_memory(ours)
             bed.progress("all jobs are running; their pods succeed now")
-            bed.admin.send(work.pod_reports(namespace, jobs, work.succeeded()))
+            bed.admin.send(work.pod_reports(namespace, pods, work.succeeded(sort.container)))
             seen = msgspec.convert(observer.wait("ended")["jobs"], dict[str, JobLife])
-            return _lives(seen.values(), memory, machine.memory_of(ours.pid).peak)
+            return _lives(len(pods), seen.values(), memory, machine.memory_of(ours.pid).peak)
 
 
 def footprint(bed: Bed, jobs: int) -> Footprint:
@@ -134,11 +136,11 @@ def footprint(bed: Bed, jobs: int) -> Footprint:
     pods = PODS_PER_JOB * jobs
     with bed.namespace("e", is_last=True) as namespace:
         with bed.operator() as ours:
-            with bed.observer(namespace, {"pods": pods}, ours, jobs=jobs) as observer:
+            with bed.witness(namespace, jobs, TRAINING, ours) as observer:
                 bed.admin.send(work.training_jobs(namespace, jobs))
-                observer.wait("created")
+                names = observer.wait("created")["pods"]
                 bed.progress("all pods exist; they run now")
-                bed.admin.send(work.pod_reports(namespace, jobs, work.running()))
+                bed.admin.send(work.pod_reports(namespace, names, work.running()))
                 observer.wait("running")
             grown = _settled_memory(ours)
         bed.progress("starting another operator on what is there")
@@ -177,11 +179,21 @@ def _job_controller(bed: Bed) -> Iterator[int]:
 
 
 @contextmanager
+def _cluster(bed: Bed, sort: Sort) -> Iterator[None]:
+    """All that jobs need to live."""
+    with ExitStack() as stack:
+        stack.enter_context(nodes(bed))
+        if sort.has_batch_jobs:
+            stack.enter_context(_job_controller(bed))
+        yield
+
+
+@contextmanager
 def nodes(bed: Bed) -> Iterator[None]:
-    """A scheduler, and KWOK in the place of kubelets."""
+    """A scheduler, and KWOK in the place of kubelets: pods run until they are told how they ended."""
     bed.progress(f"starting kube-scheduler and KWOK with {NODES} nodes")
     bed.plane.start_scheduler()
-    bed.plane.start_kwok()
+    bed.plane.start_kwok(completes_jobs=False)
     names = bed.plane.add_nodes(NODES)
     yield
     bed.plane.kill(KWOK)
@@ -194,9 +206,10 @@ def _settled_memory(ours: OperatorProcess) -> Memory:
     return machine.memory_of(ours.pid)
 
 
-def _lives(seen: Iterable[JobLife], memory: Memory, peak: float) -> Lives:
+def _lives(pods: int, seen: Iterable[JobLife], memory: Memory, peak: float) -> Lives:
     jobs = list(seen)
     return Lives(
+        pods=pods,
         delays=sorted(round(job.running - job.last_pod_running, 4) for job in jobs),
         status_writes=sorted(job.status_writes for job in jobs),
         phases=dict(Counter(" ".join(job.phases) for job in jobs)),

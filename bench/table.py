@@ -53,7 +53,9 @@ class Results(msgspec.Struct):
     diserver: DiServer | None = None
     restart: Restart | None = None
     mx_jobs: Compared | None = None
+    mx_lives: Lives | None = None
     first_mx_jobs: Compared | None = None
+    first_mx_lives: Lives | None = None
 
 
 class Row(NamedTuple):
@@ -99,24 +101,31 @@ def render(results: Results) -> str:
 def _rows(results: Results) -> list[Row]:
     return [
         *_creation_rows(results),
-        *_delay_rows(results.lives),
+        *_delay_rows("(d) job", results.lives),
         *_local_rows(results.local),
         *_restart_rows(results.restart),
         *_mx_rows("MXJobs", results.mx_jobs),
+        *_delay_rows("(i) MXJob", results.mx_lives),
         *_mx_rows("MxJobs", results.first_mx_jobs),
+        *_delay_rows("(i) MxJob", results.first_mx_lives),
     ]
 
 
 def budgets(results: Results) -> list[Budget]:
     return [
         *_speed(results),
-        *_reports(results.lives),
-        *_memory(results),
+        *_reports("", results.lives),
+        *_memory("", results.lives),
+        *_memory_of_many(results.footprint),
         *_local(results.local),
         *_diserver(results.diserver),
         *_restart(results.restart),
         *_mx("MXJobs", results.mx_jobs),
+        *_reports("MXJobs: ", results.mx_lives),
+        *_memory("MXJobs: ", results.mx_lives),
         *_mx("MxJobs", results.first_mx_jobs),
+        *_reports("MxJobs: ", results.first_mx_lives),
+        *_memory("MxJobs: ", results.first_mx_lives),
     ]
 
 
@@ -147,29 +156,33 @@ def _speed(results: Results) -> list[Budget]:
     return found
 
 
-def _reports(lives: Lives | None) -> list[Budget]:
+def _reports(whose: str, lives: Lives | None) -> list[Budget]:
     if lives is None:
         return []
     p99, most = percentile(lives.delays, 0.99), lives.status_writes[-1]
-    says = f"Running at most {RUNNING_SECONDS:g} s after the job's last pod, p99"
+    says = f"{whose}Running at most {RUNNING_SECONDS:g} s after the job's last pod, p99"
+    often = f"{whose}at most {STATUS_WRITES} status writes a job"
     return [
         Budget(says, f"{p99:.3f} s", _verdict(p99 <= RUNNING_SECONDS)),
-        Budget(f"at most {STATUS_WRITES} status writes a job", f"{most} writes", _verdict(most <= STATUS_WRITES)),
+        Budget(often, f"{most} writes", _verdict(most <= STATUS_WRITES)),
     ]
 
 
-def _memory(results: Results) -> list[Budget]:
-    found = []
-    if results.lives:
-        used = results.lives.memory
-        says = f"memory with {PODS_PER_JOB * results.jobs} pods at most {MEMORY:g} MB"
-        found.append(Budget(says, f"{used.rss} MB (peak {used.peak})", _verdict(used.rss <= MEMORY)))
-    if results.footprint:
-        grown, restarted = results.footprint.grown, results.footprint.restarted
-        says = f"memory with {results.footprint.pods} pods at most {MEMORY_OF_MANY:g} MB"
-        measured = f"{grown.rss} MB (peak {grown.peak}), restarted {restarted.rss} MB (peak {restarted.peak})"
-        found.append(Budget(says, measured, _verdict(max(grown.rss, restarted.rss) <= MEMORY_OF_MANY)))
-    return found
+def _memory(whose: str, lives: Lives | None) -> list[Budget]:
+    if lives is None:
+        return []
+    used = lives.memory
+    says = f"{whose}memory with {lives.pods} pods at most {MEMORY:g} MB"
+    return [Budget(says, f"{used.rss} MB (peak {used.peak})", _verdict(used.rss <= MEMORY))]
+
+
+def _memory_of_many(footprint: Footprint | None) -> list[Budget]:
+    if footprint is None:
+        return []
+    grown, restarted = footprint.grown, footprint.restarted
+    says = f"memory with {footprint.pods} pods at most {MEMORY_OF_MANY:g} MB"
+    measured = f"{grown.rss} MB (peak {grown.peak}), restarted {restarted.rss} MB (peak {restarted.peak})"
+    return [Budget(says, measured, _verdict(max(grown.rss, restarted.rss) <= MEMORY_OF_MANY))]
 
 
 def _creation_rows(results: Results) -> list[Row]:
@@ -192,10 +205,10 @@ def _creation_row(what: str, runs: Sequence[Created], results: Results) -> Row |
     return Row(what, str(run.objects), f"{run.seconds:.2f}", f"{run.rate:.0f}", ratio)
 
 
-def _delay_rows(lives: Lives | None) -> list[Row]:
+def _delay_rows(whose: str, lives: Lives | None) -> list[Row]:
     if lives is None:
         return []
-    what = "(d) job Running after its last pod"
+    what = f"{whose} Running after its last pod"
     p50, p99, last = percentile(lives.delays, 0.5), percentile(lives.delays, 0.99), lives.delays[-1]
     jobs = str(len(lives.delays))
     return [
@@ -284,6 +297,19 @@ def _restart_rows(found: Restart | None) -> list[Row]:
     ]
 
 
+def _restart_notes(found: Restart | None) -> list[str]:
+    if found is None:
+        return []
+    times = ((found.idle, "alone"), (found.beside_raw, "beside the loader's restart"), (found.beside, "beside ours"))
+    return [
+        "(h) ms until another job has its pod, p50 and p99: "
+        + "; ".join(
+            f"{what} {percentile(each, 0.5) * 1000:.0f} and {percentile(each, 0.99) * 1000:.0f} ({len(each)} jobs)"
+            for each, what in times
+        )
+    ]
+
+
 def _mx(kind: str, found: Compared | None) -> list[Budget]:
     if found is None:
         return []
@@ -328,11 +354,18 @@ def _notes(results: Results) -> list[str]:
     for what, runs in (("a", results.raw), ("b", results.job_controller), ("c", results.operator)):
         if runs:
             notes += _run_notes(what, runs)
-    if results.lives:
-        lived = "; ".join(f"{count} × {phases}" for phases, count in results.lives.phases.items())
-        writes = statistics.mean(results.lives.status_writes)
-        notes.append(f"(d) phases: {lived}; {writes:.1f} status writes a job on average")
-    return notes + _disturbances(results)
+    notes += _life_notes("(d)", results.lives)
+    notes += _life_notes("(i) MXJobs:", results.mx_lives)
+    notes += _life_notes("(i) MxJobs:", results.first_mx_lives)
+    return notes + _restart_notes(results.restart) + _disturbances(results)
+
+
+def _life_notes(whose: str, lives: Lives | None) -> list[str]:
+    if lives is None:
+        return []
+    lived = "; ".join(f"{count} × {phases}" for phases, count in lives.phases.items())
+    writes = statistics.mean(lives.status_writes)
+    return [f"{whose} phases: {lived}; {writes:.1f} status writes a job on average"]
 
 
 def _share_of_jobs(results: Results) -> list[str]:
@@ -354,7 +387,9 @@ def _run_notes(what: str, runs: Sequence[Created]) -> list[str]:
 
 
 def _disturbances(results: Results) -> list[str]:
+    compared = [found for found in (results.mx_jobs, results.first_mx_jobs) if found]
     runs = [*results.raw, *results.job_controller, *results.operator]
+    runs += [run for found in compared for run in (*found.raw, found.operator)]
     most = max((run.cpu[OTHERS] / run.seconds for run in runs), default=0.0)
     if most < DISTURBING_CORES:
         return []

@@ -18,10 +18,11 @@ import aiohttp
 import msgspec
 import uvloop
 
+from bench.work import SORTS, phase_of
 from testbed.admin import path_of
 from trainmaster.core.view import version_of
 from trainmaster.kinds.aitrainingjob.labels import TRAINING_JOB_NAME
-from trainmaster.kinds.aitrainingjob.status import ENDED, RUNNING
+from trainmaster.kinds.aitrainingjob.status import RUNNING
 from trainmaster.kube.line import LineBuffer
 
 WHOLE = "application/json"
@@ -130,14 +131,15 @@ class _JobLine(msgspec.Struct):
 
 _POD_LINE = msgspec.json.Decoder(_PodLine)
 _JOB_LINE = msgspec.json.Decoder(_JobLine)
-_STATUS = msgspec.json.Decoder(_PodStatus)
 
 
 class Life:
-    """Follows jobs and their pods to the end; says `created`, `running`, and `ended` with all that was seen."""
+    """Follows jobs and their pods to the end; says `created` with the names of the pods, `running`, and `ended` with
+    all that was seen."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
+        self._sort = SORTS[scope.job_resource]
         self._jobs: dict[str, JobLife] = {}
         self._statuses: dict[str, bytes] = {}
         self._pods: set[str] = set()
@@ -163,10 +165,10 @@ class Life:
         if name not in self._pods:
             self._pods.add(name)
             if len(self._pods) == self._scope.expected["pods"]:
-                say("created", at=time.monotonic())
+                say("created", at=time.monotonic(), pods=sorted(self._pods))
         if pod.status.phase == RUNNING and name not in self._running_pods:
             self._running_pods.add(name)
-            self._life(pod.metadata.labels[TRAINING_JOB_NAME]).last_pod_running = time.monotonic()
+            self._life(pod.metadata.labels[self._sort.name_label]).last_pod_running = time.monotonic()
 
     def _take_job(self, line: bytes) -> None:
         job = _JOB_LINE.decode(line).object
@@ -175,18 +177,18 @@ class Life:
             return
         self._statuses[job.metadata.name] = status
         life.status_writes += 1
-        phase = _STATUS.decode(status).phase
-        if not life.phases or life.phases[-1] != phase:
-            life.phases.append(phase)
-            self._enter(life, phase)
-
-    def _enter(self, life: JobLife, phase: str) -> None:
-        if phase == RUNNING and not life.running:
+        if not life.running and self._sort.runs(status):
             life.running = time.monotonic()
             self._running += 1
             if self._running == self._scope.jobs:
                 say("running")
-        if phase in ENDED:
+        phase = phase_of(status)
+        if not life.phases or life.phases[-1] != phase:
+            life.phases.append(phase)
+            self._enter(phase)
+
+    def _enter(self, phase: str) -> None:
+        if phase in self._sort.ended:
             self._ended += 1
             if self._ended == self._scope.jobs:
                 say("ended", jobs=self._jobs)
@@ -195,27 +197,23 @@ class Life:
         return self._jobs.setdefault(job, JobLife())
 
 
-_TIMES = ("", " again", " a third time")
-
-
 class Turnover:
-    """Follows the pods of one big job through its restarts: says `created`, `running` and `gone`, from the second time
-    on with how often. And small jobs beside it, in groups by the first word of their names: when all jobs of a group
-    have their pod, it says how long each took."""
+    """Follows the pods of one big job through its restarts: says `created`, `running` and `gone`, each with the how
+    many-th time it is. And small jobs beside it: when one has its pod, it says how long that took."""
 
     def __init__(self, scope: Scope) -> None:
-        self._big, self._size, self._group = scope.big, scope.expected["pods"], scope.jobs
+        self._big, self._size = scope.big, scope.expected["pods"]
         self._seen = {"created": 0, "running": 0, "gone": 0}
         self._running_pods: set[str] = set()
         self._since: dict[str, float] = {}
-        self._took: dict[str, dict[str, float]] = {}
+        self._small = 0
         self.sources = [
             Source("pods", WHOLE, self._take_pod),
             Source(scope.job_resource, METADATA, self._take_job),
         ]
 
     def counts(self) -> dict[str, int]:
-        return self._seen | {f"{group} jobs": len(took) for group, took in self._took.items()}
+        return self._seen | {"small jobs": self._small}
 
     def _take_pod(self, line: bytes) -> None:
         found = _POD_LINE.decode(line)
@@ -236,20 +234,17 @@ class Turnover:
     def _count(self, what: str) -> None:
         self._seen[what] += 1
         times, rest = divmod(self._seen[what], self._size)
-        if not rest and times <= len(_TIMES):
-            say(what + _TIMES[times - 1], at=time.monotonic())
+        if not rest:
+            say(f"{what} {times}", at=time.monotonic())
 
     def _take_job(self, line: bytes) -> None:
         if line.startswith(b'{"type":"ADDED"'):
             self._since[_JOB_LINE.decode(line).object.metadata.name] = time.monotonic()
 
     def _end(self, job: str) -> None:
-        group = job.partition("-")[0]
-        took = self._took.setdefault(group, {})
         now = time.monotonic()
-        took[job] = round(now - self._since.get(job, now), 4)
-        if len(took) == self._group:
-            say(f"{group} done", took=took)
+        self._small += 1
+        say(job, took=round(now - self._since.get(job, now), 4))
 
 
 def tally_of(scope: Scope) -> Tally:

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,10 +12,13 @@ import msgspec
 from bench.load import Request
 from testbed.admin import MERGE, path_of
 from trainmaster.api.aitrainingjob import RESOURCE
-from trainmaster.core.ids import POD, Key
+from trainmaster.api.mxjob import MXJobStatus
+from trainmaster.core.condition import is_true
+from trainmaster.core.ids import Key
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create
 from trainmaster.core.view import JobView
+from trainmaster.kinds import aitrainingjob, mlkube, mxjob
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_kinds
 
@@ -25,8 +28,6 @@ PODS_PER_JOB = 4
 MAX_PASSES = 3
 BIG = "big"
 """The name of the job that is alone of its size."""
-SMALL_JOBS = 60
-"""Jobs of one pod that are created one after the other beside it."""
 TRAINING_JOBS = "elasticdeeplearning.ai/v1/aitrainingjobs"
 MX_JOBS = "kubeflow.org/v1/mxjobs"
 FIRST_MX_JOBS = "mxnet.mlkube.io/v1beta1/mxjobs"
@@ -47,11 +48,27 @@ def name_of(index: int) -> str:
 
 
 class Sort(NamedTuple):
-    """A kind of job."""
+    """A kind of job: how one is made, and how its life is read."""
 
     resource: str
     body: Callable[[str, str], Object]
     """By namespace and name."""
+    container: str
+    name_label: str
+    """The label of a pod that has the name of its job."""
+    runs: Callable[[bytes], bool]
+    """By a status: it says that the job runs, and with all its pods."""
+    ended: frozenset[str]
+    """The phases at the end."""
+
+    @property
+    def has_batch_jobs(self) -> bool:
+        return BATCH_JOBS in self.children(1)
+
+    def pods(self, jobs: int) -> int:
+        """How many pods so many jobs have in the end; each of their batch Jobs has one."""
+        made = self.children(jobs)
+        return made.get("pods", 0) + made.get(BATCH_JOBS, 0)
 
     def children(self, jobs: int) -> dict[str, int]:
         """How many objects of each resource so many jobs make necessary."""
@@ -81,13 +98,9 @@ def children(namespace: str, jobs: int, sort: Sort | None = None) -> list[Reques
     ]
 
 
-def pod_reports(namespace: str, jobs: int, status: Object) -> Iterator[Request]:
-    """Requests that report the same status for every pod, as its kubelet would."""
-    for i in range(jobs):
-        for create in _planned(_training_job(namespace, name_of(i))):
-            if create.resource == POD:
-                path = path_of("pods", namespace, create.key.name, "status")
-                yield Request("PATCH", path, {"status": status}, MERGE)
+def pod_reports(namespace: str, pods: Iterable[str], status: Object) -> Iterator[Request]:
+    """Requests that report the same status for every one of these pods, as its kubelet would."""
+    return (Request("PATCH", path_of("pods", namespace, pod, "status"), {"status": status}, MERGE) for pod in pods)
 
 
 def big_job(namespace: str, pods: int) -> Request:
@@ -123,9 +136,10 @@ def running() -> Object:
     }
 
 
-def succeeded() -> Object:
+def succeeded(container: str) -> Object:
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": _now(), "finishedAt": _now()}
-    return {"phase": "Succeeded", "containerStatuses": [_container_status({"terminated": ended}, ready=False)]}
+    status = _container_status({"terminated": ended}, ready=False) | {"name": container}
+    return {"phase": "Succeeded", "containerStatuses": [status]}
 
 
 def failed() -> Object:
@@ -189,10 +203,49 @@ def _first_mx_job(namespace: str, name: str) -> Object:
     }
 
 
-TRAINING = Sort(TRAINING_JOBS, _training_job)
-MX = Sort(MX_JOBS, _mx_job)
-FIRST_MX = Sort(FIRST_MX_JOBS, _first_mx_job)
+class _Phase(msgspec.Struct):
+    phase: str = ""
+
+
+_PHASE = msgspec.json.Decoder(_Phase)
+_MX_STATUS = msgspec.json.Decoder(MXJobStatus)
+
+
+def phase_of(status: bytes) -> str:
+    return _PHASE.decode(status).phase
+
+
+def _is_in_phase_running(status: bytes) -> bool:
+    """Those kinds enter it when the last pod runs."""
+    return phase_of(status) == "Running"
+
+
+def _runs_as_a_whole(status: bytes) -> bool:
+    """An MXJob is Running as soon as its scheduler is: what has to be reported of the last pod is that it is active."""
+    found = _MX_STATUS.decode(status)
+    active = sum(counted.active for counted in found.replica_statuses.values())
+    return is_true(found.conditions, mxjob.status.RUNNING) and active == PODS_PER_JOB
+
+
+TRAINING = Sort(
+    TRAINING_JOBS,
+    _training_job,
+    _CONTAINER["name"],
+    aitrainingjob.labels.TRAINING_JOB_NAME,
+    _is_in_phase_running,
+    aitrainingjob.status.ENDED,
+)
+MX = Sort(MX_JOBS, _mx_job, mxjob.labels.CONTAINER, mxjob.labels.JOB_NAME, _runs_as_a_whole, mxjob.status.ENDED)
+FIRST_MX = Sort(
+    FIRST_MX_JOBS,
+    _first_mx_job,
+    mlkube.labels.CONTAINER,
+    mlkube.labels.JOB_NAME,
+    _is_in_phase_running,
+    mlkube.status.ENDED,
+)
 """Six batch Jobs each, whose pods are somebody else's work."""
+SORTS = {sort.resource: sort for sort in (TRAINING, MX, FIRST_MX)}
 
 
 def _batch_job(namespace: str, name: str) -> Object:

@@ -19,6 +19,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ import yaml
 from testbed import build
 from testbed.answer import WARM_UP_PAUSE, WARM_UP_TRIES, Object, Refused, answer_of
 from testbed.certificate import Authority, signing_key
+from testbed.kubelet import FOLLOWING, KWOK_NODE
 from testbed.process import Died, PortTaken, Process, StartFailed, Watchdog
 
 START_ATTEMPTS = 4
@@ -39,7 +41,7 @@ PORT_PAUSE = 0.5
 START_TIMEOUT = 90.0
 CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
 ACCOUNT_CONTROLLERS = ("serviceaccount-controller", "root-ca-certificate-publisher-controller")
-KWOK_NODE = {"kwok.x-k8s.io/node": "fake"}
+STAGES = Path(__file__).with_name("stages")
 
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
@@ -47,6 +49,7 @@ CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 KUBECTL = "kubectl"
 KWOK = "kwok"
+KUBELET = "kubelet"
 
 
 class User(NamedTuple):
@@ -132,8 +135,10 @@ class ControlPlane:
         self.stop()
 
     def kill(self, name: str) -> None:
-        """End one program by SIGKILL, as a crash does."""
+        """End one program by SIGKILL, as a crash does; `kubelet` ends with KWOK."""
         self._processes.pop(name).kill()
+        if name == KWOK and KUBELET in self._processes:
+            self.kill(KUBELET)
 
     def pause(self, name: str) -> None:
         """Stop one program in its tracks: it keeps its connections and answers nothing."""
@@ -184,14 +189,17 @@ class ControlPlane:
         """Start the scheduler: pods get nodes (see `add_nodes`)."""
         self._retry(lambda: self._start_component(SCHEDULER, "/readyz", *arguments))
 
-    def start_kwok(self, *, arguments: Sequence[str] = ()) -> None:
-        """Start KWOK: pods on nodes of `add_nodes` become Running, those of a batch Job complete."""
+    def start_kwok(self, *, completes_jobs: bool = True, arguments: Sequence[str] = ()) -> None:
+        """Start KWOK: pods on nodes of `add_nodes` become Running, and those of a batch Job complete, unless they are
+        to run until somebody says how they ended. And beside it `kubelet`, which ends pods that are deleted."""
+        stages = ("ready", "complete") if completes_jobs else ("ready",)
 
         def start() -> None:
             port = free_port()
             process = self._spawn(
                 KWOK,
                 f"--kubeconfig={self.kubeconfig()}",
+                *(f"--config={STAGES / stage}.yaml" for stage in stages),
                 "--manage-all-nodes=false",
                 f"--manage-nodes-with-annotation-selector={_selector(KWOK_NODE)}",
                 f"--server-address=127.0.0.1:{port}",
@@ -200,6 +208,8 @@ class ControlPlane:
                 *arguments,
             )
             process.wait_ready(lambda: _is_healthy(port, self._tls, "/healthz"), within=START_TIMEOUT)
+            kubelet = self._spawn(KUBELET, str(self.kubeconfig()))
+            kubelet.wait_ready(lambda: FOLLOWING in kubelet.log.read_text(), within=START_TIMEOUT)
 
         self._retry(start)
 
@@ -344,7 +354,7 @@ class ControlPlane:
             try:
                 start()
             except StartFailed as error:
-                for name in [name for name in self._processes if name not in before]:
+                for name in reversed([name for name in self._processes if name not in before]):
                     self.kill(name)
                 if attempt == START_ATTEMPTS or not isinstance(error, PortTaken):
                     raise
@@ -446,11 +456,15 @@ class ControlPlane:
         return process
 
     def _command(self, name: str, arguments: Sequence[str]) -> list[str | Path]:
+        if name == KUBELET:
+            return [sys.executable, "-m", "testbed.kubelet", *arguments]
         return [self.binary(name), *arguments]
 
     def _environ(self) -> dict[str, str]:
         # HOME is ours: kubectl caches discovery there by host and port, and KWOK reads a config from it.
-        return {"HOME": str(self.folder), "PATH": os.environ.get("PATH", os.defpath)}
+        # PYTHONPATH is for the kubelet, a module of this package.
+        path, package = os.environ.get("PATH", os.defpath), Path(__file__).parent
+        return {"HOME": str(self.folder), "PATH": path, "PYTHONPATH": str(package.parent)}
 
     def _is_ready(self) -> bool:
         # /readyz does not wait for the namespace that everybody expects.
