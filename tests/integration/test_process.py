@@ -11,6 +11,7 @@ from tests.faults.world import PATIENCE, Object
 from tests.integration.metric import Metrics
 from tests.integration.scene import Scene, owner_of
 from tests.manifests.build import aitrainingjob, dijob, replica
+from trainmaster.runtime.controller import RESERVED
 
 LEASES = "coordination.k8s.io/v1/leases"
 SYSTEM = "trainmaster-system"
@@ -58,7 +59,7 @@ async def test_metrics_have_the_names_that_dashboards_know_and_count_what_happen
         assert metrics.total("workqueue_adds_total", name=kind) > 0
         assert metrics.total("controller_runtime_reconcile_total", controller=kind, result="success") > 0
         assert metrics.total("controller_runtime_reconcile_errors_total", controller=kind) == 0
-        assert metrics.total("controller_runtime_max_concurrent_reconciles", controller=kind) == 32
+        assert metrics.total("controller_runtime_max_concurrent_reconciles", controller=kind) == 32 + RESERVED
     # One service and one pod for each of the two, and some events.
     assert metrics.total("rest_client_requests_total", method="POST", code="201") >= 4
     # Running and the end of each at least; what comes before may be stored together with it.

@@ -44,7 +44,7 @@ from trainmaster.core.view import (
 from trainmaster.kinds.base import Related
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
-from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, LAZY_SECONDS, Controller
+from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, LAZY_SECONDS, RESERVED, Controller
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.node import POLL, NodeBook
 from trainmaster.runtime.port import PortBook
@@ -800,7 +800,9 @@ async def test_a_pass_in_hand_shows_as_an_active_worker() -> None:
         await asyncio.sleep(6)
         shown.append(REGISTRY.get_sample_value("controller_runtime_active_workers", {"controller": "toy"}))
     assert shown == [1.0, 0.0]
-    assert REGISTRY.get_sample_value("controller_runtime_max_concurrent_reconciles", {"controller": "toy"}) == 2
+    assert (
+        REGISTRY.get_sample_value("controller_runtime_max_concurrent_reconciles", {"controller": "toy"}) == 2 + RESERVED
+    )
 
 
 # --- an object that all jobs are planned with ---------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.cluster import Call, FakeCluster, waiting
-from tests.runtime.kind import KEY, NOW, TOY, Decide, Toy, ToyKind, create_pods, toy_json
+from tests.runtime.kind import KEY, NOW, TOY, Decide, Toy, ToyKind, create_pods, pod_json, toy_json
 from trainmaster.core.errors import NotLeading
 from trainmaster.core.ids import EVENT, LEASE, POD, SERVICE, Key
 from trainmaster.core.observed import Observed
@@ -172,6 +172,31 @@ async def test_a_standby_is_ready_and_does_nothing_until_it_leads() -> None:
         assert rig.holder == "me"
         assert ("create", "pods") in rig.writes()
         assert not task.done()
+
+
+# --- work ---
+
+
+async def test_a_pod_that_runs_is_seen_on_its_job_while_the_requests_of_all_others_are_held_up() -> None:
+    def decide(job: Toy, observed: Observed) -> Plan:
+        if not observed.pods:
+            return Plan(creates=create_pods(1))
+        is_running = all(pod.phase == "Running" for pod in observed.all_pods)
+        return Plan(status={"phase": "Running"}) if is_running and not job.status.phase else Plan()
+
+    rig = Rig(decide, elects=False)
+    rig.cluster.put(TOY, started := toy_json("started"))
+    rig.cluster.put(POD, pod_json("started-worker-0", owner=started, phase="Pending"))
+    rig.cluster.put(TOY, toy_json("other"))
+    rig.line.before = _hanging_pods
+    async with rig.running(1):
+        held_up = [("create", "pods")] * 2  # of mnist and of other: as many as there are workers
+        assert rig.writes() == held_up
+
+        rig.cluster.put(POD, pod_json("started-worker-0", owner=started, phase="Running"))
+        await asyncio.sleep(1)
+
+        assert rig.writes() == [*held_up, ("patch", "toys")]
 
 
 # --- stop ---

@@ -200,6 +200,30 @@ async def test_urgent_work_comes_before_new_work_and_startup_work_after() -> Non
     assert await drained(queue) == [D, B, C, A]
 
 
+async def test_who_takes_urgent_work_alone_leaves_the_rest_to_others() -> None:
+    queue = a_queue()
+    reserved = asyncio.create_task(queue.get(only_urgent=True))
+    queue.add(A)
+    queue.add(B, after=5)
+
+    await asyncio.sleep(10)
+    assert not reserved.done()
+    queue.add(B, priority=URGENT)
+
+    assert await asyncio.wait_for(reserved, 1) == B
+    assert await next_of(queue) == A
+
+
+async def test_urgent_work_goes_to_whoever_can_do_nothing_else() -> None:
+    queue = a_queue()
+    free, reserved = asyncio.create_task(queue.get()), asyncio.create_task(queue.get(only_urgent=True))
+    await asyncio.sleep(1)
+    queue.add(A, priority=URGENT)
+    queue.add(B)
+
+    assert [await asyncio.wait_for(task, 1) for task in (reserved, free)] == [A, B]
+
+
 @pytest.mark.parametrize(
     ("first", "second"), [pytest.param(STARTUP, NORMAL, id="raised"), pytest.param(NORMAL, STARTUP, id="not lowered")]
 )
@@ -391,11 +415,15 @@ async def test_done_after_close_is_harmless() -> None:
 # --- waiters that give up ---
 
 
-async def test_a_waiter_that_is_cancelled_when_a_key_came_leaves_it_to_another() -> None:
+@pytest.mark.parametrize(("is_reserved", "is_other_reserved"), [(False, False), (True, False), (True, True)])
+async def test_a_waiter_that_is_cancelled_when_a_key_came_leaves_it_to_another(
+    is_reserved: bool, is_other_reserved: bool
+) -> None:
     queue = a_queue()
-    first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    first = asyncio.create_task(queue.get(only_urgent=is_reserved))
+    second = asyncio.create_task(queue.get(only_urgent=is_other_reserved))
     await asyncio.sleep(1)
-    queue.add(A)  # wakes the first, which did not run yet
+    queue.add(A, priority=URGENT)  # wakes the first, which did not run yet
     first.cancel()
 
     assert await asyncio.wait_for(second, 1) == A
@@ -419,7 +447,7 @@ KEYS = st.sampled_from([A, B, C])
 OPERATIONS = st.one_of(
     st.tuples(st.just("add"), KEYS, st.sampled_from([0.0, 0.0, 0.5, 3.0]), st.sampled_from([STARTUP, NORMAL, URGENT])),
     st.tuples(st.sampled_from(["done", "retry", "forget"]), KEYS),
-    st.tuples(st.sampled_from(["get", "cancel", "yield"])),
+    st.tuples(st.sampled_from(["get", "get urgent", "cancel", "yield"])),
     st.tuples(st.just("sleep"), st.sampled_from([0.1, 1.0, 5.0])),
 )
 
@@ -434,8 +462,8 @@ class Model:
         self.not_before: dict[Key, float] = {}
         self.getters: list[asyncio.Task[None]] = []
 
-    async def _get(self) -> None:
-        key = await self.queue.get()
+    async def _get(self, *, only_urgent: bool = False) -> None:
+        key = await self.queue.get(only_urgent=only_urgent)
         assert key not in self.in_hand, "worked on twice at once"
         assert key in self.owed, "nobody asked for it"
         assert clock() >= self.not_before.get(key, 0.0) - 1e-6, "too soon after a failure"
@@ -461,6 +489,8 @@ class Model:
                 self.queue.forget(key)
             case ("get",):
                 self.getters.append(asyncio.create_task(self._get()))
+            case ("get urgent",):
+                self.getters.append(asyncio.create_task(self._get(only_urgent=True)))
             case ("cancel",) if self.getters:
                 self.getters.pop(0).cancel()
             case ("yield",):

@@ -17,7 +17,7 @@ from trainmaster.core.view import JobView, PodView, ServiceView
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_kinds
 from trainmaster.runtime.barrier import Barrier
-from trainmaster.runtime.controller import Controller
+from trainmaster.runtime.controller import RESERVED, Controller
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.recorder import Recorder
@@ -225,7 +225,7 @@ async def test_everything_is_0_before_anything_happened(address: str) -> None:
     assert {name: shown[name]["fresh",] for name in QUEUE + CONTROLLER} == dict.fromkeys(QUEUE + CONTROLLER, 0.0)
     totals = shown["controller_runtime_reconcile_total"]
     assert {result: totals["fresh", result] for result in RESULTS} == dict.fromkeys(RESULTS, 0.0)
-    assert shown["controller_runtime_max_concurrent_reconciles"]["fresh",] == 32
+    assert shown["controller_runtime_max_concurrent_reconciles"]["fresh",] == 32 + RESERVED
 
 
 async def test_every_kind_has_its_own_numbers(address: str) -> None:

@@ -36,6 +36,9 @@ CREATED_POLL = 5.0
 LAZY_SECONDS = 5.0
 """How long a status that differs in counters alone may wait for company."""
 
+RESERVED = 8
+"""Workers besides the others, which take urgent keys alone."""
+
 MANY_PODS = 100
 PAUSE_OF_A_POD = 0.0002
 """Seconds between an event of a child and the next pass, of jobs with many pods: some ten times what a plan takes.
@@ -86,7 +89,7 @@ class Controller:
         self._creating = 0
         """Passes that are creating something now."""
         self._gave_way: set[Key] = set()
-        self._metrics = metrics.ControllerMetrics(self.name, workers, self.queue)
+        self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
         jobs.listen(self._job_changed)
         pods.listen(self._child_changed)
         services.listen(self._child_changed)
@@ -101,12 +104,12 @@ class Controller:
     def name(self) -> str:
         return self.kind.name
 
-    async def work(self) -> None:
+    async def work(self, *, only_urgent: bool = False) -> None:
         """One worker: passes until the queue is closed; the pass in hand is always finished."""
         self._start()
         while True:
             try:
-                key = await self.queue.get()
+                key = await self.queue.get(only_urgent=only_urgent)
             except QueueClosed:
                 return
             with self._metrics.pass_of(key) as measured:

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from trainmaster.runtime.controller import Controller
+from trainmaster.runtime.controller import RESERVED, Controller
 from trainmaster.runtime.elector import Elector
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
@@ -79,9 +79,9 @@ class Manager:
         async with asyncio.TaskGroup() as group:
             holding = group.create_task(self._elector.hold()) if self._elector else None
             workers = [
-                group.create_task(controller.work())
+                group.create_task(controller.work(only_urgent=number >= controller.workers))
                 for controller in self._controllers
-                for _ in range(controller.workers)
+                for number in range(controller.workers + RESERVED)
             ]
             await stop.wait()
             log.info("stopping: finishing the passes in hand")

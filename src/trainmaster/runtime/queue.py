@@ -2,7 +2,8 @@
 
 A key waits at most once; adding it again takes the earlier time and the higher priority. A key that is
 being worked on and is added meanwhile comes back when it is done. A key that failed is not worked on
-again before ``backoff.base`` has passed, however many events ask for it: no job can spin.
+again before ``backoff.base`` has passed, however many events ask for it: no job can spin. Some workers take urgent
+keys alone: what people wait to see does not wait for jobs whose requests the API server holds up.
 """
 
 import asyncio
@@ -50,6 +51,8 @@ class KeyQueue:
         self._failures: dict[Key, int] = {}
         self._not_before: dict[Key, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._reserved: deque[asyncio.Future[None]] = deque()
+        """Of those who take urgent keys alone."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -76,18 +79,20 @@ class KeyQueue:
         if waiting is self._entries:
             self._schedule(key, entry)
 
-    async def get(self) -> Key:
+    async def get(self, *, only_urgent: bool = False) -> Key:
         """The most urgent key. It is being worked on until ``done``."""
+        least, waiters = (URGENT, self._reserved) if only_urgent else (STARTUP, self._waiters)
         while not self._is_closed:
-            if (key := self._pop()) is not None:
+            if (key := self._pop(least)) is not None:
                 return key
             waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
+            waiters.append(waiter)
             try:
                 await waiter
             except asyncio.CancelledError:
-                if waiter.done():
-                    self._wake()  # the key that this waiter was woken for must not wait for the next event
+                if waiter.done():  # the key that this waiter was woken for must not wait for the next event
+                    _wake(self._reserved)
+                    _wake(self._waiters)
                 raise
         raise QueueClosed
 
@@ -120,13 +125,12 @@ class KeyQueue:
         self._is_closed = True
         if self._timer:
             self._timer.cancel()
-        while self._waiters:
-            self._wake()
+        while _wake(self._waiters) or _wake(self._reserved):
+            pass
 
     def _schedule(self, key: Key, entry: _Entry) -> None:
         if entry.due <= self._now():
-            heapq.heappush(self._ready, (-entry.priority, next(self._order), key, entry))
-            self._wake()
+            self._make_ready(key, entry)
         else:
             heapq.heappush(self._delayed, (entry.due, next(self._order), key, entry))
             self._tidy()
@@ -138,8 +142,8 @@ class KeyQueue:
             self._delayed = [place for place in self._delayed if self._entries.get(place[2]) is place[3]]
             heapq.heapify(self._delayed)
 
-    def _pop(self) -> Key | None:
-        while self._ready:
+    def _pop(self, least: int) -> Key | None:
+        while self._ready and -self._ready[0][0] >= least:
             _, _, key, entry = heapq.heappop(self._ready)
             if self._entries.get(key) is entry:  # else an outdated place in the heap
                 del self._entries[key]
@@ -160,18 +164,25 @@ class KeyQueue:
         while self._delayed and self._delayed[0][0] <= now:
             _, _, key, entry = heapq.heappop(self._delayed)
             if self._entries.get(key) is entry:
-                heapq.heappush(self._ready, (-entry.priority, next(self._order), key, entry))
-                self._wake()
+                self._make_ready(key, entry)
         self._arm()
 
-    def _wake(self) -> None:
-        """One waiter a key: waking all of them would cost workers × keys."""
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+    def _make_ready(self, key: Key, entry: _Entry) -> None:
+        heapq.heappush(self._ready, (-entry.priority, next(self._order), key, entry))
+        # One waiter a key, since waking all of them would cost workers × keys; one who can do nothing else first.
+        if entry.priority < URGENT or not _wake(self._reserved):
+            _wake(self._waiters)
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _wake(waiters: deque[asyncio.Future[None]]) -> bool:
+    """Wake the one that waits longest, if there is one."""
+    while waiters:
+        waiter = waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+            return True
+    return False
