@@ -667,6 +667,17 @@ async def test_a_job_that_changed_goes_ahead_of_new_ones(quiet: Rig) -> None:
     assert [await quiet.queue.get(), await quiet.queue.get()] == [KEY, NEW]
 
 
+async def test_a_phase_that_changed_alone_is_for_the_workers_that_are_reserved(quiet: Rig) -> None:
+    quiet.jobs.put(a_toy(version=2000))  # our own status, mostly: the creates that follow it may be held up
+    reserved = asyncio.create_task(quiet.queue.get(only_urgent=True))
+    await asyncio.sleep(1)
+    assert not reserved.done()
+
+    quiet.pods.put(a_pod(version=2001, phase="Failed"))
+
+    assert await asyncio.wait_for(reserved, 1) == KEY
+
+
 async def test_a_pod_that_is_gone_enqueues_its_job(quiet: Rig) -> None:
     quiet.pods.remove(a_pod(version=2000))
 

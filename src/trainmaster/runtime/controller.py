@@ -25,7 +25,7 @@ from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
 from trainmaster.runtime.node import NodeBook
 from trainmaster.runtime.port import PortBook
-from trainmaster.runtime.queue import NORMAL, STARTUP, URGENT, KeyQueue, QueueClosed
+from trainmaster.runtime.queue import NORMAL, SOON, STARTUP, URGENT, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
 
@@ -287,8 +287,7 @@ class Controller:
         if before is not None and (after is None or after.uid != before.uid):
             self._forget(before)
         if after is not None:
-            # An update is mostly our own status, and the next phase may wait behind it.
-            self._enqueue(after.key, NORMAL if before is None else URGENT)
+            self._enqueue(after.key, NORMAL if before is None else SOON)
 
     def _child_changed(self, before: Owned | None, after: Owned | None) -> None:
         if before is not None and after is not None and _is_same(before, after):

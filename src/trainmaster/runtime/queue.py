@@ -15,8 +15,10 @@ from typing import NamedTuple, Protocol
 from trainmaster.core.ids import Key
 from trainmaster.runtime.backoff import Backoff
 
-URGENT = 1
+URGENT = 2
 """A pod changed its phase: people wait to see that on the job."""
+SOON = 1
+"""The job changed. That is mostly our own status, and the next phase may wait behind it."""
 NORMAL = 0
 STARTUP = -1
 """Work found at start: ten thousand old jobs must not keep a new one waiting."""
