@@ -38,9 +38,6 @@ class EmbeddedPlane(ControlPlane):
             return super()._command(name, arguments)
         return [sys.executable, "-m", "testbed.embedded", *arguments]
 
-    def _environ(self) -> dict[str, str]:
-        return {**super()._environ(), "PYTHONPATH": str(REPOSITORY)}
-
     def _start_core(self) -> None:
         self._port = free_port()
         self._write_kubeconfigs()

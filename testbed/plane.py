@@ -462,7 +462,7 @@ class ControlPlane:
 
     def _environ(self) -> dict[str, str]:
         # HOME is ours: kubectl caches discovery there by host and port, and KWOK reads a config from it.
-        # PYTHONPATH is for the kubelet, a module of this package.
+        # PYTHONPATH is for programs that are modules of this package.
         path, package = os.environ.get("PATH", os.defpath), Path(__file__).parent
         return {"HOME": str(self.folder), "PATH": path, "PYTHONPATH": str(package.parent)}
 

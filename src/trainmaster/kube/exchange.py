@@ -108,12 +108,15 @@ class Exchange:
             proxy_headers=self._proxy.headers,
         )
         same = [("Host", request.headers["Host"]), *self._session.headers.items()]
-        return _Route(request, {kind: _head([*same, *own.items()]) for kind, own in self._auth.headers.items()})
+        who = self._config.source
+        return _Route(request, {kind: _head([*same, *own.items()], who) for kind, own in self._auth.headers.items()})
 
 
-def _head(headers: Sequence[tuple[str, str]]) -> bytes:
-    """Header lines up to the empty one."""
+def _head(headers: Sequence[tuple[str, str]], who: str) -> bytes:
+    """Header lines up to the empty one; ``who`` gave us what they hold."""
     for name, value in headers:
         if any(character in f"{name}{value}" for character in "\r\n\0"):
-            raise BadConfig(f"the header {name} would hold a line break; mend the token or name that it is made of")
+            raise BadConfig(
+                f"{who}: the header {name} would hold a line break; mend the token or name that it is made of"
+            )
     return "".join([*(f"{name}: {value}\r\n" for name, value in headers), "\r\n"]).encode()

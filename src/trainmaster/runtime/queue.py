@@ -82,7 +82,7 @@ class KeyQueue:
             self._schedule(key, entry)
 
     async def get(self, *, only_urgent: bool = False) -> Key:
-        """The most urgent key. It is being worked on until ``done``."""
+        """The most urgent key, or with ``only_urgent`` one that is. It is being worked on until ``done``."""
         least, waiters = (URGENT, self._reserved) if only_urgent else (STARTUP, self._waiters)
         while not self._is_closed:
             if (key := self._pop(least)) is not None:
