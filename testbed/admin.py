@@ -14,11 +14,14 @@ import datetime
 import json
 import ssl
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 
 from testbed.answer import WARM_UP_PAUSE, WARM_UP_TRIES, Object, Refused, answer_of
 
@@ -60,6 +63,27 @@ async def eventually(probe: Callable[[], Awaitable[T]], *, timeout: float = TIME
         await asyncio.sleep(POLL)
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Remembers its connections, also those that it closed. A server that refuses in the middle of a body says no
+    farewell, and over TLS a close waits for one: longer than the test's event loop is there."""
+
+    def __init__(self, *, ssl: ssl.SSLContext | bool, limit: int) -> None:
+        super().__init__(ssl=ssl, limit=limit)
+        self._used = weakref.WeakSet[asyncio.Transport]()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        if connection.transport is not None:
+            self._used.add(connection.transport)
+        return connection
+
+    def abort(self) -> None:
+        for transport in self._used:
+            transport.abort()
+
+
 class Admin:
     """Speaks plain dicts with an API server, with one bearer token."""
 
@@ -74,15 +98,13 @@ class Admin:
         return cls(plane.url, plane.token(user), plane.ca_file)
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(ssl=self._tls or True, limit=32)
-        self._session = aiohttp.ClientSession(self._url, headers=self._headers, connector=connector)
+        self._connector = _Connector(ssl=self._tls or True, limit=32)
+        self._session = aiohttp.ClientSession(self._url, headers=self._headers, connector=self._connector)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # A connection that the server refused in the middle of a body says no farewell: it is not waited for.
-        if self._session.connector is not None:
-            await self._session.connector.close(abort_ssl=True)
         await self._session.close()
+        self._connector.abort()
 
     # -- objects -------------------------------------------------------------------------------------------
 

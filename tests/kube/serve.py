@@ -1,6 +1,7 @@
 """Loopback servers for the tests of kube: one that answers from a script, one that is only a socket, a proxy."""
 
 import asyncio
+import gc
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -65,18 +66,19 @@ class ApiServer:
 class RawServer:
     """Speaks whatever the test says; counts its connections."""
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: Talk, context: ssl.SSLContext | None = None) -> None:
         self._talk = talk
+        self._context = context
         self._tasks: set[asyncio.Task[None]] = set()
         self.connections = 0
         self.port = 0
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._context else 'http'}://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._context)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -97,6 +99,23 @@ class RawServer:
             pass
         finally:
             writer.close()
+
+
+class Refusing(RawServer):
+    """Says 413 before it read the body, which it never does; nor does it say farewell."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(self._refuse, context)
+
+    async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+        await asyncio.Event().wait()
+
+    def callers(self) -> list[asyncio.Transport]:
+        """The connections to it that nobody has ended."""
+        transports = [found for found in gc.get_objects() if isinstance(found, asyncio.Transport)]
+        return [t for t in transports if not t.is_closing() and t.get_extra_info("peername")[1] == self.port]
 
 
 class Proxy(RawServer):

@@ -5,15 +5,16 @@ import select
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from tests.kube.build import Clock, a_config
 from tests.kube.certificate import Authority, encrypted
-from tests.kube.conftest import Connect
-from tests.kube.serve import POD_JSON, ApiServer
-from trainmaster.core.errors import BadConfig, Unreachable
+from tests.kube.conftest import Connect, Run
+from tests.kube.serve import POD_JSON, ApiServer, Refusing
+from trainmaster.core.errors import BadConfig, Invalid, Unreachable
 from trainmaster.core.ids import POD, Key
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Material, Tls
@@ -49,6 +50,18 @@ async def test_insecure_accepts_any_certificate(tls_server: TlsServer, connect: 
     cluster = await connect(a_config(server.url, tls=Tls(insecure=True)))
 
     assert await cluster.get(POD, KEY) == POD_JSON
+
+
+async def test_a_connection_ends_at_once_when_the_server_refuses_in_the_middle_of_a_body(
+    run: Run[Any], connect: Connect, authority: Authority, tmp_path: Path
+) -> None:
+    server = await run(Refusing(authority.serving(tmp_path, names=("127.0.0.1",))))
+    cluster = await connect(a_config(server.url, tls=trust(authority)))
+
+    with pytest.raises(Invalid, match="413"):
+        await cluster.create(POD, "ml", b'{"metadata":{"name":"a"},"x":"' + b"x" * 20_000_000 + b'"}')
+
+    assert server.callers() == []
 
 
 async def test_certificate_must_be_for_the_servers_address(

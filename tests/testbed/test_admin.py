@@ -1,9 +1,13 @@
 """The tests' client says what the API server says, and reports pods as a kubelet does."""
 
+from pathlib import Path
+
 import pytest
 
 from testbed.admin import Admin, path_of
 from testbed.answer import Object, Refused
+from tests.kube.certificate import Authority
+from tests.kube.serve import Refusing
 
 
 def pod_body(name: str, *containers: str, **spec: object) -> Object:
@@ -44,6 +48,25 @@ async def test_a_refusal_has_the_code_and_reason_of_the_server(admin: Admin, nam
         await admin.get("pods", namespace, "nobody")
 
     assert (refused.value.code, refused.value.reason) == (404, "NotFound")
+
+
+# aiohttp warns of every body above 1 MiB.
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+async def test_no_connection_outlives_the_client_when_the_server_refuses_in_the_middle_of_a_body(
+    tmp_path: Path,
+) -> None:
+    authority = Authority("test")
+    (tmp_path / "ca.pem").write_bytes(authority.pem)
+    server = Refusing(authority.serving(tmp_path, names=("127.0.0.1",)))
+    await server.start()
+
+    async with Admin(server.url, "token", tmp_path / "ca.pem") as admin:
+        with pytest.raises(Refused) as refused:
+            await admin.create("pods", {"x": "x" * 20_000_000}, "ml")
+
+    assert refused.value.code == 413
+    assert server.callers() == []
+    await server.stop()
 
 
 async def test_waiting_ends_with_how_the_object_is(admin: Admin, namespace: str) -> None:

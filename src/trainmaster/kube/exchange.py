@@ -61,6 +61,7 @@ class Exchange:
                 self._gate()  # only now: waiting for a connection may outlive a lease
             answer = await self._converse(connection, self._bytes_of(call, route))
         except HttpProcessingError as error:
+            abort(transport)
             connection.close()
             raise aiohttp.ClientResponseError(route.request.request_info, (), message=error.message) from None
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
@@ -70,6 +71,8 @@ class Exchange:
             abort(transport)
             connection.close()
             raise
+        if connection.protocol is not None and connection.protocol.should_close:
+            abort(transport)  # a server that refused in the middle of a body says no farewell
         connection.release()
         return answer
 
