@@ -61,7 +61,7 @@ class Scene:
         return Job(self, stored)
 
     async def settled(self) -> None:
-        """A job that is made now gets its pod after everything that was due before has been done."""
+        """A job that is made now gets its pod when everything that was due before is at least under way."""
         job = await self.create(aitrainingjob(f"probe-{next(self._probes)}"))
         await job.pods_are_there()
 

@@ -229,24 +229,11 @@ SCENARIOS: dict[str, Play] = {
 # --- playing them ---
 
 
-class Played(NamedTuple):
-    job: Job
-    trace: Trace
-    """Without its events: they are sent when there is nothing more urgent, and read when all has been played."""
-
-
-async def trace(scene: Scene, play: Play) -> Played:
+async def played(scene: Scene, play: Play) -> Job:
     async with scene.kubelet():
         job = await play(scene)
         await scene.settled()
-    found = Trace(
-        # Counters alone may be stored in between or not: that is no step of the story.
-        statuses=[status for status, _ in groupby(told(status) for status in job.statuses if status.get("phase"))],
-        children={resource: sorted(job.children(resource)) for resource in ("pods", "services")},
-        incarnations={n: times for n, times in scene.incarnations("pods").items() if n.startswith(f"{job.name}-")},
-        events=[],
-    )
-    return Played(job, found)
+    return job
 
 
 async def all_events(scene: Scene) -> dict[str, list[Object]]:
@@ -264,15 +251,22 @@ async def all_events(scene: Scene) -> dict[str, list[Object]]:
     return found
 
 
-def with_events(played: Played | str, events: dict[str, list[Object]]) -> Trace | str:
-    if isinstance(played, str):
-        return played
-    job = played.job
-    said = (
-        (event["type"], event["reason"], event["source"]["component"], nameless(job, event["message"]))
-        for event in events.get(job.uid, ())
+def trace_of(job: Job | str, events: dict[str, list[Object]]) -> Trace | str:
+    """Read when all has been played. What a job had to do last is done beside the probe that follows it, not before;
+    and events are sent when there is nothing more urgent."""
+    if isinstance(job, str):
+        return job
+    pods = job.scene.incarnations("pods")
+    return Trace(
+        # Counters alone may be stored in between or not: that is no step of the story.
+        statuses=[status for status, _ in groupby(told(status) for status in job.statuses if status.get("phase"))],
+        children={resource: sorted(job.children(resource)) for resource in ("pods", "services")},
+        incarnations={name: times for name, times in pods.items() if name.startswith(f"{job.name}-")},
+        events=sorted(
+            (event["type"], event["reason"], event["source"]["component"], nameless(job, event["message"]))
+            for event in events.get(job.uid, ())
+        ),
     )
-    return played.trace._replace(events=sorted(said))
 
 
 def told(status: Object) -> Object:
@@ -301,17 +295,17 @@ async def play_all(plane: ControlPlane, scenarios: dict[str, Play] = SCENARIOS) 
         with suppress(Refused):  # another suite made it
             await policy.create_node(Scene(admin, world, ""), "n1")
 
-        async def one(name: str, play: Play) -> Played | str:
+        async def one(name: str, play: Play) -> Job | str:
             async with room:
                 await admin.create("namespaces", {"metadata": {"name": name}})
                 try:
-                    return await asyncio.wait_for(trace(Scene(admin, world, name), play), PATIENCE)
+                    return await asyncio.wait_for(played(Scene(admin, world, name), play), PATIENCE)
                 except Exception as error:  # one scenario must not hide the others
                     return f"{type(error).__name__}: {error}"
 
         found = await asyncio.gather(*(one(f"twice-{name}", play) for name, play in scenarios.items()))
         events = await all_events(Scene(admin, world, f"twice-{next(iter(scenarios))}"))
-        return {name: with_events(played, events) for name, played in zip(scenarios, found, strict=True)}
+        return {name: trace_of(job, events) for name, job in zip(scenarios, found, strict=True)}
 
 
 @pytest.fixture(scope="module")

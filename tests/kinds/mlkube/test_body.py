@@ -80,7 +80,7 @@ def test_the_runtime_id(job: Json, id_: str) -> None:
     assert plan.status["runtimeId"] == id_
 
 
-def test_without_a_runtime_id_it_is_four_characters_of_the_uid() -> None:
+def test_without_a_runtime_id_it_is_four_characters_made_from_the_uid() -> None:
     ids = [(plan_of(a_mxjob(name)).status or {})["runtimeId"] for name in ("a", "b", "a")]
 
     assert ids[0] == ids[2] != ids[1]

@@ -34,6 +34,10 @@ def stored(job: Json, plan: Plan) -> Json:
     return {**job, "status": status_of(plan)}
 
 
+def names(plan: Plan) -> set[str]:
+    return {create.key.name for create in plan.creates}
+
+
 def complete(job: Json, *places: tuple[str, int]) -> list[Child]:
     """The Jobs of these replicas, complete."""
     return [a_job(job, *place, succeeded=1, conditions=COMPLETE) for place in places]
@@ -55,19 +59,63 @@ def with_dead(job: Json, *places: tuple[str, int], code: int = 1) -> list[Child]
 # --- the beginning -------------------------------------------------------------------------------
 
 
-def test_the_names_are_on_record_before_the_first_of_them_is_given() -> None:
+def test_a_new_job_gets_all_its_jobs_at_once_by_names_that_any_later_plan_would_give() -> None:
     job = a_mxjob()
+
+    first = plan_of(job)
+
+    assert not first.status_first
+    assert status_of(first)["phase"] == "Creating"
+    assert status_of(first)["state"] == "Unknown"
+    assert status_of(first)["startTime"] == STAMP
+    assert len(first.creates) == 7
+    assert all(status_of(first)["runtimeId"] in create.key.name for create in first.creates)
+    assert names(plan_of(stored(job, first))) == names(plan_of(job)) == names(first)
+
+
+def test_an_id_of_the_users_is_on_record_before_the_first_name_with_it_is_given() -> None:
+    job = a_mxjob(RuntimeId="mine")
 
     first = plan_of(job)
     second = plan_of(stored(job, first))
 
     assert first.status_first
     assert first.creates == ()
-    assert status_of(first)["phase"] == "Creating"
-    assert status_of(first)["state"] == "Unknown"
-    assert status_of(first)["startTime"] == STAMP
     assert len(second.creates) == 7
-    assert all(status_of(first)["runtimeId"] in create.key.name for create in second.creates)
+    assert all("-mine-" in create.key.name for create in second.creates)
+
+
+def test_a_crew_that_is_changed_before_its_id_is_on_record_is_another_crew_which_the_old_one_makes_room_for() -> None:
+    """ps-lite counts its members when it starts: who was told of two workers must not meet who was told of three."""
+    before, after = a_mxjob(workers=2), a_mxjob(workers=3)
+    old = a_job(before, "worker", name=next(name for name in names(plan_of(before)) if "-worker-" in name))
+
+    plan = plan_of(after, [old])
+
+    assert names(plan_of(before)).isdisjoint(names(plan_of(after)))
+    assert plan.creates == ()
+    assert [patch.key for patch in plan.patches] == [old.key]
+
+
+def test_a_job_whose_replicas_run_before_its_first_status_tells_of_both_steps() -> None:
+    job = a_mxjob()
+    begun = stored(job, plan_of(job))
+
+    plan = plan_of(job, running(begun))
+
+    assert (status_of(plan)["phase"], status_of(plan)["runtimeId"]) == ("Running", begun["status"]["runtimeId"])
+    assert [event.reason for event in plan.events] == ["MxJobCreating", "MxJobRunning"]
+
+
+@pytest.mark.parametrize("code", [1, 137], ids=["judged", "started again"])
+def test_a_job_that_falls_before_its_first_status_has_all_on_record_that_any_other_has(code: int) -> None:
+    job = a_mxjob()
+    begun = stored(job, plan_of(job))
+
+    plan = plan_of(job, with_dead(begun, ("worker", 0), code=code))
+
+    assert plan.status_first
+    assert status_of(plan) == status_of(plan_of(begun, with_dead(begun, ("worker", 0), code=code)))
 
 
 def test_a_job_whose_jobs_are_all_there_waits_for_them_to_run() -> None:

@@ -21,10 +21,11 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 def runtime_id(job: MxJob) -> str:
     """Part of all names, so that a job that is created anew does not meet what is left of the one before it.
 
-    The stored one is used whatever becomes of the spec. The first comes from the uid: whoever plans twice plans the
-    same names.
+    The stored one is used whatever becomes of the spec. The first comes from the uid and from who the members are:
+    whoever plans twice plans the same names, and a crew that is changed before its id is stored is another crew, which
+    the old one makes room for.
     """
-    return job.status.runtime_id or job.spec.runtime_id or _made_of(job.metadata.uid, ID_LENGTH)
+    return job.status.runtime_id or job.spec.runtime_id or _made_of(f"{job.metadata.uid}/{_members(job)}", ID_LENGTH)
 
 
 def next_runtime_id(job: MxJob) -> str:
@@ -33,6 +34,10 @@ def next_runtime_id(job: MxJob) -> str:
     old = runtime_id(job)
     ids = (_made_of(f"{job.metadata.uid}/{old}/{number}", min(len(old), ID_LENGTH)) for number in range(100))
     return next((found for found in ids if found != old), old)
+
+
+def _members(job: MxJob) -> str:
+    return ",".join(f"{spec.mx_replica_type}={spec.replicas}" for spec in job.spec.replica_specs)
 
 
 def _made_of(text: str, length: int) -> str:

@@ -83,32 +83,30 @@ class MxJobKind(Kind[MxJob]):
     def _go_on(self, job: MxJob, replicas: Sequence[Replica], observed: Observed, now: datetime) -> Plan:
         """Whoever is missing is created, whoever is nobody's goes."""
         old, allotted = job.status, self._allot(job, observed)
-        is_begun = bool(old.runtime_id)
+        # An id of the user's may be edited until it is on record; ours would then be another one.
+        is_named = bool(old.runtime_id) or not job.spec.runtime_id
         swept, wait = crew.sweep(job, observed, now), crew.wait_of(job, now)
-        may_create = is_begun and allotted.is_stored and swept.is_done and wait is None
+        may_create = is_named and allotted.is_stored and swept.is_done and wait is None
         creates = self._missing(job, observed) if may_create else ()
-        runs = old.phase == RUNNING or (is_begun and all(replica.has_started for replica in replicas))
+        runs = old.phase == RUNNING or all(replica.has_started for replica in replicas)
         conditions = cleared(old.conditions, all_created=may_create and not creates, now=now)
         conditions = progressed(conditions, replicas, now, is_restarted=bool(old.restarts))
         new = msgspec.structs.replace(
-            old,
+            _begun(job, now),
             phase=RUNNING if runs else CREATING,
             state=RUNNING if runs else UNKNOWN,
             reason="",
-            observed_generation=job.metadata.generation,
-            runtime_id=runtime_id(job),
             replica_statuses=counted(replicas),
             ports=allotted.ports,
             conditions=portless(conditions, allotted.error, now),
-            start_time=old.start_time or now,
         )
         return Plan(
             deletes=(*swept.deletes, *_surplus(job, observed)),
             creates=creates,
             patches=swept.patches,
             status=changed_status(old, new),
-            # Its names are on record before the first of them is given, and so is a port before a pod is told it.
-            status_first=not is_begun or allotted.is_new,
+            # A name that could change is on record before it is given, and so is a port before a pod is told it.
+            status_first=not is_named or allotted.is_new,
             is_lazy=old != new and old == msgspec.structs.replace(new, replica_statuses=old.replica_statuses),
             events=_steps(old, new, replicas),
             requeue_after=soonest(allotted.retry_after, wait, swept.wait),
@@ -119,8 +117,7 @@ class MxJobKind(Kind[MxJob]):
         """Count and new names are stored before the first Job is stopped for it."""
         decision, old = crew.again(job, replicas, now), job.status
         new = msgspec.structs.replace(
-            old,
-            observed_generation=job.metadata.generation,
+            _begun(job, now),
             replica_statuses=counted(replicas),
             runtime_id=next_runtime_id(job),
             restarts=decision.restarts,
@@ -154,8 +151,7 @@ class MxJobKind(Kind[MxJob]):
         keeps = job.spec.clean_pod_policy == "None"
         counters = folded(job) if keeps and state == SUCCEEDED else counted(replicas)
         new = msgspec.structs.replace(
-            judged(job.status, DONE if keeps else CLEAN_UP, state, message, now),
-            observed_generation=job.metadata.generation,
+            judged(_begun(job, now), DONE if keeps else CLEAN_UP, state, message, now),
             replica_statuses=counters,
             ports={} if keeps else job.status.ports,  # pods that are left keep theirs as long as they run
         )
@@ -214,6 +210,18 @@ def _result(job: MxJob, replicas: Sequence[Replica]) -> tuple[str, str]:
     return "", ""
 
 
+def _begun(job: MxJob, now: datetime) -> MxJobStatus:
+    """Its status, with what is on record of every job that has begun."""
+    return msgspec.structs.replace(
+        job.status,
+        phase=job.status.phase or CREATING,
+        state=job.status.state or UNKNOWN,
+        observed_generation=job.metadata.generation,
+        runtime_id=runtime_id(job),
+        start_time=job.status.start_time or now,
+    )
+
+
 def _deadline(job: MxJob) -> Limit | None:
     seconds, since = job.spec.active_deadline_seconds, job.status.start_time
     if seconds is None or since is None:
@@ -223,9 +231,9 @@ def _deadline(job: MxJob) -> Limit | None:
 
 def _steps(old: MxJobStatus, new: MxJobStatus, replicas: Iterable[Replica]) -> tuple[Event, ...]:
     """What is told of a job that goes on."""
-    if not old.runtime_id:
-        return (normal("MxJobCreating", f"its replicas are called by the runtime id {new.runtime_id}"),)
     events = []
+    if not old.runtime_id:
+        events.append(normal("MxJobCreating", f"its replicas are called by the runtime id {new.runtime_id}"))
     if new.phase == RUNNING and old.phase != RUNNING:
         events.append(normal("MxJobRunning", "all replicas are running"))
     if is_true(new.conditions, RECOVERING) and not is_true(old.conditions, RECOVERING):
