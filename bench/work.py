@@ -199,7 +199,7 @@ def _first_mx_job(namespace: str, name: str) -> Object:
         "apiVersion": "mxnet.mlkube.io/v1beta1",
         "kind": "MxJob",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"jobMode": "dist", "RuntimeId": "b3nc", "replicaSpecs": replicas},
+        "spec": {"jobMode": "dist", "replicaSpecs": replicas},
     }
 
 
