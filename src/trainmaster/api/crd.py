@@ -6,7 +6,7 @@ sentences as ``kinds/*/validate.py``, which checks a job that got in before the 
 fields that we read and keep all others, so a definition stays small enough for ``kubectl apply``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ from trainmaster.core.template import ContainerPart, VolumePart
 Schema = dict[str, Any]
 
 INT32_MAX = 2**31 - 1
+DIGITS = 4
+"""Of the highest index: no replica may have more than 10 000 pods."""
 
 
 class Column(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -40,8 +42,9 @@ class Rule(msgspec.Struct, frozen=True):
     """
 
     rule: str
-    path: str
     message: str
+    path: str = ""
+    """From where the rule stands to what is wrong."""
     detail: str = ""
     is_about_changes: bool = False
 
@@ -167,7 +170,8 @@ _AITRAININGJOB = (
     _SERVICE_NAME,
     Rule(
         rule=(
-            f"!has(self.spec) || self.spec.replicaSpecs.all(n, {_CHILD_SIZE} <= {MAX_LABEL}"
+            f"!has(self.spec) || self.spec.replicaSpecs.all(n, size({_NAME}) + size(n) <= {MAX_LABEL - 2 - DIGITS}"
+            f" || {_CHILD_SIZE} <= {MAX_LABEL}"
             f" || oldSelf.?spec.?replicaSpecs[?n].hasValue() && {_OLD_COUNT} == {_COUNT} && {_OLD_SCALED} == {_SCALED})"
         ),
         path=".metadata.name",
@@ -179,12 +183,34 @@ _AITRAININGJOB = (
     ),
 )
 
-# The same, seen from the spec.
-_IS_OLD_NAME = "oldSelf.?replicaSpecs[?n].hasValue()"
+# The same, seen from the replicas.
+_IS_OLD_NAME = "oldSelf[?n].hasValue()"
 _IS_NAME = "n.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$')"
-_IS_UNIQUE = "self.replicaSpecs.exists_one(m, m.lowerAscii() == n.lowerAscii())"
-_HAS_PODS = "self.replicaSpecs[n].?replicas.orValue(1) > 0"
-_HAD_PODS = "oldSelf.?replicaSpecs[?n].?replicas.orValue(1) > 0"
+_IS_UNIQUE = "self.exists_one(m, m.lowerAscii() == n.lowerAscii())"
+_HAS_PODS = "self[n].?replicas.orValue(1) > 0"
+_HAD_PODS = "oldSelf[?n].?replicas.orValue(1) > 0"
+
+_UNIQUE_NAMES = Rule(
+    rule=f"self.all(n, {_IS_UNIQUE} || {_IS_OLD_NAME})",
+    message="two names differ only in case; rename one of them",
+    detail=f"'%s differ only in case; rename all but one'.format([self.filter(n, !{_IS_UNIQUE})])",
+)
+
+_REPLICA_SPECS = (
+    Rule(
+        rule=f"self.all(n, {_IS_NAME} || {_IS_OLD_NAME})",
+        message="a replica name consists of letters, digits and '-' and starts with a letter",
+        detail=(
+            "\"%s: a replica name consists of letters, digits and '-' and starts with a letter\""
+            f".format([self.filter(n, !{_IS_NAME})])"
+        ),
+    ),
+    _UNIQUE_NAMES,
+    Rule(
+        rule=f"self.exists(n, {_HAS_PODS}) || {_IS_OLD} && !self.exists(n, {_HAD_PODS})",
+        message="no replica has a pod; set replicas of at least one to 1 or more",
+    ),
+)
 
 _IS_SCALED = "has(self.elasticReplicas)"
 _ELASTIC = "self.replicaSpecs.filter(n, self.replicaSpecs[n].?edlPolicy.orValue('Never') != 'Never')"
@@ -205,26 +231,6 @@ def _scaled(field: str, sign: str, wrong: str) -> Rule:
 
 
 _AITRAININGJOB_SPEC = (
-    Rule(
-        rule=f"self.replicaSpecs.all(n, {_IS_NAME} || {_IS_OLD_NAME})",
-        path=".replicaSpecs",
-        message="a replica name consists of letters, digits and '-' and starts with a letter",
-        detail=(
-            "\"%s: a replica name consists of letters, digits and '-' and starts with a letter\""
-            f".format([self.replicaSpecs.filter(n, !{_IS_NAME})])"
-        ),
-    ),
-    Rule(
-        rule=f"self.replicaSpecs.all(n, {_IS_UNIQUE} || {_IS_OLD_NAME})",
-        path=".replicaSpecs",
-        message="two names differ only in case; rename one of them",
-        detail=f"'%s differ only in case; rename all but one'.format([self.replicaSpecs.filter(n, !{_IS_UNIQUE})])",
-    ),
-    Rule(
-        rule=f"self.replicaSpecs.exists(n, {_HAS_PODS}) || {_IS_OLD} && !self.replicaSpecs.exists(n, {_HAD_PODS})",
-        path=".replicaSpecs",
-        message="no replica has a pod; set replicas of at least one to 1 or more",
-    ),
     Rule(
         rule=f"!{_IS_SCALED} || {_ELASTIC}.size() == 1",
         path=".elasticReplicas",
@@ -253,35 +259,23 @@ def _bound(field: str, sign: str, wrong: str) -> Rule:
 # In a loop over the names n of spec.mxReplicaSpecs, which are read in any case.
 _MX_ROLE = "n.lowerAscii()"
 _MX_MODE = "(self.jobMode == 'MXTune' ? ['tunertracker', 'tunerserver', 'tuner'] : ['scheduler', 'server', 'worker'])"
-_MX_IS_OLD = "oldSelf.?mxReplicaSpecs[?n].hasValue()"
-_MX_IS_UNIQUE = f"self.mxReplicaSpecs.exists_one(m, m.lowerAscii() == {_MX_ROLE})"
 _MX_IS_SINGLE = f"{_MX_ROLE} in ['scheduler', 'tunertracker']"
-_MX_COUNT = "self.mxReplicaSpecs[n].?replicas.orValue(1)"
-_MX_OLD_COUNT = "oldSelf.?mxReplicaSpecs[?n].?replicas.orValue(1)"
+_MX_COUNT, _MX_OLD_COUNT = "self[n].?replicas.orValue(1)", "oldSelf[?n].?replicas.orValue(1)"
 
 _MXJOB_SPEC = (
     Rule(
-        rule=f"self.mxReplicaSpecs.all(n, {_MX_ROLE} in {_MX_MODE} || {_MX_IS_OLD})",
+        rule=f"self.mxReplicaSpecs.all(n, {_MX_ROLE} in {_MX_MODE} || oldSelf.?mxReplicaSpecs[?n].hasValue())",
         path=".mxReplicaSpecs",
         message="MXTrain has Scheduler, Server and Worker; MXTune has TunerTracker, TunerServer and Tuner",
         detail=(
             f"'%s has no role %s'.format([self.jobMode, self.mxReplicaSpecs.filter(n, !({_MX_ROLE} in {_MX_MODE}))])"
         ),
     ),
+)
+_MX_REPLICA_SPECS = (
+    _UNIQUE_NAMES,
     Rule(
-        rule=f"self.mxReplicaSpecs.all(n, {_MX_IS_UNIQUE} || {_MX_IS_OLD})",
-        path=".mxReplicaSpecs",
-        message="two names differ only in case; rename one of them",
-        detail=(
-            f"'%s differ only in case; rename all but one'.format([self.mxReplicaSpecs.filter(n, !{_MX_IS_UNIQUE})])"
-        ),
-    ),
-    Rule(
-        rule=(
-            f"self.mxReplicaSpecs.size() == 3 || self.mxReplicaSpecs.size() == 1 "
-            f"&& self.mxReplicaSpecs.exists(n, {_MX_ROLE} == 'worker') || {_IS_OLD}"
-        ),
-        path=".mxReplicaSpecs",
+        rule=f"self.size() == 3 || self.size() == 1 && self.exists(n, {_MX_ROLE} == 'worker') || {_IS_OLD}",
         message=(
             "MXTrain needs a Scheduler, a Server and a Worker, or Workers alone; "
             "MXTune needs a TunerTracker, a TunerServer and a Tuner"
@@ -289,10 +283,8 @@ _MXJOB_SPEC = (
     ),
     Rule(
         rule=(
-            f"self.mxReplicaSpecs.all(n, !({_MX_IS_SINGLE}) || {_MX_COUNT} == 1"
-            f" || {_MX_IS_OLD} && {_MX_OLD_COUNT} == {_MX_COUNT})"
+            f"self.all(n, !({_MX_IS_SINGLE}) || {_MX_COUNT} == 1 || {_IS_OLD_NAME} && {_MX_OLD_COUNT} == {_MX_COUNT})"
         ),
-        path=".mxReplicaSpecs",
         message="there is one Scheduler or TunerTracker in a job; set its replicas to 1",
     ),
 )
@@ -302,7 +294,8 @@ _MXJOB = (
     _SERVICE_NAME,
     Rule(
         rule=(
-            f"!has(self.spec) || self.spec.mxReplicaSpecs.all(n, {_MX_CHILD_SIZE} <= {MAX_LABEL}"
+            f"!has(self.spec) || self.spec.mxReplicaSpecs.all(n, size({_NAME}) + size(n) <= {MAX_LABEL - 2 - DIGITS}"
+            f" || {_MX_CHILD_SIZE} <= {MAX_LABEL}"
             f" || oldSelf.?spec.?mxReplicaSpecs[?n].?replicas.orValue(1) == {_MX_JOB_COUNT} && {_IS_OLD})"
         ),
         path=".metadata.name",
@@ -327,7 +320,10 @@ _BATCH_JOB_SIZE = f"size({_NAME}) + size({_TYPE}) + {_RUNTIME_ID} + 3 + size(str
 _MLKUBE = (
     msgspec.structs.replace(_SERVICE_NAME, rule=f"self.?spec.?jobMode.orValue('') == 'local' || {_SERVICE_NAME.rule}"),
     Rule(
-        rule=f"{_IS_OLD} || !has(self.spec) || self.spec.replicaSpecs.all(r, {_BATCH_JOB_SIZE} <= {MAX_LABEL})",
+        rule=(
+            f"{_IS_OLD} || size({_NAME}) <= {MAX_LABEL - len('-SCHEDULER-') - mlkube.MAX_RUNTIME_ID - 1 - DIGITS} "
+            f"|| !has(self.spec) || self.spec.replicaSpecs.all(r, {_BATCH_JOB_SIZE} <= {MAX_LABEL})"
+        ),
         path=".metadata.name",
         message=f"is too long: <job>-<type>-<runtime id>-<index> may have {MAX_LABEL} characters",
     ),
@@ -362,21 +358,21 @@ _MLKUBE_SPEC = (
         path=".replicaSpecs",
         message="jobMode dist has one entry each of SCHEDULER, SERVER and WORKER; add what is missing",
     ),
+    _MANAGED_BY,
+)
+_MLKUBE_REPLICA_SPECS = (
     Rule(
-        rule=f"{_IS_OLD} || self.replicaSpecs.all(r, {_TYPE} != 'SCHEDULER' || {_SIZE} == 1)",
-        path=".replicaSpecs",
+        rule=f"{_IS_OLD} || self.all(r, {_TYPE} != 'SCHEDULER' || {_SIZE} == 1)",
         message="there is one SCHEDULER; set its replicas to 1",
     ),
     Rule(
-        rule=f"{_IS_OLD} || self.replicaSpecs.all(r, {_HAS_MAIN})",
-        path=".replicaSpecs",
+        rule=f"{_IS_OLD} || self.all(r, {_HAS_MAIN})",
         message="every type needs a container that is called mxnet; rename the one that trains",
         detail=(
             "'template.spec.containers of %s: none is called mxnet; rename the one that trains'"
-            f".format([self.replicaSpecs.filter(r, !{_HAS_MAIN}).map(r, {_TYPE})])"
+            f".format([self.filter(r, !{_HAS_MAIN}).map(r, {_TYPE})])"
         ),
     ),
-    _MANAGED_BY,
 )
 
 RULES: Mapping[type, tuple[Rule, ...]] = {
@@ -392,6 +388,13 @@ RULES: Mapping[type, tuple[Rule, ...]] = {
     mlkube.FirstMxJob: _MLKUBE,
     mlkube.MxJobSpec: _MLKUBE_SPEC,
     aitrainingjob.ReplicaSpec: (_bound("minReplicas", "<=", "more"), _bound("maxReplicas", ">=", "less")),
+}
+# Of fields. A rule stands as deep as it can: for each field that it asks an object for, the API server makes a list of
+# all fields that such an object may have.
+FIELD_RULES: Mapping[tuple[type, str], tuple[Rule, ...]] = {
+    (aitrainingjob.AITrainingJobSpec, "replicaSpecs"): _REPLICA_SPECS,
+    (mxjob.MXJobSpec, "mxReplicaSpecs"): _MX_REPLICA_SPECS,
+    (mlkube.MxJobSpec, "replicaSpecs"): _MLKUBE_REPLICA_SPECS,
 }
 
 
@@ -488,17 +491,21 @@ def _object(type_: inspect.StructType, *, keeps_unknown: bool) -> Schema:
     if required := [field.encode_name for field in type_.fields if field.required]:
         schema["required"] = required
     schema["properties"] = {
-        field.encode_name: _schema(field.type, keeps_unknown=keeps_unknown) for field in type_.fields
+        field.encode_name: _schema(field.type, keeps_unknown=keeps_unknown)
+        | _validations(FIELD_RULES.get((type_.cls, field.encode_name), ()))
+        for field in type_.fields
     }
     if keeps_unknown:
         schema["x-kubernetes-preserve-unknown-fields"] = True
-    if rules := RULES.get(type_.cls):
-        schema["x-kubernetes-validations"] = [_validation(rule) for rule in rules]
-    return schema
+    return schema | _validations(RULES.get(type_.cls, ()))
+
+
+def _validations(rules: Sequence[Rule]) -> Schema:
+    return {"x-kubernetes-validations": [_validation(rule) for rule in rules]} if rules else {}
 
 
 def _validation(rule: Rule) -> Schema:
-    validation: Schema = {"rule": rule.rule, "fieldPath": rule.path, "message": rule.message}
+    validation: Schema = {"rule": rule.rule, **_given(fieldPath=rule.path or None), "message": rule.message}
     if "oldSelf" in rule.rule and not rule.is_about_changes:
         # Without it the API server takes every rule that says oldSelf for one about updates alone.
         validation["optionalOldSelf"] = True

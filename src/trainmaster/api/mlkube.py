@@ -23,7 +23,10 @@ PodRestartPolicy = Literal["OnFailure", "Never"]
 RestartScope = Literal["All", "Pod"]
 """What is started again for a replica of a crew that was lost: everybody, or that replica alone."""
 
+MAX_RUNTIME_ID = 16
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+RuntimeId = Annotated[str, msgspec.Meta(max_length=MAX_RUNTIME_ID, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$")]
 
 
 class JobPodSpecPart(PodSpecPart):
@@ -50,9 +53,7 @@ class ReplicaSpec(Wire, frozen=True):
 class MxJobSpec(Wire, frozen=True):
     job_mode: JobMode
     replica_specs: Annotated[tuple[ReplicaSpec, ...], msgspec.Meta(min_length=1, max_length=3)]
-    runtime_id: Annotated[str, msgspec.Meta(max_length=16, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$")] = (
-        msgspec.field(name="RuntimeId", default="")
-    )
+    runtime_id: RuntimeId = msgspec.field(name="RuntimeId", default="")
     backoff_limit: Count | None = None
     active_deadline_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
     ttl_seconds_after_finished: Count | None = None
