@@ -1,5 +1,6 @@
 """Reading logs, by tables."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +64,62 @@ async def test_log_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert await read(tmp_path / "log") == ""
 
 
-def rotate(log: Path) -> None:
-    log.rename(log.with_name("log.1"))
-    log.write_text("2026-01-01T00:00:06.000000000Z stdout F six\n")
+def rotate(log: Path, word: str = "six") -> None:
+    """As the shim does it: the oldest goes, the others get the next number, a new one is begun."""
+    for number in (2, 1):
+        older = log.with_name(f"log.{number - 1}") if number > 1 else log
+        if older.exists():
+            older.replace(log.with_name(f"log.{number}"))
+    log.write_text(a_line(word))
 
 
-async def test_follower_goes_on_after_a_rotation(log: Path) -> None:
-    found: list[bytes] = []
-    async for piece in read_log(log, lambda: len(found) < 2, LogOptions(follow=True, tail=1)):
-        found.append(piece)
-        if len(found) == 1:
-            rotate(log)
+def a_line(word: str) -> str:
+    return f"2026-01-01T00:00:06.000000000Z stdout F {word}\n"
 
-    assert found == [b"four\n", b"six\n"]
+
+def late_and_rotate(log: Path) -> None:
+    with log.open("a") as target:
+        target.write(f"\n{a_line('late')}")  # it ends the line that was begun
+    rotate(log)
+
+
+def rotate_twice(log: Path) -> None:
+    late_and_rotate(log)
+    rotate(log, "seven")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "shown"),
+    [
+        pytest.param(rotate, ["four", "six"], id="after the last line was read"),
+        pytest.param(late_and_rotate, ["four", "fivelate", "six"], id="after lines that nobody has read yet"),
+        pytest.param(rotate_twice, ["four", "fivelate", "six", "seven"], id="twice between two looks"),
+    ],
+)
+async def test_follower_loses_nothing_when_the_log_is_rotated(
+    log: Path, meanwhile: Callable[[Path], None], shown: list[str]
+) -> None:
+    found: list[str] = []
+
+    def is_open() -> bool:
+        return len(found) < len(shown)
+
+    async for piece in read_log(log, is_open, LogOptions(follow=True, tail=1)):
+        if not found:
+            meanwhile(log)
+        found += piece.decode().split()
+
+    assert found == shown
+
+
+async def test_reader_loses_nothing_when_the_log_is_rotated_under_it(log: Path) -> None:
+    found = ""
+    async for piece in read_log(log, lambda: False, LogOptions()):
+        if not found:
+            late_and_rotate(log)  # the file in hand becomes nobody's, and all others are called differently
+        found += piece.decode()
+
+    assert found.split() == ["one", "two", "three", "four", "fivelate", "six"]
 
 
 @pytest.mark.parametrize(

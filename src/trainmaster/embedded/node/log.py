@@ -73,22 +73,32 @@ def _shown(piece: bytes, options: LogOptions) -> Iterator[bytes]:
 
 
 async def _pieces(log: Path, is_open: Callable[[], bool], options: LogOptions) -> AsyncIterator[bytes]:
-    """Whole stored lines."""
-    start = 0
-    files = files_of(log)
+    """Whole stored lines, file after file. The shim renames them while we read: who comes next is known by inode."""
+    start, files = 0, files_of(log)
     if options.tail is not None and files:
         files, start = _tail(files, options.tail)
-    for file in files[:-1]:
-        async for piece in _read(file, start):
-            yield piece
-        start = 0
-    if not options.follow:
-        if files:
-            async for piece in _read(files[-1], start):
-                yield piece
+    if not files and not options.follow:
         return
-    async for piece in _follow(log, start, is_open):
-        yield piece
+    source: BinaryIO = (files[0] if files else log).open("rb")
+    source.seek(start)
+    pause = SHORTEST_PAUSE
+    try:
+        while True:
+            was_open, was_last = is_open(), not _newer(log, source)
+            while piece := _whole_lines(source):  # after the look for a newer one: then this one gets no more lines
+                pause = SHORTEST_PAUSE
+                yield piece
+                await asyncio.sleep(0)
+            if not was_last and (following := _open_next(log, source)):
+                source.close()
+                source = following
+                continue
+            if was_last and not (options.follow and was_open):
+                return
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 1.5)
+    finally:
+        source.close()
 
 
 def _tail(files: list[Path], lines: int) -> tuple[list[Path], int]:
@@ -102,14 +112,6 @@ def _tail(files: list[Path], lines: int) -> tuple[list[Path], int]:
     return files, start
 
 
-async def _read(file: Path, start: int) -> AsyncIterator[bytes]:
-    with file.open("rb") as source:
-        source.seek(start)
-        while piece := _whole_lines(source):
-            yield piece
-            await asyncio.sleep(0)
-
-
 def _whole_lines(source: BinaryIO) -> bytes:
     """Up to the end of the last whole line; no stored line is as long as a chunk."""
     piece = source.read(CHUNK)
@@ -118,34 +120,34 @@ def _whole_lines(source: BinaryIO) -> bytes:
     return piece[:cut]
 
 
-async def _follow(log: Path, start: int, is_open: Callable[[], bool]) -> AsyncIterator[bytes]:
-    pause = SHORTEST_PAUSE
-    source = log.open("rb")
-    source.seek(start)
-    try:
-        while True:
-            was_open = is_open()
-            if piece := _whole_lines(source):
-                pause = SHORTEST_PAUSE
-                yield piece
-                continue
-            if _is_rotated(log, source.fileno()):
-                source.close()
-                source = log.open("rb")
-                continue
-            if not was_open:
-                return
-            await asyncio.sleep(pause)
-            pause = min(LONGEST_PAUSE, pause * 1.5)
-    finally:
-        source.close()
+def _newer(log: Path, source: BinaryIO) -> dict[Path, int]:
+    """The files that were begun after this one, oldest first, and their inodes; all of them when this one is gone."""
+    inodes = {path: found for path in files_of(log) if (found := _inode(path)) is not None}
+    own = os.fstat(source.fileno()).st_ino
+    if own not in inodes.values():
+        return inodes
+    after = list(inodes.values()).index(own) + 1
+    return dict(list(inodes.items())[after:])
 
 
-def _is_rotated(log: Path, descriptor: int) -> bool:
+def _open_next(log: Path, source: BinaryIO) -> BinaryIO | None:
+    """The file that follows this one; None when it was just renamed, and the next look will find it."""
+    path, inode = next(iter(_newer(log, source).items()), (log, 0))
     try:
-        return log.stat().st_ino != os.fstat(descriptor).st_ino
+        found = path.open("rb")
     except FileNotFoundError:
-        return False
+        return None
+    if os.fstat(found.fileno()).st_ino == inode:
+        return found
+    found.close()
+    return None
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def since_of(seconds: str, moment: str, now: float) -> str:
