@@ -82,10 +82,11 @@ def _measure(bed: Bed, results: Results, only: str, rounds: int) -> None:
         results.restart = restart.measure(bed)
     if "i" in only:
         progress.phase = "i"
-        results.mx_jobs = phase.compared(bed, jobs, work.MX)
-        results.first_mx_jobs = phase.compared(bed, table.FIRST_MX_JOBS, work.FIRST_MX)
+        first_jobs = max(1, jobs * table.FIRST_MX_JOBS // table.JOBS)
+        results.mx_jobs = phase.compared(bed, jobs, work.MX, rounds)
+        results.first_mx_jobs = phase.compared(bed, first_jobs, work.FIRST_MX, rounds)
         results.mx_lives = phase.lives(bed, jobs, work.MX)
-        results.first_mx_lives = phase.lives(bed, table.FIRST_MX_JOBS, work.FIRST_MX)
+        results.first_mx_lives = phase.lives(bed, first_jobs, work.FIRST_MX)
 
 
 def _write(results: Results, facts: dict[str, object]) -> None:
@@ -104,7 +105,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", type=_phases, default=PHASES, help="phases to run, for example a,c (default: all)")
     parser.add_argument("--jobs", type=int, default=table.JOBS, help="jobs of four pods; phase e has ten times as many")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of phase c, with phase a before and after each")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="runs of phases c and i, with the raw loader before and after each"
+    )
     return parser.parse_args()
 
 

@@ -39,14 +39,16 @@ class Created(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """Our operator with jobs of one kind, between two runs of a loader that creates the same."""
+    """Our operator with jobs of one kind, in turns with a loader that creates the same, and is first and last."""
 
     raw: list[Created]
-    operator: Created
+    operator: list[Created]
 
     @property
-    def ratio(self) -> float:
-        return self.operator.seconds / statistics.mean(run.seconds for run in self.raw)
+    def ratios(self) -> list[float]:
+        """Each of our runs to the mean of the raw ones before and after it: what slows the machine slows both."""
+        around = zip(self.operator, self.raw, self.raw[1:], strict=False)
+        return [ours.seconds / statistics.mean((before.seconds, after.seconds)) for ours, before, after in around]
 
 
 class Lives(msgspec.Struct, frozen=True):
@@ -103,9 +105,12 @@ def operator(bed: Bed, jobs: int, sort: Sort = TRAINING) -> Created:
             return _time(bed, observer, {"operator": ours.pid}, lambda: bed.admin.send(requests))
 
 
-def compared(bed: Bed, jobs: int, sort: Sort) -> Compared:
-    before, ours, after = (measure(bed, jobs, sort) for measure in (raw, operator, raw))
-    return Compared([before, after], ours)
+def compared(bed: Bed, jobs: int, sort: Sort, rounds: int) -> Compared:
+    found = Compared([raw(bed, jobs, sort)], [])
+    for _ in range(rounds):
+        found.operator.append(operator(bed, jobs, sort))
+        found.raw.append(raw(bed, jobs, sort))
+    return found
 
 
 def bare_jobs(bed: Bed, jobs: int) -> float:

@@ -130,9 +130,8 @@ def budgets(results: Results) -> list[Budget]:
 
 
 def ratios(results: Results) -> list[float]:
-    """Each run of the operator in terms of the raw runs directly before and after it."""
-    runs = zip(results.raw, results.raw[1:], results.operator, strict=False)
-    return [ours.seconds / statistics.mean((before.seconds, after.seconds)) for before, after, ours in runs]
+    """Of the phases a and c."""
+    return Compared(results.raw, results.operator).ratios
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -313,14 +312,15 @@ def _restart_notes(found: Restart | None) -> list[str]:
 def _mx(kind: str, found: Compared | None) -> list[Budget]:
     if found is None:
         return []
+    ratio = statistics.median(found.ratios)
     says = f"{kind}: all objects within {RATIO} × the ceiling"
-    return [Budget(says, f"{found.ratio:.2f} ×", _verdict(found.ratio <= RATIO))]
+    return [Budget(says, f"{ratio:.2f} ×", _verdict(ratio <= RATIO))]
 
 
 def _mx_rows(kind: str, found: Compared | None) -> list[Row]:
     if found is None:
         return []
-    ceiling, ours = _median(found.raw), found.operator
+    ceiling, ours, ratio = _median(found.raw), _median(found.operator), statistics.median(found.ratios)
     return [
         Row(
             f"(i) raw loader, the same as for {kind}",
@@ -333,9 +333,9 @@ def _mx_rows(kind: str, found: Compared | None) -> list[Row]:
             str(ours.objects),
             f"{ours.seconds:.2f}",
             f"{ours.rate:.0f}",
-            f"{found.ratio:.2f}",
+            f"{ratio:.2f}",
             f"≤ {RATIO}",
-            _verdict(found.ratio <= RATIO),
+            _verdict(ratio <= RATIO),
         ),
     ]
 
@@ -354,10 +354,20 @@ def _notes(results: Results) -> list[str]:
     for what, runs in (("a", results.raw), ("b", results.job_controller), ("c", results.operator)):
         if runs:
             notes += _run_notes(what, runs)
+    for kind, found in (("MXJobs", results.mx_jobs), ("MxJobs", results.first_mx_jobs)):
+        notes += _turn_notes(kind, found)
     notes += _life_notes("(d)", results.lives)
     notes += _life_notes("(i) MXJobs:", results.mx_lives)
     notes += _life_notes("(i) MxJobs:", results.first_mx_lives)
     return notes + _restart_notes(results.restart) + _disturbances(results)
+
+
+def _turn_notes(kind: str, found: Compared | None) -> list[str]:
+    if found is None:
+        return []
+    each = ", ".join(f"{ratio:.2f}" for ratio in found.ratios)
+    ours, raw = _run_notes(f"i, {kind}", found.operator), _run_notes(f"i, raw for {kind}", found.raw)
+    return [f"(i) {kind} and the raw loader took turns as well: {each}", *raw, *ours]
 
 
 def _life_notes(whose: str, lives: Lives | None) -> list[str]:
@@ -389,7 +399,7 @@ def _run_notes(what: str, runs: Sequence[Created]) -> list[str]:
 def _disturbances(results: Results) -> list[str]:
     compared = [found for found in (results.mx_jobs, results.first_mx_jobs) if found]
     runs = [*results.raw, *results.job_controller, *results.operator]
-    runs += [run for found in compared for run in (*found.raw, found.operator)]
+    runs += [run for found in compared for run in (*found.raw, *found.operator)]
     most = max((run.cpu[OTHERS] / run.seconds for run in runs), default=0.0)
     if most < DISTURBING_CORES:
         return []
