@@ -337,7 +337,13 @@ class Point(msgspec.Struct, rename="camel"):
         ),
         pytest.param(
             Annotated[dict[str, Any], msgspec.Meta(extra={"schema": Point})],
-            {"type": "object", "required": ["xAxis"], "properties": {"xAxis": INT64, "yAxis": INT64}, KEEPS: True},
+            {
+                "type": "object",
+                "required": ["xAxis"],
+                "properties": {"xAxis": INT64, "yAxis": INT64},
+                KEEPS: True,
+                "x-kubernetes-map-type": "atomic",
+            },
             id="struct-of-the-users-own",
         ),
     ],

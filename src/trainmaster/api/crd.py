@@ -100,8 +100,8 @@ DEFINITIONS = (
     Definition(mxjob.RESOURCE, mxjob.MXJob, "", (_STATE, _AGE, _MESSAGE)),
 )
 
-# Lists of these are keyed by name, as they are in a pod: the API server refuses a name that occurs twice, and
-# server-side apply merges by it. Not env: there a repeated name is legal, and the last one wins.
+# Lists of these are keyed by name, as they are in a pod: the API server refuses a name that occurs twice. Not env:
+# there a repeated name is legal, and the last one wins.
 _KEYED: frozenset[type] = frozenset({ContainerPart, VolumePart})
 
 # Every rule forgives what was stored before the rule existed, as long as it stays as it is: the operator must be able
@@ -461,7 +461,9 @@ def _root(job: type[msgspec.Struct]) -> Schema:
 def _schema(type_: inspect.Type, *, keeps_unknown: bool) -> Schema:
     match type_:
         case inspect.Metadata(extra={"schema": described}):
-            return _schema(inspect.type_info(described), keeps_unknown=True)
+            # Whoever applies a template means all of it. Field by field the API server would keep a book of who set what
+            # that is longer than the template itself, and read and write it with every status.
+            return _schema(inspect.type_info(described), keeps_unknown=True) | {"x-kubernetes-map-type": "atomic"}
         case inspect.Metadata(extra={"pattern": pattern}):
             # For the API server alone: our own check has a better sentence for what does not match.
             return _schema(type_.type, keeps_unknown=keeps_unknown) | {"pattern": pattern}
