@@ -461,9 +461,7 @@ def _root(job: type[msgspec.Struct]) -> Schema:
 def _schema(type_: inspect.Type, *, keeps_unknown: bool) -> Schema:
     match type_:
         case inspect.Metadata(extra={"schema": described}):
-            # Whoever applies a template means all of it. Field by field the API server would keep a book of who set what
-            # that is longer than the template itself, and read and write it with every status.
-            return _schema(inspect.type_info(described), keeps_unknown=True) | {"x-kubernetes-map-type": "atomic"}
+            return _as_a_whole(_schema(inspect.type_info(described), keeps_unknown=True))
         case inspect.Metadata(extra={"pattern": pattern}):
             # For the API server alone: our own check has a better sentence for what does not match.
             return _schema(type_.type, keeps_unknown=keeps_unknown) | {"pattern": pattern}
@@ -483,6 +481,12 @@ def _schema(type_: inspect.Type, *, keeps_unknown: bool) -> Schema:
             items = _schema(type_.item_type, keeps_unknown=keeps_unknown)
             return {"type": "array", "items": items, **_bounds(type_, "Items"), **_list_key(type_.item_type)}
     return _scalar(type_)
+
+
+def _as_a_whole(schema: Schema) -> Schema:
+    """Whoever applies a template means all of it. Field by field the API server would keep a book of who set what that
+    is longer than the template itself, and read and write it with every status."""
+    return schema | {"x-kubernetes-map-type": "atomic"} if schema["type"] == "object" else schema
 
 
 def _object(type_: inspect.StructType, *, keeps_unknown: bool) -> Schema:
