@@ -104,11 +104,19 @@ def _write(results: Results, facts: dict[str, object]) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", type=_phases, default=PHASES, help="phases to run, for example a,c (default: all)")
-    parser.add_argument("--jobs", type=int, default=table.JOBS, help="jobs of four pods; phase e has ten times as many")
     parser.add_argument(
-        "--rounds", type=int, default=3, help="runs of phases c and i, with the raw loader before and after each"
+        "--jobs", type=_number, default=table.JOBS, help="jobs of four pods; phase e has ten times as many"
+    )
+    parser.add_argument(
+        "--rounds", type=_number, default=3, help="runs of phases c and i, with the raw loader before and after each"
     )
     return parser.parse_args()
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, 1 or more")
+    return int(text)
 
 
 def _phases(text: str) -> str:

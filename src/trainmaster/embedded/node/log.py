@@ -84,16 +84,16 @@ async def _pieces(log: Path, is_open: Callable[[], bool], options: LogOptions) -
     pause = SHORTEST_PAUSE
     try:
         while True:
-            was_open, was_last = is_open(), not _newer(log, source)
+            was_open, newer = is_open(), _newer(log, source)
             while piece := _whole_lines(source):  # after the look for a newer one: then this one gets no more lines
                 pause = SHORTEST_PAUSE
                 yield piece
                 await asyncio.sleep(0)
-            if not was_last and (following := _open_next(log, source)):
+            if newer and (following := _opened(*newer[0])):
                 source.close()
                 source = following
                 continue
-            if was_last and not (options.follow and was_open):
+            if not newer and not (options.follow and was_open):
                 return
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 1.5)
@@ -120,19 +120,16 @@ def _whole_lines(source: BinaryIO) -> bytes:
     return piece[:cut]
 
 
-def _newer(log: Path, source: BinaryIO) -> dict[Path, int]:
+def _newer(log: Path, source: BinaryIO) -> list[tuple[Path, int]]:
     """The files that were begun after this one, oldest first, and their inodes; all of them when this one is gone."""
-    inodes = {path: found for path in files_of(log) if (found := _inode(path)) is not None}
     own = os.fstat(source.fileno()).st_ino
-    if own not in inodes.values():
-        return inodes
-    after = list(inodes.values()).index(own) + 1
-    return dict(list(inodes.items())[after:])
+    files = [(path, inode) for path in files_of(log) if (inode := _inode(path)) is not None]
+    place = next((place for place, (_, inode) in enumerate(files) if inode == own), -1)
+    return files[place + 1 :]
 
 
-def _open_next(log: Path, source: BinaryIO) -> BinaryIO | None:
-    """The file that follows this one; None when it was just renamed, and the next look will find it."""
-    path, inode = next(iter(_newer(log, source).items()), (log, 0))
+def _opened(path: Path, inode: int) -> BinaryIO | None:
+    """The file; None when it was renamed since, and the next look will find it."""
     try:
         found = path.open("rb")
     except FileNotFoundError:
