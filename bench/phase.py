@@ -43,6 +43,8 @@ class Compared(msgspec.Struct, frozen=True):
 
     raw: list[Created]
     operator: list[Created]
+    bare_jobs: list[float]
+    """Seconds for the jobs alone."""
 
     @property
     def ratios(self) -> list[float]:
@@ -106,17 +108,18 @@ def operator(bed: Bed, jobs: int, sort: Sort = TRAINING) -> Created:
 
 
 def compared(bed: Bed, jobs: int, sort: Sort, rounds: int) -> Compared:
-    found = Compared([raw(bed, jobs, sort)], [])
+    found = Compared([raw(bed, jobs, sort)], [], [])
     for _ in range(rounds):
         found.operator.append(operator(bed, jobs, sort))
+        found.bare_jobs.append(bare_jobs(bed, jobs, sort))
         found.raw.append(raw(bed, jobs, sort))
     return found
 
 
-def bare_jobs(bed: Bed, jobs: int) -> float:
+def bare_jobs(bed: Bed, jobs: int, sort: Sort = TRAINING) -> float:
     """Seconds that the same jobs take where nobody drives them: somebody has to create them in (c), and not in (a)."""
     with bed.namespace("j") as namespace:
-        requests = list(work.training_jobs(namespace, jobs))
+        requests = list(work.training_jobs(namespace, jobs, sort))
         started = time.monotonic()
         bed.admin.send(requests)
         return round(time.monotonic() - started, 3)

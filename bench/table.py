@@ -131,7 +131,7 @@ def budgets(results: Results) -> list[Budget]:
 
 def ratios(results: Results) -> list[float]:
     """Of the phases a and c."""
-    return Compared(results.raw, results.operator).ratios
+    return Compared(results.raw, results.operator, results.bare_jobs).ratios
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -350,7 +350,7 @@ def _notes(results: Results) -> list[str]:
         listed = ", ".join(f"{ratio:.2f}" for ratio in each)
         notes.append("(a) and (c) took turns, (a) first and last; a ratio is one (c) to the mean of the (a) before and")
         notes.append(f"after it, and the median counts: {listed}")
-        notes += _share_of_jobs(results)
+        notes += _share_of_jobs("(c)", results.bare_jobs, results.raw)
     for what, runs in (("a", results.raw), ("b", results.job_controller), ("c", results.operator)):
         if runs:
             notes += _run_notes(what, runs)
@@ -367,7 +367,8 @@ def _turn_notes(kind: str, found: Compared | None) -> list[str]:
         return []
     each = ", ".join(f"{ratio:.2f}" for ratio in found.ratios)
     ours, raw = _run_notes(f"i, {kind}", found.operator), _run_notes(f"i, raw for {kind}", found.raw)
-    return [f"(i) {kind} and the raw loader took turns as well: {each}", *raw, *ours]
+    share = _share_of_jobs(f"(i) {kind}: this", found.bare_jobs, found.raw)
+    return [f"(i) {kind} and the raw loader took turns as well: {each}", *share, *raw, *ours]
 
 
 def _life_notes(whose: str, lives: Lives | None) -> list[str]:
@@ -378,13 +379,13 @@ def _life_notes(whose: str, lives: Lives | None) -> list[str]:
     return [f"{whose} phases: {lived}; {writes:.1f} status writes a job on average"]
 
 
-def _share_of_jobs(results: Results) -> list[str]:
-    """(c) has more to create than (a): the jobs themselves. It says how much of the ratio that is."""
-    if not results.bare_jobs:
+def _share_of_jobs(whose: str, bare_jobs: Sequence[float], raw: Sequence[Created]) -> list[str]:
+    """The operator has more to create than the loader: the jobs themselves. It says how much of the ratio that is."""
+    if not bare_jobs:
         return []
-    alone = statistics.median(results.bare_jobs)
-    share = alone / _median(results.raw).seconds
-    return [f"(c) includes the creation of its jobs, which alone takes {alone:.2f} s: {share:.2f} × the ceiling"]
+    alone = statistics.median(bare_jobs)
+    share = alone / _median(raw).seconds
+    return [f"{whose} includes the creation of the jobs, which alone takes {alone:.2f} s: {share:.2f} × the ceiling"]
 
 
 def _run_notes(what: str, runs: Sequence[Created]) -> list[str]:

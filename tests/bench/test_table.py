@@ -64,7 +64,7 @@ def test_each_budget_can_be_exceeded(field: str, whose: str, changed: dict[str, 
 def test_the_creation_is_held_against_the_loader(
     field: str, kind: str, seconds: float, ratio: str, verdict: str
 ) -> None:
-    compared = Compared([created(1.9), created(2.1)], [created(seconds)])
+    compared = Compared([created(1.9), created(2.1)], [created(seconds)], [])
 
     assert budgets(results(**{field: compared})) == [(f"{kind}: all objects within 1.3 × the ceiling", ratio, verdict)]
 
@@ -94,6 +94,13 @@ def test_the_table_tells_the_lives(field: str, row: str, note: str) -> None:
 
 @pytest.mark.parametrize(("others", "is_noisy"), [(0.3, False), (0.5, True)])
 def test_a_disturbed_comparison_says_so(others: float, is_noisy: bool) -> None:
-    compared = Compared([created(2.0), created(2.0)], [created(2.0, others)])
+    compared = Compared([created(2.0), created(2.0)], [created(2.0, others)], [])
 
     assert ("NOISY" in render(results(mx_jobs=compared))) is is_noisy
+
+
+def test_the_share_of_the_jobs_themselves_is_told() -> None:
+    compared = Compared([created(2.0), created(2.0)], [created(2.6)], [0.5])
+
+    told = "(i) MXJobs: this includes the creation of the jobs, which alone takes 0.50 s: 0.25 × the ceiling"
+    assert told in render(results(mx_jobs=compared)).splitlines()

@@ -10,7 +10,7 @@ Nothing here asks the API server again and again: `Chronicle` watches, and every
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
@@ -110,6 +110,15 @@ class Scene:
                     await self.admin.delete("pods", self.namespace, pod["metadata"]["name"], grace=0, uid=uid)
 
     # --- looking ---
+
+    async def outcome(self, playing: Awaitable[T]) -> T | str:
+        """What a play comes to, or why it does not: of many that are played side by side, none must hide the others."""
+        try:
+            return await asyncio.wait_for(playing, PATIENCE)
+        except TimeoutError:
+            return f"not over after {PATIENCE:.0f} s; {self.world.describe(self.namespace)}"
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
 
     async def until(self, is_met: Callable[[], T], what: str, *, timeout: float = PATIENCE) -> T:
         return await self.world.until(self.namespace, is_met, what, timeout=timeout)

@@ -20,7 +20,7 @@ from testbed.answer import Refused
 from testbed.embedded import EmbeddedPlane
 from testbed.operator import OperatorProcess, install
 from testbed.plane import ControlPlane
-from tests.faults.world import BATCH_JOBS, PATIENCE, Object, is_deleting
+from tests.faults.world import BATCH_JOBS, Object, is_deleting
 from tests.integration.scene import Chronicle, Job, Scene, give_aggregators, place_of
 from tests.integration.test_twice import all_events, nameless, told
 from tests.manifests.build import Manifest, container, crew, mlkubejob
@@ -451,10 +451,8 @@ async def play_all(plane: ControlPlane) -> dict[str, Trace | str]:
 
         async def one(row: Row) -> Job | str:
             await admin.create("namespaces", {"metadata": {"name": f"mlkube-{row.id}"}})
-            try:
-                return await asyncio.wait_for(play(Scene(admin, world, f"mlkube-{row.id}"), row), PATIENCE)
-            except Exception as error:  # one row must not hide the others
-                return f"{type(error).__name__}: {error}"
+            scene = Scene(admin, world, f"mlkube-{row.id}")
+            return await scene.outcome(play(scene, row))
 
         jobs = dict(zip([row.id for row in ROWS], await asyncio.gather(*map(one, ROWS)), strict=True))
         events = await all_events(Scene(admin, world, f"mlkube-{ROWS[0].id}"))

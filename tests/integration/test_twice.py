@@ -298,10 +298,8 @@ async def play_all(plane: ControlPlane, scenarios: dict[str, Play] = SCENARIOS) 
         async def one(name: str, play: Play) -> Job | str:
             async with room:
                 await admin.create("namespaces", {"metadata": {"name": name}})
-                try:
-                    return await asyncio.wait_for(played(Scene(admin, world, name), play), PATIENCE)
-                except Exception as error:  # one scenario must not hide the others
-                    return f"{type(error).__name__}: {error}"
+                scene = Scene(admin, world, name)
+                return await scene.outcome(played(scene, play))
 
         found = await asyncio.gather(*(one(f"twice-{name}", play) for name, play in scenarios.items()))
         events = await all_events(Scene(admin, world, f"twice-{next(iter(scenarios))}"))

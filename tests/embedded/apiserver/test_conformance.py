@@ -368,7 +368,7 @@ TABLE: Mapping[str, Sequence[Call]] = {
         *selected("fieldSelector=odd=1", "fieldSelector=involvedObject.name=x", "fieldSelector=source=x", path=EVENTS),
         *selected("fieldSelector=odd=1", "fieldSelector=type=x", path="/api/v1/namespaces/{ns}/secrets"),
         *selected("fieldSelector=odd=1", path=LEASES),
-        *selected("fieldSelector=odd=1", "fieldSelector=spec.unschedulable=true", path="/api/v1/nodes"),
+        *selected("fieldSelector=odd=1", "fieldSelector=metadata.name=x,spec.unschedulable=true", path="/api/v1/nodes"),
         *selected("fieldSelector=odd=1", "fieldSelector=metadata.name={ns}", path="/api/v1/namespaces"),
     ],
     "pages": [
