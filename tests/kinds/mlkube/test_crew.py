@@ -33,6 +33,11 @@ def a_crew(**given: Any) -> Json:
     return a_begun("Running", "Running", status={"conditions": [READY]}, servers=1, workers=2, **given)
 
 
+def a_crew_with_a_lone_worker() -> Json:
+    specs = [a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 2, restartScope="Pod")]
+    return a_begun("Running", "Running", status={"conditions": [READY]}, specs=specs)
+
+
 def stored(job: Json, plan: Plan) -> Json:
     return {**job, "status": status_of(plan)}
 
@@ -92,6 +97,48 @@ def test_a_crew_that_has_not_been_whole_yet_just_waits_for_its_jobs() -> None:
     plan = plan_of(job, running(job, without=[PLACE]))
 
     assert [create.key.name for create in plan.creates] == [name_of(job, *PLACE)]
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param(lambda job: [], id="gone"),
+        pytest.param(lambda job: [a_pod(job, *PLACE, deleting=True)], id="going"),
+    ],
+)
+def test_a_pod_that_is_gone_before_its_job_says_so_changes_nothing_yet(pods: Any) -> None:
+    """The watch of Jobs may be behind that of pods. How the pod ended, or that its Job is gone with it, is yet to come:
+    a crew that says meanwhile that it is not whole would not miss that Job any more."""
+    job = a_crew()
+    job = stored(job, plan_of(job, running(job)))
+
+    plan = plan_of(job, running(job, a_job(job, *PLACE), *pods(job), without=[PLACE]))
+
+    assert (plan.status, plan.creates, plan.deletes, plan.patches) == (None, (), (), ())
+
+
+def test_whoever_is_lost_while_a_worker_comes_back_alone_takes_the_crew_along() -> None:
+    job = a_crew_with_a_lone_worker()
+    job = stored(job, plan_of(job, killed(job)))
+    assert condition_of(plan_of(a_crew_with_a_lone_worker(), killed(job)), "Ready")[0] == "False"
+
+    plan = plan_of(job, [child for child in killed(job) if child.key.name != name_of(job, "server")])
+
+    assert plan.creates == ()
+    assert status_of(plan)["restarts"]["SERVER"]["used"] == 1
+
+
+def test_a_crew_that_is_not_back_yet_loses_nobody() -> None:
+    """A lone worker falls while others of the new attempt could not be created."""
+    old = a_crew_with_a_lone_worker()
+    job = stored(old, plan_of(old, [child for child in running(old) if child.key.name != name_of(old, "server")]))
+    coming: list[Child] = [a_service(job), a_job(job, *PLACE), a_pod(job, *PLACE, code=137, phase="Failed")]
+    job = stored(job, plan_of(job, coming))
+
+    plan = plan_of(job, coming)
+
+    assert plan.status is None
+    assert name_of(job, "server") in [create.key.name for create in plan.creates]
 
 
 def test_the_old_ones_are_stopped_then_deleted_and_then_the_new_ones_come() -> None:
@@ -188,8 +235,7 @@ def test_a_permanent_failure_is_no_reason_to_try_again() -> None:
 
 
 def test_a_worker_that_can_join_again_comes_alone() -> None:
-    specs = [a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 2, restartScope="Pod")]
-    job = a_begun("Running", "Running", status={"conditions": [READY]}, specs=specs)
+    job = a_crew_with_a_lone_worker()
 
     plan = plan_of(job, killed(job))
 

@@ -160,14 +160,21 @@ def test_a_job_goes_on_where_another_process_left_it(phase: str) -> None:
     assert status_of(plan_of(job, running(job)))["phase"] == "Running"
 
 
-def test_a_job_or_a_service_that_somebody_deleted_comes_again() -> None:
-    job = a_begun("Running", "Running")
+@pytest.mark.parametrize("phase", ["Creating", "Running"])
+def test_a_service_that_somebody_deleted_comes_again(phase: str) -> None:
+    job = a_begun(phase)
+
+    plan = plan_of(job, [child for child in running(job) if child != a_service(job)])
+
+    assert [(c.resource, c.key.name) for c in plan.creates] == [(SERVICE, name_of(job, "scheduler"))]
+
+
+def test_a_job_that_somebody_deleted_before_all_were_there_comes_again() -> None:
+    job = a_begun("Creating")
 
     jobs = plan_of(job, running(job, without=[("server", 1)]))
-    services = plan_of(job, [child for child in running(job) if child != a_service(job)])
 
     assert [(c.resource, c.key.name) for c in jobs.creates] == [(JOB, name_of(job, "server", 1))]
-    assert [(c.resource, c.key.name) for c in services.creates] == [(SERVICE, name_of(job, "scheduler"))]
 
 
 def test_what_the_spec_does_not_ask_for_any_more_is_stopped_and_goes() -> None:

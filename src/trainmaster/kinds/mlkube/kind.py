@@ -17,13 +17,21 @@ from trainmaster.core.view import ChildView
 from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
 from trainmaster.kinds.mlkube import crew, labels, validate
 from trainmaster.kinds.mlkube.body import Builder, next_runtime_id, runtime_id, scheduler_of, shared_ports, slots_of
-from trainmaster.kinds.mlkube.replica import FAILED, RUNNING, SUCCEEDED, UNKNOWN, Replica, is_over, replicas_of
+from trainmaster.kinds.mlkube.replica import (
+    FAILED,
+    RECOVERING,
+    RUNNING,
+    SUCCEEDED,
+    UNKNOWN,
+    Replica,
+    is_over,
+    replicas_of,
+)
 from trainmaster.kinds.mlkube.status import (
     CLEAN_UP,
     CREATING,
     DONE,
     ENDED,
-    RECOVERING,
     counted,
     fallen,
     folded,
@@ -90,7 +98,7 @@ class MxJobKind(Kind[MxJob]):
         creates = self._missing(job, observed) if may_create else ()
         runs = old.phase == RUNNING or all(replica.has_started for replica in replicas)
         conditions = cleared(old.conditions, all_created=may_create and not creates, now=now)
-        conditions = progressed(conditions, replicas, now, is_restarted=bool(old.restarts))
+        conditions = progressed(conditions, replicas, now)
         new = msgspec.structs.replace(
             _begun(job, now),
             phase=RUNNING if runs else CREATING,

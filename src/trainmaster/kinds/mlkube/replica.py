@@ -11,7 +11,7 @@ from math import inf
 import msgspec
 
 from trainmaster.api.mlkube import MxJob
-from trainmaster.core.condition import is_true
+from trainmaster.core.condition import Conditions, find
 from trainmaster.core.ids import JOB
 from trainmaster.core.observed import Observed
 from trainmaster.core.policies import fault
@@ -29,6 +29,10 @@ FAILED = "Failed"
 
 READY = "Ready"
 """The condition that is True while all replicas run, or have succeeded."""
+RECOVERING = "Recovering"
+"""True: a replica died of something that need not happen again, and is started once more."""
+CREW_RESTARTING = "CrewRestarting"
+"""Why that is True from the fall of a crew until all of its next attempt run."""
 
 OUT_OF_MEMORY = "OOMKilled"
 _ENDS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
@@ -92,19 +96,31 @@ def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
     for pod in sorted(observed.all_pods, key=_began):
         if pod.owner is not None and not pod.deleting:
             pods.setdefault(pod.owner.uid, []).append(pod)
-    was_whole = is_true(job.status.conditions, READY)
+    is_formed = has_formed(job)
     found = []
     for slot in slots_of(job):
         child = observed.child(JOB, slot.name)
         if child is None or child.deleting:
-            is_lost = was_whole and not slot.is_alone
+            is_lost = is_formed and not slot.is_alone
             found.append(Replica(slot, STARTING, fault=_lost(f"the Job of {slot.place} is gone") if is_lost else None))
         else:
-            found.append(_judged(slot, child, pods.get(child.uid, ()), retryable))
+            found.append(_judged(slot, child, pods.get(child.uid, ()), retryable, is_formed=is_formed))
     return found
 
 
-def _judged(slot: Slot, child: ChildView, pods: Sequence[PodView], retryable: frozenset[int]) -> Replica:
+def has_formed(job: MxJob) -> bool:
+    """All replicas of this attempt have run at the same time: who is not there now is lost, and not yet to come."""
+    return job.status.phase == RUNNING and not is_crew_restarting(job.status.conditions)
+
+
+def is_crew_restarting(conditions: Conditions) -> bool:
+    found = find(conditions, RECOVERING)
+    return found is not None and (found.status, found.reason) == ("True", CREW_RESTARTING)
+
+
+def _judged(
+    slot: Slot, child: ChildView, pods: Sequence[PodView], retryable: frozenset[int], *, is_formed: bool
+) -> Replica:
     """The main container decides, whatever side-cars still do."""
     job = _JOB_PART.decode(child.raw)
     if job.status.succeeded or any(_exit_code(pod) == 0 for pod in pods):
@@ -120,7 +136,8 @@ def _judged(slot: Slot, child: ChildView, pods: Sequence[PodView], retryable: fr
     if given_up:
         last = f"; {faults[-1].message}" if faults else ""
         return Replica(slot, FAILED, f"job {slot.name} has failed: {given_up.reason}, {given_up.message}{last}")
-    if any(_is_running(pod) for pod in pods):
+    is_yet_to_tell = is_formed and not slot.is_alone and not pods  # its Job will say how its pod ended, or go as well
+    if is_yet_to_tell or any(_is_running(pod) for pod in pods):
         return Replica(slot, RUNNING)
     if faults:
         return Replica(slot, STARTING, f"{faults[-1].message}; it is started again", is_recovering=True)

@@ -6,20 +6,28 @@ from datetime import datetime
 import msgspec
 
 from trainmaster.api.mlkube import MxJob, MxJobStatus, ReplicaStatus
-from trainmaster.core.condition import FINISHED, Conditions, find, is_true, put_standard
+from trainmaster.core.condition import FINISHED, Conditions, find, put_standard
 from trainmaster.kinds.base import cleared
 from trainmaster.kinds.mlkube import labels
 from trainmaster.kinds.mlkube.body import slots_of
-from trainmaster.kinds.mlkube.replica import FAILED, READY, RUNNING, STARTING, SUCCEEDED, UNKNOWN, Replica
+from trainmaster.kinds.mlkube.replica import (
+    CREW_RESTARTING,
+    FAILED,
+    READY,
+    RECOVERING,
+    RUNNING,
+    STARTING,
+    SUCCEEDED,
+    UNKNOWN,
+    Replica,
+    is_crew_restarting,
+)
 
 CREATING = "Creating"
 CLEAN_UP = "CleanUp"
 DONE = "Done"
 ENDED = frozenset({DONE, FAILED})
 """``Failed`` is how the ancestor called a job that it could not understand; ours is never entered, and never left."""
-
-RECOVERING = "Recovering"
-"""True: a replica died of something that need not happen again, and is started once more."""
 
 
 def counted(replicas: Sequence[Replica]) -> tuple[ReplicaStatus, ...]:
@@ -42,26 +50,25 @@ def folded(job: MxJob) -> tuple[ReplicaStatus, ...]:
     return counted([Replica(slot, SUCCEEDED) for slot in slots_of(job)])
 
 
-def progressed(conditions: Conditions, replicas: Sequence[Replica], now: datetime, *, is_restarted: bool) -> Conditions:
-    """Whether all replicas run, and which of them come back from a fall; a crew that ``is_restarted`` is back when all
-    of them are."""
+def progressed(conditions: Conditions, replicas: Sequence[Replica], now: datetime) -> Conditions:
+    """Whether all replicas run, and which of them come back from a fall; a crew is back when all of them are."""
     waiting = [replica for replica in replicas if not replica.has_started]
     if waiting:
         said = _said([replica for replica in waiting if replica.message])
         conditions = put_standard(conditions, READY, False, "ReplicasStarting", said or "replicas are starting", now)
     else:
         conditions = put_standard(conditions, READY, True, "AllReplicasRunning", "all replicas run or have ended", now)
+    if waiting and is_crew_restarting(conditions):
+        return conditions
     if fallen := [replica for replica in replicas if replica.is_recovering]:
         return put_standard(conditions, RECOVERING, True, "ReplicaRestarting", _said(fallen), now)
-    if waiting and is_restarted and is_true(conditions, RECOVERING):
-        return conditions
     return _calmed(conditions, "Recovered", now)
 
 
 def fallen(conditions: Conditions, message: str, now: datetime) -> Conditions:
     """The whole crew is started again."""
-    conditions = put_standard(conditions, READY, False, "CrewRestarting", "replicas are started again", now)
-    return put_standard(conditions, RECOVERING, True, "CrewRestarting", message, now)
+    conditions = put_standard(conditions, READY, False, CREW_RESTARTING, "replicas are started again", now)
+    return put_standard(conditions, RECOVERING, True, CREW_RESTARTING, message, now)
 
 
 def judged(status: MxJobStatus, phase: str, state: str, message: str, now: datetime) -> MxJobStatus:
