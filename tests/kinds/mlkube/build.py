@@ -102,8 +102,10 @@ def a_job(
     suspend: bool = False,
     deleting: bool = False,
     name: str = "",
+    limit: int = 6,
 ) -> ChildView:
-    """A batch Job of the MxJob; ``conditions`` are True, each with its reason and message."""
+    """A batch Job of the MxJob; ``conditions`` are True, each with its reason and message; ``limit`` is how often its
+    pods may fail."""
     name = name or name_of(job, role, index)
     metadata: Json = {
         "name": name,
@@ -122,7 +124,7 @@ def a_job(
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": metadata | ({"deletionTimestamp": STAMP} if deleting else {}),
-            "spec": {"suspend": suspend},
+            "spec": {"suspend": suspend, "backoffLimit": limit},
             "status": {"succeeded": succeeded, "conditions": told} if succeeded or told else {},
         }
     )

@@ -166,6 +166,17 @@ def test_a_job_that_gave_up_is_a_failure_with_its_words_and_those_of_the_last_po
     )
 
 
+@pytest.mark.parametrize(("phase", "state"), [("Creating", "Starting"), ("Running", "Running")])
+def test_a_job_that_is_about_to_give_up_is_not_said_to_try_again(phase: str, state: str) -> None:
+    job = a_begun(phase, specs=a_running()["spec"]["replicaSpecs"])
+    pods = [a_pod(job, *WORKER, code=137, phase="Failed", suffix=suffix) for suffix in ("a", "b")]
+
+    plan = plan_of(job, running(job, a_job(job, *WORKER, limit=1), *pods, without=[WORKER]))
+
+    assert states_of(job, a_job(job, *WORKER, limit=1), *pods) == {state: 1}
+    assert [condition["type"] for condition in status_of(plan)["conditions"]] == ["Ready"]
+
+
 @pytest.mark.parametrize(
     "job", [pytest.param(a_running(), id="alone"), pytest.param(a_begun("Running", "Running"), id="crew")]
 )

@@ -54,8 +54,9 @@ class _StatusPart(msgspec.Struct):
     conditions: list[_ConditionPart] | None = None
 
 
-class _SpecPart(msgspec.Struct):
+class _SpecPart(msgspec.Struct, rename="camel"):
     suspend: bool | None = None
+    backoff_limit: int = 6
 
 
 class _JobPart(msgspec.Struct):
@@ -136,9 +137,11 @@ def _judged(
     if given_up:
         last = f"; {faults[-1].message}" if faults else ""
         return Replica(slot, FAILED, f"job {slot.name} has failed: {given_up.reason}, {given_up.message}{last}")
-    is_yet_to_tell = is_formed and not slot.is_alone and not pods  # its Job will say how its pod ended, or go as well
-    if is_yet_to_tell or any(_is_running(pod) for pod in pods):
+    if any(_is_running(pod) for pod in pods):
         return Replica(slot, RUNNING)
+    has_lost_its_pod = is_formed and not slot.is_alone and not pods
+    if has_lost_its_pod or sum(pod.phase == "Failed" for pod in pods) > job.spec.backoff_limit:
+        return Replica(slot, RUNNING if is_formed else STARTING)  # until its Job says that it has failed, or goes
     if faults:
         return Replica(slot, STARTING, f"{faults[-1].message}; it is started again", is_recovering=True)
     return Replica(slot, STARTING, _waits_for(pods))
