@@ -12,7 +12,7 @@ import pytest
 from testbed.admin import Admin
 from testbed.operator import OperatorProcess, install
 from testbed.plane import ControlPlane, User
-from tests.integration.scene import Chronicle, Scene, give_aggregators
+from tests.integration.scene import Chronicle, Scene, give_aggregators, give_node
 
 TENANT = "tenant"
 """A user of the plane who may do nothing until a test says so."""
@@ -21,10 +21,11 @@ TENANT = "tenant"
 @pytest.fixture(scope="package")
 def plane(binaries: Path) -> Iterator[ControlPlane]:
     """etcd and kube-apiserver, with CRDs and RBAC installed, and the controllers of batch Jobs and autoscalers, which
-    every cluster has; no other controllers, no scheduler, no nodes."""
+    every cluster has; no other controllers, no scheduler, one node."""
     with ControlPlane(binaries=binaries, users={TENANT: User(TENANT)}) as plane:
         install(plane)
         give_aggregators(plane)
+        give_node(plane)
         plane.start_controller_manager(
             ("job-controller", "horizontal-pod-autoscaler-controller"),
             arguments=["--horizontal-pod-autoscaler-sync-period=1s"],

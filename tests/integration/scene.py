@@ -12,6 +12,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from testbed.admin import Admin, path_of
@@ -23,6 +24,8 @@ from tests.manifests.build import Manifest, agconfig, aitrainingjob, resource_of
 
 T = TypeVar("T")
 
+NODE = "n1"
+GPU = "nvidia.com/gpu"
 AGGREGATORCONFIGS = "nervex.sensetime.com/v1alpha1/aggregatorconfigs"
 ENDED = frozenset({"Succeed", "Succeeded", "Failed", "Done"})
 
@@ -68,7 +71,7 @@ class Scene:
     # --- the scheduler and the kubelet ---
 
     async def bind(self, *pods: str) -> None:
-        await asyncio.gather(*(self.admin.bind(self.namespace, pod, "n1") for pod in pods))
+        await asyncio.gather(*(self.admin.bind(self.namespace, pod, NODE) for pod in pods))
 
     async def report(self, phase: str, *pods: str) -> None:
         """The pods are in this phase now, on a node."""
@@ -247,6 +250,29 @@ class Job:
         role = pod["metadata"]["labels"].get("TrainingJobReplicaName")
         specs = self._created["spec"].get("replicaSpecs", {})
         return role in specs and specs[role].get("completePolicy") == "None"
+
+
+def ready(status: str = "True", message: str = "", *, seconds_ago: int = 60) -> Object:
+    """A node's condition."""
+    since = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"type": "Ready", "status": status, "message": message, "reason": "Test", "lastTransitionTime": since}
+
+
+async def add_node(admin: Admin, name: str) -> None:
+    """A node that is well; no scheduler takes it for its pods."""
+    await admin.create("nodes", {"metadata": {"name": name}, "spec": {"unschedulable": True}})
+    room = {"cpu": "8", "pods": "100", GPU: "2"}
+    await admin.set_status("nodes", None, name, {"conditions": [ready()], "capacity": room, "allocatable": room})
+
+
+def give_node(plane: ControlPlane) -> None:
+    """The node of all pods of which a test says nothing else."""
+
+    async def give() -> None:
+        async with Admin.of(plane) as admin:
+            await add_node(admin, NODE)
+
+    asyncio.run(give())
 
 
 def give_aggregators(plane: ControlPlane) -> None:

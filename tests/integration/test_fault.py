@@ -6,24 +6,20 @@ well, the second on one of its own. All rows are played at once.
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
 
 from testbed.admin import Admin
-from testbed.answer import Refused
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import Object
-from tests.integration.scene import Chronicle, Job, Scene
+from tests.integration.scene import GPU, NODE, Chronicle, Job, Scene, add_node, ready
 from tests.integration.test_external import ALL_ENDED
 from tests.integration.test_restart import all_new
 from tests.manifests.build import TRAINER, Manifest, aitrainingjob, container, replica
 
 FIRST, SECOND = "job-worker-0", "job-worker-1"
-GPU = "nvidia.com/gpu"
 
 ARGS = [
     "--node-fail-grace-period=1s",
@@ -87,18 +83,6 @@ def spec_of(row: Row) -> Manifest:
 # --- nodes ---
 
 
-def ready(status: str = "True", message: str = "", *, seconds_ago: int = 60) -> Object:
-    since = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"type": "Ready", "status": status, "message": message, "reason": "Test", "lastTransitionTime": since}
-
-
-async def add_node(admin: Admin, name: str) -> None:
-    """A node that is well; no scheduler takes it for its pods."""
-    await admin.create("nodes", {"metadata": {"name": name}, "spec": {"unschedulable": True}})
-    room = {"cpu": "8", "pods": "100", GPU: "2"}
-    await admin.set_status("nodes", None, name, {"conditions": [ready()], "capacity": room, "allocatable": room})
-
-
 async def fail(admin: Admin, name: str, fault: str) -> None:
     match fault:
         case "not-ready" | "both":
@@ -145,7 +129,7 @@ async def play(scene: Scene, row: Row) -> Outcome:
         job = await scene.create(spec_of(row))
         await job.pods_are_there()
         await scene.admin.bind(scene.namespace, SECOND, node)
-        await scene.admin.bind(scene.namespace, FIRST, node if row.fault == "both" else "n1")
+        await scene.admin.bind(scene.namespace, FIRST, node if row.fault == "both" else NODE)
         if row.fault not in CREATION:
             await scene.report("Running", FIRST, SECOND)
             await job.reach("Running")
@@ -172,8 +156,6 @@ def operator(plane: ControlPlane) -> Iterator[OperatorProcess]:
 def outcomes(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Outcome]:
     async def play_all() -> dict[str, Outcome]:
         async with Admin.of(plane) as admin, Chronicle(plane) as world:
-            with suppress(Refused):  # another suite made it
-                await add_node(admin, "n1")
 
             async def one(row: Row) -> Outcome:
                 namespace = f"fault-{row.id}"
@@ -210,8 +192,6 @@ def test_a_fault_is_seen_told_and_answered(row: Row, outcomes: dict[str, Outcome
 
 @pytest.fixture
 async def node(admin: Admin, namespace: str) -> str:
-    with suppress(Refused):
-        await add_node(admin, "n1")
     await add_node(admin, namespace)
     return namespace
 

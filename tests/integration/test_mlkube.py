@@ -21,7 +21,7 @@ from testbed.embedded import EmbeddedPlane
 from testbed.operator import OperatorProcess, install
 from testbed.plane import ControlPlane
 from tests.faults.world import BATCH_JOBS, Object, is_deleting
-from tests.integration.scene import Chronicle, Job, Scene, give_aggregators, place_of
+from tests.integration.scene import Chronicle, Job, Scene, give_aggregators, give_node, place_of
 from tests.integration.test_twice import all_events, nameless, told
 from tests.manifests.build import Manifest, container, crew, mlkubejob
 
@@ -469,6 +469,7 @@ def embedded(binaries: Path) -> Iterator[dict[str, Trace | str]]:
     with EmbeddedPlane(binaries=binaries) as plane:
         install(plane)
         give_aggregators(plane)
+        give_node(plane)
         with OperatorProcess(plane):
             yield asyncio.run(play_all(plane))
 

@@ -6,7 +6,6 @@ in times, uids and versions alone.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from testbed.admin import Admin
-from testbed.answer import Refused
 from testbed.embedded import EmbeddedPlane
 from testbed.operator import OperatorProcess, install
 from testbed.plane import ControlPlane
@@ -23,7 +21,7 @@ from tests.faults.world import PATIENCE, Object
 from tests.integration import harm, policy
 from tests.integration import test_external as external
 from tests.integration import test_restart as restarts
-from tests.integration.scene import ENDED, Chronicle, Job, Scene, give_aggregators
+from tests.integration.scene import ENDED, Chronicle, Job, Scene, give_aggregators, give_node
 from tests.integration.test_aitrainingjob import trainers, with_ps
 from tests.integration.test_dijob import COORDINATOR, started_with
 from tests.integration.test_end import ENDS, LEFT, is_judged, workers
@@ -292,8 +290,6 @@ def nameless(job: Job, message: str) -> str:
 async def play_all(plane: ControlPlane, scenarios: dict[str, Play] = SCENARIOS) -> dict[str, Trace | str]:
     async with Admin.of(plane) as admin, Chronicle(plane) as world:
         room = asyncio.Semaphore(AT_ONCE)
-        with suppress(Refused):  # another suite made it
-            await policy.create_node(Scene(admin, world, ""), "n1")
 
         async def one(name: str, play: Play) -> Job | str:
             async with room:
@@ -317,6 +313,7 @@ def embedded(binaries: Path) -> Iterator[dict[str, Trace | str]]:
     with EmbeddedPlane(binaries=binaries) as plane:
         install(plane)
         give_aggregators(plane)
+        give_node(plane)
         with OperatorProcess(plane):
             yield asyncio.run(play_all(plane))
 
