@@ -1,8 +1,8 @@
 """A proxy, the truth behind it, and lives to watch; each test starts the operators that it needs."""
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +19,14 @@ _numbers = itertools.count(1)
 NewLife = Callable[[Subject], Life]
 
 
+@pytest.fixture(scope="session")
+def plane(binaries: Path) -> Iterator[ControlPlane]:
+    """A plane of its own: operators drive the jobs of all namespaces, and other suites leave hundreds."""
+    with ControlPlane(binaries=binaries) as plane:
+        install(plane)
+        yield plane
+
+
 @pytest.fixture
 def proxy(plane: ControlPlane) -> Iterator[FaultProxy]:
     with FaultProxy(plane) as proxy:
@@ -27,7 +35,6 @@ def proxy(plane: ControlPlane) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 async def world(plane: ControlPlane) -> AsyncIterator[World]:
-    await asyncio.to_thread(install, plane)
     async with World(plane) as world:
         yield world
 

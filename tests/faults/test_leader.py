@@ -23,7 +23,7 @@ from tests.faults.world import PATIENCE, Object
 LEASES = "coordination.k8s.io/v1/leases"
 SYSTEM = "trainmaster-system"
 
-LEASE, RENEW, RETRY = 4.0, 3.0, 0.5
+LEASE, RENEW, RETRY = 6.0, 4.5, 0.5
 # So long that nobody can wait for it: the lease must be given back, the renewal must not wait for an answer.
 ENDLESS = 3 * PATIENCE
 
