@@ -342,6 +342,10 @@ class JobMachine(RuleBasedStateMachine):
             raise LawBroken(f"settles: an ended job with cleanPodPolicy {policy} has {sorted(pods)} {services}")
 
 
+def is_ready(status: Object) -> bool:
+    return any((c["type"], c["status"]) == ("Ready", "True") for c in status.get("conditions", ()))
+
+
 def _has_ended(job: Object) -> bool:
     return job.get("status", {}).get("phase") in ENDED
 
@@ -491,6 +495,8 @@ class BatchMachine(JobMachine):
         super().__init__()
         self.attempts: dict[str, set[str]] = {}
         """The runtime ids of all batch Jobs that there were, by the uid of their owner."""
+        self.crews: dict[tuple[str, str], set[str]] = {}
+        """The uids of the batch Jobs of which every attempt was whole, by owner and runtime id."""
 
     @rule()
     def control_jobs(self) -> None:
@@ -501,12 +507,17 @@ class BatchMachine(JobMachine):
         if keys := sorted(self.api.objects.get(JOB, {})):
             self.api.remove(JOB, keys[number % len(keys)])
 
-    @rule(number=pick)
-    def lose_somebody(self, number: int) -> None:
+    @rule(number=pick, pods_first=st.booleans())
+    def lose_somebody(self, number: int, pods_first: bool) -> None:
         """Of jobs all of whose replicas run: few histories come to that by themselves."""
         for _ in range(2):
             self.make_progress("Running")
         self.delete_batch_job(number)
+        if pods_first:  # the watch of Jobs is behind
+            self.collect_garbage()
+            self.operator.deliver(POD, 1_000_000)
+            for key in KEYS:
+                self._pass(key, None)
         self.operator.catch_up()
 
     @rule(to=st.sampled_from(["Running", "Succeeded", "Failed"]))
@@ -528,6 +539,31 @@ class BatchMachine(JobMachine):
             uid, counted = job["metadata"]["uid"], max(restarts_of(job.get("status", {})).values(), default=0)
             if counted > len(self.attempts.get(uid, ())):
                 raise LawBroken(f"monotone: {counted} restarts, but Jobs of {sorted(self.attempts.get(uid, ()))}")
+
+    @invariant()
+    def nobody_joins_a_crew_that_was_whole(self) -> None:
+        """ps-lite lets nobody join again who was lost: all of them come under another id, or nobody."""
+        for job in self._jobs():
+            uid, status = job["metadata"]["uid"], job.get("status", {})
+            if job["metadata"]["generation"] > 1 or not (members := self._crew_of(job)):
+                continue  # who comes alone may have been another one before an edit
+            crew = self.crews.get((uid, status["runtimeId"]))
+            if crew is not None and members - crew:
+                raise LawBroken(f"settles: a Job came to the crew {status['runtimeId']} that had been whole without it")
+            if crew is None and is_ready(status):
+                self.crews[uid, status["runtimeId"]] = members
+
+    def _crew_of(self, job: Object) -> set[str]:
+        """The uids of the batch Jobs of the present attempt that do not come again alone."""
+        spec, id_ = job["spec"], job.get("status", {}).get("runtimeId")
+        alone = {role["mxReplicaType"] for role in spec["replicaSpecs"] if role.get("restartScope") == "Pod"}
+        return {
+            body["metadata"]["uid"]
+            for body in self.api.owned_by(job["metadata"]["uid"], JOB).values()
+            if spec["jobMode"] == "dist"
+            and body["metadata"]["labels"]["runtime_id"] == id_
+            and body["metadata"]["labels"]["job_type"] not in alone
+        }
 
     @invariant()
     def a_state_once_judged_is_the_end_that_comes(self) -> None:

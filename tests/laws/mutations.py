@@ -19,6 +19,8 @@ from trainmaster.kinds.base import Kind
 from trainmaster.kinds.dijob import standing
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 from trainmaster.kinds.dijob.standing import Standing
+from trainmaster.kinds.mlkube import replica as mlkube_replica
+from trainmaster.kinds.mlkube.kind import MxJobKind
 from trainmaster.kinds.mxjob import verdict as mxjob_verdict
 from trainmaster.kinds.mxjob.kind import MXJobKind
 from trainmaster.runtime.barrier import Barrier
@@ -276,6 +278,10 @@ def _mxjob_stop_is_not_stored_before_the_pods_go(patch: pytest.MonkeyPatch) -> N
     patch.setattr(MXJobKind, "_stop", stop)
 
 
+def _a_crew_forgets_that_it_was_whole(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mlkube_replica, "has_formed", lambda job: False)
+
+
 MUTATIONS = (
     Mutation("the verdict is stored after the deletes", AITrainingJobKind, _verdict_after_the_deletes),
     Mutation("a delete without uid", AITrainingJobKind, _delete_without_uid),
@@ -303,6 +309,7 @@ MUTATIONS = (
     Mutation("the verdict is stored after the deletes (MXJob)", MXJobKind, _mxjob_verdict_after_the_deletes),
     Mutation("a fault is judged again (MXJob)", MXJobKind, _mxjob_fault_is_judged_again),
     Mutation("a stop is not stored (MXJob)", MXJobKind, _mxjob_stop_is_not_stored_before_the_pods_go),
+    Mutation("a crew forgets that it was whole (MxJob)", MxJobKind, _a_crew_forgets_that_it_was_whole),
     Mutation("a lost aggregator is deleted before it is on record", NerveXJobKind, _lost_before_it_is_on_record),
     Mutation("the template of an aggregator is never kept", NerveXJobKind, _a_template_is_never_kept),
     Mutation("drawn ports are not booked", AITrainingJobKind, _drawn_ports_are_not_booked),
