@@ -11,7 +11,7 @@ from tests.integration.policy import create_node, lose
 from tests.integration.scene import Job, Scene
 from tests.integration.test_end import is_judged
 from tests.integration.test_external import ALL_ENDED, annotate
-from tests.integration.test_restart import all_new, fall, unbound
+from tests.integration.test_restart import fall
 from tests.manifests.build import Manifest, aitrainingjob, container, replica
 
 
@@ -94,7 +94,7 @@ async def exit_code_beside_a_zero(scene: Scene) -> Job:
     job = await started(scene, replicaSpecs={"worker": pair}, restartingExitCode=" 137 ,1")
     await scene.admin.set_pod(scene.namespace, "job-worker-0", phase="Failed", containers=[137, 0])
     await job.until(lambda: job.phases[-2:] == ["Terminating", "Restarting"], "it restarts")
-    await comes_again(job)
+    await job.runs_again()
     return job
 
 
@@ -108,7 +108,7 @@ async def limits_of_the_innocent(scene: Scene) -> Job:
     before = len(job.phases)
     await scene.end("job-server-0", 1)
     await job.until(lambda: job.phases[before:] == ["Terminating", "Restarting"], "it restarts once more")
-    await comes_again(job)
+    await job.runs_again()
     return job
 
 
@@ -132,14 +132,6 @@ async def history_without_end(scene: Scene) -> Job:
     assert job.phases.count("Restarting") == 12
     assert len(job.status["conditions"]) < 30
     return job
-
-
-async def comes_again(job: Job) -> None:
-    await job.pods_are_there()
-    await job.until(lambda: all_new(job), "its pods are of the new attempt")
-    await job.scene.bind(*unbound(job))
-    await job.scene.report("Running", *job.slots)
-    await job.reach("Running")
 
 
 PLAYS: dict[str, Callable[[Scene], Awaitable[Job]]] = {

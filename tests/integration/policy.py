@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from tests.integration.scene import Job, Scene
 from tests.integration.test_external import ALL_ENDED, annotate
-from tests.integration.test_restart import all_new, unbound
 from tests.manifests.build import Manifest, aitrainingjob, replica
 
 WORKER = "job-worker-1"
@@ -145,7 +144,7 @@ async def play(scene: Scene, row: Row) -> Job:
     await befall(job, row.fault, node)
     await job.until(lambda: job.phase in ALL_ENDED or job.phases[before:] == row.path[1:3], "it restarts or ends")
     if job.phase not in ALL_ENDED:
-        await run_again(job)
+        await job.runs_again()
     return job
 
 
@@ -178,8 +177,8 @@ async def restart(job: Job, node: str) -> None:
     await start(job, "n1")
     await job.scene.end(WORKER, 1)
     await job.until(lambda: job.phases[-2:] == ["Terminating", "Restarting"], "it restarts")
-    await come_again(job)
-    others = [pod for pod in unbound(job) if pod != WORKER]
+    await job.comes_again()
+    others = [pod for pod in job.unbound if pod != WORKER]
     await job.scene.admin.bind(job.scene.namespace, WORKER, node)
     await job.scene.bind(*others)
 
@@ -209,16 +208,3 @@ async def lose(scene: Scene, node: str) -> None:
     """Somebody knows that a node will not come back."""
     taints = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
     await scene.admin.patch("nodes", None, node, {"spec": {"taints": taints}})
-
-
-async def come_again(job: Job) -> None:
-    """All of its pods are there and stay."""
-    await job.pods_are_there()
-    await job.until(lambda: all_new(job), "its pods are of the new attempt")
-
-
-async def run_again(job: Job) -> None:
-    await come_again(job)
-    await job.scene.bind(*unbound(job))
-    await job.scene.report("Running", *job.slots)
-    await job.reach("Running")

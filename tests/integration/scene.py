@@ -215,6 +215,30 @@ class Job:
     async def pods_are_there(self) -> None:
         await self.until(lambda: sorted(self.children("pods")) == sorted(self.slots), f"its pods are {self.slots}")
 
+    @property
+    def unbound(self) -> list[str]:
+        return [name for name, pod in self.children("pods").items() if "nodeName" not in pod["spec"]]
+
+    async def comes_again(self) -> None:
+        """Of a job that says that it restarts: until its pods are those of the new attempt. The watch of pods may be
+        behind that of jobs: what it shows and what is gone has to go there, too."""
+        shown = {pod["metadata"]["uid"] for pod in self.children("pods").values()}
+        listed = await self.scene.admin.list("pods", self.scene.namespace)
+        there = {pod["metadata"]["uid"] for pod in listed if not is_deleting(pod)}
+
+        def is_there() -> bool:
+            pods = self.children("pods")
+            is_old = any(is_deleting(pod) or pod["metadata"]["uid"] in shown - there for pod in pods.values())
+            return sorted(pods) == sorted(self.slots) and not is_old
+
+        await self.until(is_there, f"its pods are {self.slots}, of the new attempt")
+
+    async def runs_again(self) -> None:
+        await self.comes_again()
+        await self.scene.bind(*self.unbound)
+        await self.scene.report("Running", *self.slots)
+        await self.reach("Running")
+
     async def childless(self) -> None:
         await self.until(lambda: not self.children("pods") and not self.children("services"), "nothing is left of it")
 

@@ -16,7 +16,6 @@ from testbed.plane import ControlPlane
 from tests.faults.world import Object
 from tests.integration.scene import GPU, NODE, Chronicle, Job, Scene, add_node, ready
 from tests.integration.test_external import ALL_ENDED
-from tests.integration.test_restart import all_new
 from tests.manifests.build import TRAINER, Manifest, aitrainingjob, container, replica
 
 FIRST, SECOND = "job-worker-0", "job-worker-1"
@@ -136,7 +135,7 @@ async def play(scene: Scene, row: Row) -> Outcome:
         await befall(job, row)
         await job.until(lambda: job.phase in ALL_ENDED or job.phases[-2:] == PATH[:2], "it restarts or ends")
         if job.phase not in ALL_ENDED:
-            await job.until(lambda: scene.incarnations("pods").get(SECOND) == 2 and all_new(job), "it comes again")
+            await job.comes_again()
             await scene.report("Running", FIRST, SECOND)
             await job.reach("Running")
     except Exception as error:

@@ -97,19 +97,7 @@ async def fall(job: Job, code: int) -> None:
     await job.until(lambda: job.phase in ENDED or job.phases[before:] == PATH[1:3], "it restarts or ends")
     if job.phase in ENDED:
         return
-    await job.pods_are_there()
-    await job.until(lambda: all_new(job), "its pods are of the new attempt")
-    await scene.bind(*unbound(job))
-    await scene.report("Running", *job.slots)
-    await job.reach(RUNNING)
-
-
-def all_new(job: Job) -> bool:
-    return not any("deletionTimestamp" in pod["metadata"] for pod in job.children("pods").values())
-
-
-def unbound(job: Job) -> list[str]:
-    return [name for name, pod in job.children("pods").items() if "nodeName" not in pod["spec"]]
+    await job.runs_again()
 
 
 async def play(scene: Scene, row: Row) -> Outcome:
