@@ -30,6 +30,14 @@ AGGREGATORCONFIGS = "nervex.sensetime.com/v1alpha1/aggregatorconfigs"
 ENDED = frozenset({"Succeed", "Succeeded", "Failed", "Done"})
 
 
+def uid_of(body: Object) -> str:
+    return str(body["metadata"]["uid"])
+
+
+def version_of(body: Object) -> int:
+    return int(body["metadata"]["resourceVersion"])
+
+
 class Chronicle(World):
     """The world, and how every job in it came to be what it is."""
 
@@ -122,6 +130,21 @@ class Scene:
             return f"not over after {PATIENCE:.0f} s; {self.world.describe(self.namespace)}"
         except Exception as error:
             return f"{type(error).__name__}: {error}"
+
+    async def catch_up(self) -> None:
+        """Until the watch of pods shows all that is there now: it may be behind that of jobs."""
+        before = self.pods()
+        now = {uid_of(pod): pod for pod in await self.admin.list("pods", self.namespace)}
+        gone = {uid_of(pod) for pod in before.values()} - now.keys()
+
+        def is_shown(pod: Object) -> bool:
+            told = self.world.told("pods", self.namespace, pod["metadata"]["name"])
+            return any(uid_of(each) == uid_of(pod) and version_of(each) >= version_of(pod) for each in told)
+
+        await self.until(
+            lambda: all(map(is_shown, now.values())) and gone.isdisjoint(map(uid_of, self.pods().values())),
+            "the watch has caught up",
+        )
 
     async def until(self, is_met: Callable[[], T], what: str, *, timeout: float = PATIENCE) -> T:
         return await self.world.until(self.namespace, is_met, what, timeout=timeout)
@@ -220,16 +243,12 @@ class Job:
         return [name for name, pod in self.children("pods").items() if "nodeName" not in pod["spec"]]
 
     async def comes_again(self) -> None:
-        """Of a job that says that it restarts: until its pods are those of the new attempt. The watch of pods may be
-        behind that of jobs: what it shows and what is gone has to go there, too."""
-        shown = {pod["metadata"]["uid"] for pod in self.children("pods").values()}
-        listed = await self.scene.admin.list("pods", self.scene.namespace)
-        there = {pod["metadata"]["uid"] for pod in listed if not is_deleting(pod)}
+        """Of a job that says that it restarts: until its pods are those of the new attempt."""
+        await self.scene.catch_up()
 
         def is_there() -> bool:
             pods = self.children("pods")
-            is_old = any(is_deleting(pod) or pod["metadata"]["uid"] in shown - there for pod in pods.values())
-            return sorted(pods) == sorted(self.slots) and not is_old
+            return sorted(pods) == sorted(self.slots) and not any(map(is_deleting, pods.values()))
 
         await self.until(is_there, f"its pods are {self.slots}, of the new attempt")
 

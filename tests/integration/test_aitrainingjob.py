@@ -304,6 +304,7 @@ async def test_a_quota_is_said_and_used_up_as_soon_as_it_grows(scene: Scene) -> 
 
     said = await job.says("PodCreateFailed", "True")
 
+    await scene.catch_up()
     assert "exceeded quota: small" in said
     assert len(job.children("pods")) == 1
 

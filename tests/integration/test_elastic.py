@@ -65,18 +65,20 @@ async def test_kubectl_scales_a_job_up_and_down_and_its_other_pods_stay(plane: C
 
     assert await scale(plane, scene, 4) == "aitrainingjob.elasticdeeplearning.ai/job scaled\n"
     await job.until(lambda: sorted(job.children("pods")) == workers(0, 1, 2, 3), "it has 4 pods")
-    assert sorted(job.children("services")) == workers(0, 1, 2, 3)
+    await job.until(lambda: sorted(job.children("services")) == workers(0, 1, 2, 3), "and as many services")
     await scene.report("Running", *workers(2, 3))
     second = await members(scene, *workers(0, 1, 2, 3))
 
     await scale(plane, scene, 2)
     third = await members(scene, *workers(0, 1))
+    await scene.catch_up()
     leaving = [name for name, pod in job.children("pods").items() if "deletionTimestamp" in pod["metadata"]]
     assert sorted(leaving) == workers(2, 3)  # told to go, and given their time
     assert sorted(job.children("services")) == workers(0, 1, 2, 3)
     async with scene.kubelet():
         await job.until(lambda: sorted(job.children("services")) == workers(0, 1), "it has 2 services")
 
+    await scene.catch_up()
     assert {name: pod["metadata"]["uid"] for name, pod in job.children("pods").items()} == uids
     assert first < second < third
     assert set(job.phases[job.phases.index("Running") :]) == {"Running"}

@@ -103,6 +103,7 @@ async def play(scene: Scene, row: Row) -> Outcome:
         job = await scene.create(aitrainingjob("job", **row.spec))
         await job.start()
         await tell(job, row)
+        await scene.catch_up()
     except Exception as error:
         return Outcome(f"{type(error).__name__}: {error}", {}, [], [])
     return Outcome("", job.status, job.phases[job.phases.index("Running") + 1 :], sorted(job.children("pods")))
@@ -160,4 +161,5 @@ async def test_a_job_that_another_operator_left_terminating_is_ended(scene: Scen
     async with scene.kubelet():
         await job.until(lambda: job.phase == "Timeout", "it is Timeout")
 
+    await scene.catch_up()
     assert not job.children("pods")
