@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.integration.policy import create_node, lose
-from tests.integration.scene import Job, Scene
+from tests.integration.scene import NODE, Job, Scene
 from tests.integration.test_end import is_judged
 from tests.integration.test_external import ALL_ENDED, annotate
 from tests.integration.test_restart import fall
 from tests.manifests.build import Manifest, aitrainingjob, container, replica
 
 
-async def started(scene: Scene, node: str = "n1", **spec: Any) -> Job:
+async def started(scene: Scene, node: str = NODE, **spec: Any) -> Job:
     """A job all of whose pods run on that node."""
     job = await scene.create(aitrainingjob("job", **spec))
     await job.pods_are_there()
@@ -63,7 +63,7 @@ async def success_on_a_lost_node(scene: Scene) -> Job:
     job = await scene.create(aitrainingjob("job", replicaSpecs={"worker": replica(replicas=2, **fields)}))
     await job.pods_are_there()
     await job.reach("Pending")
-    await scene.admin.bind(scene.namespace, "job-worker-0", "n1")
+    await scene.admin.bind(scene.namespace, "job-worker-0", NODE)
     await scene.admin.bind(scene.namespace, "job-worker-1", scene.namespace)
     await job.reach("Creating")
     await scene.report("Running", *job.slots)

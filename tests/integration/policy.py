@@ -7,7 +7,7 @@ scope takes along is §2.4. A fault that is not answered ends the job, in the ph
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from tests.integration.scene import Job, Scene
+from tests.integration.scene import NODE, Job, Scene
 from tests.integration.test_external import ALL_ENDED, annotate
 from tests.manifests.build import Manifest, aitrainingjob, replica
 
@@ -127,14 +127,14 @@ TOLD = [
 
 async def play_told(scene: Scene, row: Told) -> Job:
     job = await scene.create(aitrainingjob("job", **row.spec))
-    await PHASES[row.phase](job, "n1")
+    await PHASES[row.phase](job, NODE)
     await annotate(job, row.end, "said")
     await job.until(lambda: job.phase in ALL_ENDED, "it ends")
     return job
 
 
 async def play(scene: Scene, row: Row) -> Job:
-    node = "n1"
+    node = NODE
     if row.fault == LOST:
         node = scene.namespace
         await create_node(scene, node)
@@ -174,7 +174,7 @@ async def start(job: Job, node: str) -> None:
 
 async def restart(job: Job, node: str) -> None:
     """It has failed once, and its new pods have nodes."""
-    await start(job, "n1")
+    await start(job, NODE)
     await job.scene.end(WORKER, 1)
     await job.until(lambda: job.phases[-2:] == ["Terminating", "Restarting"], "it restarts")
     await job.comes_again()

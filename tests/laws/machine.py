@@ -342,7 +342,7 @@ class JobMachine(RuleBasedStateMachine):
             raise LawBroken(f"settles: an ended job with cleanPodPolicy {policy} has {sorted(pods)} {services}")
 
 
-def is_ready(status: Object) -> bool:
+def _is_ready(status: Object) -> bool:
     return any((c["type"], c["status"]) == ("Ready", "True") for c in status.get("conditions", ()))
 
 
@@ -550,7 +550,7 @@ class BatchMachine(JobMachine):
             crew = self.crews.get((uid, status["runtimeId"]))
             if crew is not None and members - crew:
                 raise LawBroken(f"settles: a Job came to the crew {status['runtimeId']} that had been whole without it")
-            if crew is None and is_ready(status):
+            if crew is None and _is_ready(status):
                 self.crews[uid, status["runtimeId"]] = members
 
     def _crew_of(self, job: Object) -> set[str]:

@@ -16,10 +16,8 @@ from trainmaster.core.policies.cleanup import patience_left
 from trainmaster.core.policies.restart import Decision, Fallen, Rules
 from trainmaster.core.view import ChildView, PodView
 from trainmaster.kinds.mlkube.body import slots_of
-from trainmaster.kinds.mlkube.replica import READY, Replica, is_over
+from trainmaster.kinds.mlkube.replica import READY, TRIES, Replica, is_over
 
-TRIES = 6
-"""As many as a batch Job has by itself."""
 BACKOFF = 10
 """Seconds before the second restart in a row, as before the first one of a batch Job."""
 

@@ -34,6 +34,8 @@ RECOVERING = "Recovering"
 CREW_RESTARTING = "CrewRestarting"
 """Why that is True from the fall of a crew until all of its next attempt run."""
 
+TRIES = 6
+"""How often a batch Job starts its pod again unless it is told."""
 OUT_OF_MEMORY = "OOMKilled"
 _ENDS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """Conditions of a batch Job. The latter two stand there while its last pods go; then the others follow, unless
@@ -56,7 +58,7 @@ class _StatusPart(msgspec.Struct):
 
 class _SpecPart(msgspec.Struct, rename="camel"):
     suspend: bool | None = None
-    backoff_limit: int = 6
+    backoff_limit: int = TRIES
 
 
 class _JobPart(msgspec.Struct):
