@@ -295,9 +295,14 @@ class Job:
         return role in specs and specs[role].get("completePolicy") == "None"
 
 
+def ago(**units: int) -> str:
+    """The moment that was this long ago, as objects tell it."""
+    return (datetime.now(UTC) - timedelta(**units)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def ready(status: str = "True", message: str = "", *, seconds_ago: int = 60) -> Object:
     """A node's condition."""
-    since = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = ago(seconds=seconds_ago)
     return {"type": "Ready", "status": status, "message": message, "reason": "Test", "lastTransitionTime": since}
 
 

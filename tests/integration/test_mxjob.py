@@ -15,7 +15,7 @@ import pytest
 from testbed.embedded import EmbeddedPlane
 from testbed.operator import OperatorProcess, install
 from testbed.plane import ControlPlane
-from tests.integration.scene import ENDED, Job, Scene
+from tests.integration.scene import ENDED, Job, Scene, ago
 from tests.integration.test_twice import Play, Trace, cannot_be_created, is_never_accepted, play_all
 from tests.manifests.build import MXNET, Manifest, container, mx_replica, mxjob
 
@@ -139,6 +139,13 @@ async def stopped(job: Job) -> None:
     await job.until(lambda: not job.children("services"), "its services are gone")
 
 
+async def has_lasted(job: Job) -> None:
+    """It began an hour ago: how long it really took to come up is of no account for what follows."""
+    began = ago(hours=1)
+    await job.scene.admin.set_status(job.resource, job.scene.namespace, job.name, {"startTime": began})
+    await job.until(lambda: job.status["startTime"] == began, "it began an hour ago")
+
+
 async def ended(job: Job) -> None:
     await job.reach(*ENDED)
 
@@ -195,7 +202,7 @@ ROWS = [
     Row(
         "deadline",
         trains(),
-        (come_up, edited(**policy(activeDeadlineSeconds=1)), ended),
+        (come_up, has_lasted, edited(**policy(activeDeadlineSeconds=60)), ended),
         [*UP, "Failed"],
         "active longer than specified deadline",
         left=set(),
@@ -384,6 +391,14 @@ def test_a_scenario_leaves_the_same_trace_on_both(name: str, real: dict[str, Any
     assert embedded[name].statuses == real[name].statuses
     assert embedded[name].children == real[name].children
     assert embedded[name].events == real[name].events
+
+
+async def test_a_job_ends_when_its_time_is_over_though_nothing_happens(scene: Scene, operator: OperatorProcess) -> None:
+    job = await scene.create(mxjob("job", **trains(**policy(activeDeadlineSeconds=2))))
+
+    await job.until(lambda: job.phase == "Failed", "it has failed")
+
+    assert "active longer than specified deadline" in job.condition("Failed")["message"]
 
 
 async def test_a_job_is_deleted_when_it_was_kept_long_enough(scene: Scene, operator: OperatorProcess) -> None:
