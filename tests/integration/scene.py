@@ -236,7 +236,10 @@ class Job:
         return message
 
     async def pods_are_there(self) -> None:
+        """And the services by which they find each other: each of the two watches has its own pace."""
         await self.until(lambda: sorted(self.children("pods")) == sorted(self.slots), f"its pods are {self.slots}")
+        if self._created["kind"] != "MxJob":
+            await self.until(lambda: self.children("services").keys() >= {*self.slots}, "they have services")
 
     @property
     def unbound(self) -> list[str]:

@@ -159,7 +159,7 @@ async def test_a_job_grows_and_shrinks_with_its_replicas(scene: Scene) -> None:
     first = uids_of(job)
 
     await job.edit({"replicaSpecs": {"trainer": {"replicas": 3}}})
-    await job.until(lambda: len(job.children("pods")) == 3, "it has 3 pods")
+    await job.pods_are_there()
     await scene.report("Running", "job-trainer-1", "job-trainer-2")
     await job.until(lambda: counted(job) == {"active": 3}, "all 3 are counted")
 

@@ -9,7 +9,7 @@ import pytest
 from testbed.admin import eventually
 from testbed.answer import Refused
 from testbed.plane import ControlPlane
-from tests.faults.world import PATIENCE
+from tests.faults.world import PATIENCE, is_deleting
 from tests.integration.scene import Job, Scene
 from tests.manifests.build import Manifest, aitrainingjob, replica
 
@@ -35,6 +35,10 @@ async def running(scene: Scene, manifest: Manifest, count: int) -> Job:
     await scene.report("Running", *workers(*range(count)))
     await job.reach("Running")
     return job
+
+
+def leaving(job: Job) -> list[str]:
+    return sorted(name for name, pod in job.children("pods").items() if is_deleting(pod))
 
 
 async def members(scene: Scene, *names: str) -> int:
@@ -71,9 +75,7 @@ async def test_kubectl_scales_a_job_up_and_down_and_its_other_pods_stay(plane: C
 
     await scale(plane, scene, 2)
     third = await members(scene, *workers(0, 1))
-    await scene.catch_up()
-    leaving = [name for name, pod in job.children("pods").items() if "deletionTimestamp" in pod["metadata"]]
-    assert sorted(leaving) == workers(2, 3)  # told to go, and given their time
+    await job.until(lambda: leaving(job) == workers(2, 3), "they are told to go, and given their time")
     assert sorted(job.children("services")) == workers(0, 1, 2, 3)
     async with scene.kubelet():
         await job.until(lambda: sorted(job.children("services")) == workers(0, 1), "it has 2 services")

@@ -179,7 +179,7 @@ async def lose_batch_job(job: Job, place: str) -> None:
 
 
 async def lose_service(job: Job) -> None:
-    (name,) = job.children("services")
+    (name,) = await job.until(lambda: job.children("services"), "it has a service")
     before = job.scene.incarnations("services")[name]
     await job.scene.admin.delete("services", job.scene.namespace, name)
     await job.until(lambda: job.scene.incarnations("services").get(name, 0) == before + 1, "the service is there again")

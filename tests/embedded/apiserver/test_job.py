@@ -363,8 +363,12 @@ SCENARIOS: Mapping[str, Sequence[Step]] = {
         (create(activeDeadlineSeconds=1), seen(failed=1, conditions=failed(LATE))),
     ],
     "what runs at the deadline goes before the job is over": [
-        (create(activeDeadlineSeconds=3), seen("Pending tracked", active=1)),
-        (bind(), seen("Pending leaving", terminating=1, failed=1, conditions=[f"FailureTarget=True {LATE}"])),
+        (create(), seen("Pending tracked", active=1)),
+        (bind(), seen("Pending tracked", active=1)),
+        (
+            change(activeDeadlineSeconds=1),
+            seen("Pending leaving", terminating=1, failed=1, conditions=[f"FailureTarget=True {LATE}"]),
+        ),
         (delete_pods("?gracePeriodSeconds=0"), seen(failed=1, conditions=failed(LATE))),
     ],
     "suspended from the beginning": [
