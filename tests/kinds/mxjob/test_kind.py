@@ -364,6 +364,16 @@ def test_a_resumed_job_begins_anew() -> None:
     assert len(names_of(again.creates, POD)) == 4
 
 
+def test_a_job_that_was_created_suspended_is_said_to_be_created_however_fast_its_pods_come_up() -> None:
+    job = an_mxjob(policy={"suspend": True})
+    job = with_spec(with_status(job, plan_of(job)), runPolicy={})
+
+    assert conditions_of(plan_of(job)) == [
+        ("Suspended", "False", "MXJobResumed"),
+        ("Created", "True", "MXJobCreated"),
+    ]
+
+
 def test_no_pod_of_the_new_life_meets_one_of_the_old() -> None:
     job, children = running(an_mxjob())
     job = with_spec(job, runPolicy={"suspend": True})

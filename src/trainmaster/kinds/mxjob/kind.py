@@ -215,8 +215,10 @@ class MXJobKind(Kind[MXJob]):
         )
 
     def _resume(self, job: MXJob, now: datetime) -> Plan:
+        """A job that was suspended from its beginning has never been told to be created."""
         message = f"MXJob {job.metadata.name} is resumed."
-        new = msgspec.structs.replace(resume(job.status, message, now), observed_generation=job.metadata.generation)
+        created = enter(resume(job.status, message, now), CREATED, _created(job), now)
+        new = msgspec.structs.replace(created, observed_generation=job.metadata.generation)
         event = normal(reason_of("Resumed"), message)
         return Plan(status=changed_status(job.status, new), status_first=True, events=(event,))
 
@@ -310,7 +312,11 @@ def _phase(job: MXJob, pods: dict[str, dict[int, PodView]], counters: dict[str, 
     if phase == RESTARTING:
         restarting = find(job.status.conditions, RESTARTING)
         return RESTARTING, restarting.message if restarting else ""
-    return CREATED, f"MXJob {name} is created."  # every job is seen so first, however fast its pods come up
+    return CREATED, _created(job)  # every job is seen so first, however fast its pods come up
+
+
+def _created(job: MXJob) -> str:
+    return f"MXJob {job.metadata.name} is created."
 
 
 def _is_counted_only(job: MXJob, old: MXJobStatus, new: MXJobStatus) -> bool:

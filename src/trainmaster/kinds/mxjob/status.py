@@ -121,7 +121,7 @@ def resume(status: MXJobStatus, message: str, now: datetime) -> MXJobStatus:
         _changed(c, "False", reason_of("Resumed"), message, now) if c.type == SUSPENDED else c
         for c in status.conditions
     )
-    return msgspec.structs.replace(status, phase=CREATED, conditions=conditions, start_time=now)
+    return msgspec.structs.replace(status, conditions=conditions, start_time=now)
 
 
 def _put(conditions: Conditions, type_: str, message: str, now: datetime) -> Conditions:
