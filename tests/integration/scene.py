@@ -310,9 +310,9 @@ def ready(status: str = "True", message: str = "", *, seconds_ago: int = 60) -> 
 
 
 async def add_node(admin: Admin, name: str) -> None:
-    """A node that is well; no scheduler takes it for its pods."""
+    """A node that is well, with room for all that a test puts there; no scheduler takes it for its pods."""
     await admin.create("nodes", {"metadata": {"name": name}, "spec": {"unschedulable": True}})
-    room = {"cpu": "8", "pods": "100", GPU: "2"}
+    room = {"cpu": "8", "pods": "100", GPU: "8"}
     await admin.set_status("nodes", None, name, {"conditions": [ready()], "capacity": room, "allocatable": room})
 
 
