@@ -283,6 +283,12 @@ class Job:
         """The user merges a change into the spec."""
         await self.scene.admin.patch(self.resource, self.scene.namespace, self.name, {"spec": spec})
 
+    async def began_an_hour_ago(self) -> None:
+        """By its own account: how long it really took to come here is of no account for what follows."""
+        began = ago(hours=1)
+        await self.scene.admin.set_status(self.resource, self.scene.namespace, self.name, {"startTime": began})
+        await self.until(lambda: self.status["startTime"] == began, "it began an hour ago")
+
     async def delete(self) -> None:
         await self.scene.admin.delete(self.resource, self.scene.namespace, self.name)
         await self.until(lambda: self.stored.get("metadata", {}).get("uid") != self.uid, "it is deleted")

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from testbed.admin import Admin
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.integration.metric import Metrics
-from tests.integration.scene import Chronicle, Job, Scene
+from tests.integration.scene import Job
+from tests.integration.stage import stage_on
 from tests.manifests.bad import ACCEPTED_ROWS, Row
 from tests.manifests.build import aitrainingjob, dijob
 
@@ -33,14 +33,10 @@ class Story(NamedTuple):
 
 
 async def tell(plane: ControlPlane, operator: OperatorProcess) -> Story:
-    async with Admin.of(plane) as admin, Chronicle(plane) as world:
-
-        async def scene_of(namespace: str) -> Scene:
-            await admin.create("namespaces", {"metadata": {"name": namespace}})
-            return Scene(admin, world, namespace)
+    async with stage_on(plane) as stage:
 
         async def create(row: Row) -> Job:
-            scene = await scene_of(f"bad-{row.id}")
+            scene = await stage.scene(f"bad-{row.id}")
             return await scene.create(row.manifest)
 
         jobs = await asyncio.gather(*(create(row) for row in ACCEPTED_ROWS))
@@ -50,7 +46,7 @@ async def tell(plane: ControlPlane, operator: OperatorProcess) -> Story:
         after, took = await measure(operator), time.monotonic() - started
         writes = [len(job.statuses) for job in jobs]
         passes = after.total("controller_runtime_reconcile_total") - before.total("controller_runtime_reconcile_total")
-        scene = await scene_of("good-beside-bad")
+        scene = await stage.scene("good-beside-bad")
         good = [await scene.create(dijob("good-di")), await scene.create(aitrainingjob("good-ai"))]
         for job in good:
             await job.live()

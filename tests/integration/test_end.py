@@ -4,18 +4,17 @@ A row is a job whose pods all run; then some of them end. What the policies mean
 always ends when nothing can happen any more is ours (`core/policies/completion.py`).
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
-from testbed.admin import Admin
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import Object
-from tests.integration.scene import ENDED, Chronicle, Job, Scene
+from tests.integration.scene import ENDED, Job, Scene
+from tests.integration.stage import play_all
 from tests.manifests.build import Manifest, aitrainingjob, replica
 
 RUNNING = "Running"
@@ -98,35 +97,25 @@ LEFT = [
 
 
 class Outcome(NamedTuple):
-    """What became of a job, or why that is not known."""
+    """What became of a job."""
 
-    error: str
     status: Object
     left: dict[str, list[str]]
 
 
-Outcomes = dict[str, Outcome]
+Outcomes = dict[str, Outcome | str]
 
 
 async def play(scene: Scene, spec: Manifest, exits: dict[str, int]) -> Outcome:
     """Until the verdict is there, or it is sure that there is none: the counters of a pass are stored with it."""
-    try:
-        job = await scene.create(aitrainingjob("job", **spec))
+    job = await scene.create(aitrainingjob("job", **spec))
+    async with scene.kubelet():
         await job.start()
         for pod, code in exits.items():
             await scene.end(f"job-{pod}", code)
         await job.until(lambda: job.phase in ENDED or is_judged(job, len(exits)), f"{exits} were looked at")
-    except Exception as error:
-        return Outcome(f"{type(error).__name__}: {error}", {}, {})
-    return Outcome("", job.status, {})
-
-
-async def clean(scene: Scene, policy: str) -> Outcome:
-    """Until the job has ended and its children are as they stay."""
-    outcome = await play(scene, workers("Any", job={"cleanPodPolicy": policy}), {"worker-0": 0})
-    await scene.settled()
-    left = {"pods": own(scene.pods()), "services": own(scene.services())}
-    return outcome._replace(left=left)
+        await scene.settled()
+    return Outcome(job.status, {"pods": own(scene.pods()), "services": own(scene.services())})
 
 
 def own(children: Iterable[str]) -> list[str]:
@@ -136,30 +125,20 @@ def own(children: Iterable[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def outcomes(plane: ControlPlane, operator: OperatorProcess) -> Outcomes:
-    """What became of every row, by its id; every row has a namespace of its own."""
-
-    async def play_all() -> Outcomes:
-        async with Admin.of(plane) as admin, Chronicle(plane) as world:
-
-            async def one(namespace: str, act: Callable[[Scene], Awaitable[Outcome]]) -> Outcome:
-                await admin.create("namespaces", {"metadata": {"name": namespace}})
-                scene = Scene(admin, world, namespace)
-                async with scene.kubelet():
-                    return await act(scene)
-
-            acts = {row.id: partial(play, spec=row.spec, exits=row.exits) for row in ENDS}
-            acts |= {row.policy: partial(clean, policy=row.policy) for row in LEFT}
-            found = await asyncio.gather(*(one(f"end-{id_.lower()}", act) for id_, act in acts.items()))
-            return dict(zip(acts, found, strict=True))
-
-    return asyncio.run(play_all())
+    plays = {row.id: partial(play, spec=row.spec, exits=row.exits) for row in ENDS}
+    plays |= {
+        row.policy: partial(play, spec=workers("Any", job={"cleanPodPolicy": row.policy}), exits={"worker-0": 0})
+        for row in LEFT
+    }
+    return play_all(plane, "end", plays)
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ENDS])
 def test_a_job_ends_as_its_policies_say(row: Row, outcomes: Outcomes) -> None:
-    error, status, _ = outcomes[row.id]
+    outcome = outcomes[row.id]
 
-    assert not error
+    assert isinstance(outcome, Outcome), outcome
+    status = outcome.status
     assert status["phase"] == row.phase
     assert row.says in status["conditions"][-1]["message"]
     finished = [c["reason"] for c in status["conditions"] if (c["type"], c["status"]) == ("Finished", "True")]
@@ -168,11 +147,11 @@ def test_a_job_ends_as_its_policies_say(row: Row, outcomes: Outcomes) -> None:
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.policy) for row in LEFT])
 def test_an_ended_job_leaves_behind_what_its_clean_pod_policy_says(row: Left, outcomes: Outcomes) -> None:
-    error, status, left = outcomes[row.policy]
+    outcome = outcomes[row.policy]
 
-    assert not error
-    assert status["phase"] == "Succeed"
-    assert left == {"pods": row.pods, "services": row.services}
+    assert isinstance(outcome, Outcome), outcome
+    assert outcome.status["phase"] == "Succeed"
+    assert outcome.left == {"pods": row.pods, "services": row.services}
 
 
 def is_judged(job: Job, ended: int) -> bool:

@@ -3,17 +3,17 @@
 A row is a job of two workers that run. Then it is told something, or its time is over.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple
 
 import pytest
 
-from testbed.admin import Admin
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import Object
-from tests.integration.scene import Chronicle, Job, Scene
+from tests.integration.scene import Job, Scene
+from tests.integration.stage import play_all
 from tests.manifests.build import Manifest, aitrainingjob, replica
 
 ALL_ENDED = ("Succeed", "Failed", "Timeout", "Preempted", "NodeFail")
@@ -92,21 +92,18 @@ ROWS = [
 
 
 class Outcome(NamedTuple):
-    error: str
     status: Object
     phases: list[str]
     pods: list[str]
 
 
 async def play(scene: Scene, row: Row) -> Outcome:
-    try:
-        job = await scene.create(aitrainingjob("job", **row.spec))
+    job = await scene.create(aitrainingjob("job", **row.spec))
+    async with scene.kubelet():
         await job.start()
         await tell(job, row)
         await scene.catch_up()
-    except Exception as error:
-        return Outcome(f"{type(error).__name__}: {error}", {}, [], [])
-    return Outcome("", job.status, job.phases[job.phases.index("Running") + 1 :], sorted(job.children("pods")))
+    return Outcome(job.status, job.phases[job.phases.index("Running") + 1 :], sorted(job.children("pods")))
 
 
 async def tell(job: Job, row: Row) -> None:
@@ -116,28 +113,16 @@ async def tell(job: Job, row: Row) -> None:
 
 
 @pytest.fixture(scope="module")
-def outcomes(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Outcome]:
-    async def play_all() -> dict[str, Outcome]:
-        async with Admin.of(plane) as admin, Chronicle(plane) as world:
-
-            async def one(row: Row) -> Outcome:
-                namespace = f"external-{row.id}"
-                await admin.create("namespaces", {"metadata": {"name": namespace}})
-                scene = Scene(admin, world, namespace)
-                async with scene.kubelet():
-                    return await play(scene, row)
-
-            found = await asyncio.gather(*(one(row) for row in ROWS))
-            return {row.id: outcome for row, outcome in zip(ROWS, found, strict=True)}
-
-    return asyncio.run(play_all())
+def outcomes(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Outcome | str]:
+    return play_all(plane, "external", {row.id: partial(play, row=row) for row in ROWS})
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS])
-def test_a_job_does_what_it_is_told(row: Row, outcomes: dict[str, Outcome]) -> None:
-    error, status, phases, pods = outcomes[row.id]
+def test_a_job_does_what_it_is_told(row: Row, outcomes: dict[str, Outcome | str]) -> None:
+    outcome = outcomes[row.id]
 
-    assert not error
+    assert isinstance(outcome, Outcome), outcome
+    status, phases, pods = outcome
     assert [phase for phase in phases if phase != "Creating"] == row.path
     assert row.says in status["conditions"][-1]["message"]
     assert ("endTime" in status) == (row.path[-1] in ALL_ENDED)

@@ -4,8 +4,8 @@ What policies and scopes make of a fault is `policy.py`. Here a job has two work
 well, the second on one of its own. All rows are played at once.
 """
 
-import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,7 +14,8 @@ from testbed.admin import Admin
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import Object
-from tests.integration.scene import GPU, NODE, Chronicle, Job, Scene, add_node, ready
+from tests.integration.scene import GPU, NODE, Job, Scene, add_node, ready
+from tests.integration.stage import play_all
 from tests.integration.test_external import ALL_ENDED
 from tests.manifests.build import TRAINER, Manifest, aitrainingjob, container, replica
 
@@ -103,7 +104,6 @@ async def fail(admin: Admin, name: str, fault: str) -> None:
 
 
 class Outcome(NamedTuple):
-    error: str
     status: Object
     phases: list[str]
     incarnations: dict[str, int]
@@ -124,8 +124,8 @@ async def befall(job: Job, row: Row) -> None:
 async def play(scene: Scene, row: Row) -> Outcome:
     node = scene.namespace
     await add_node(scene.admin, node)
-    try:
-        job = await scene.create(spec_of(row))
+    job = await scene.create(spec_of(row))
+    async with scene.kubelet():
         await job.pods_are_there()
         await scene.admin.bind(scene.namespace, SECOND, node)
         await scene.admin.bind(scene.namespace, FIRST, node if row.fault == "both" else NODE)
@@ -135,12 +135,8 @@ async def play(scene: Scene, row: Row) -> Outcome:
         await befall(job, row)
         await job.until(lambda: job.phase in ALL_ENDED or job.phases[-2:] == PATH[:2], "it restarts or ends")
         if job.phase not in ALL_ENDED:
-            await job.comes_again()
-            await scene.report("Running", FIRST, SECOND)
-            await job.reach("Running")
-    except Exception as error:
-        return Outcome(f"{type(error).__name__}: {error}", {}, [], {})
-    return Outcome("", job.status, job.phases, scene.incarnations("pods"))
+            await job.runs_again()
+    return Outcome(job.status, job.phases, scene.incarnations("pods"))
 
 
 @pytest.fixture(scope="module")
@@ -152,28 +148,16 @@ def operator(plane: ControlPlane) -> Iterator[OperatorProcess]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Outcome]:
-    async def play_all() -> dict[str, Outcome]:
-        async with Admin.of(plane) as admin, Chronicle(plane) as world:
-
-            async def one(row: Row) -> Outcome:
-                namespace = f"fault-{row.id}"
-                await admin.create("namespaces", {"metadata": {"name": namespace}})
-                scene = Scene(admin, world, namespace)
-                async with scene.kubelet():
-                    return await play(scene, row)
-
-            found = await asyncio.gather(*(one(row) for row in ROWS))
-            return {row.id: outcome for row, outcome in zip(ROWS, found, strict=True)}
-
-    return asyncio.run(play_all())
+def outcomes(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Outcome | str]:
+    return play_all(plane, "fault", {row.id: partial(play, row=row) for row in ROWS})
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS])
-def test_a_fault_is_seen_told_and_answered(row: Row, outcomes: dict[str, Outcome]) -> None:
-    error, status, phases, incarnations = outcomes[row.id]
+def test_a_fault_is_seen_told_and_answered(row: Row, outcomes: dict[str, Outcome | str]) -> None:
+    outcome = outcomes[row.id]
 
-    assert not error
+    assert isinstance(outcome, Outcome), outcome
+    status, phases, incarnations = outcome
     assert phases[-len(row.path) :] == row.path
     assert {name for name, number in incarnations.items() if number > 1} == set(row.again)
     told = " ".join(c["message"] for c in status["conditions"] if c["type"] in ("Terminating", row.path[-1]))

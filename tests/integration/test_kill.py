@@ -11,12 +11,13 @@ from functools import partial
 
 import pytest
 
-from testbed.admin import Admin, eventually
+from testbed.admin import eventually
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import PATIENCE, Object
 from tests.integration.metric import Metrics
-from tests.integration.scene import ENDED, Chronicle, Job, Scene
+from tests.integration.scene import ENDED, Job, Scene
+from tests.integration.stage import stage_on
 from tests.manifests.build import Manifest, aitrainingjob, dijob, replica
 
 JOBS = 50
@@ -98,9 +99,8 @@ def _has_come(count: Callable[[], int], moment: int) -> bool:
 
 async def tell(plane: ControlPlane, seed: int) -> Story:
     story = Story()
-    async with Admin.of(plane) as admin, Chronicle(plane) as world:
-        await admin.create("namespaces", {"metadata": {"name": NAMESPACE}})
-        scene = Scene(admin, world, NAMESPACE)
+    async with stage_on(plane) as stage:
+        scene = await stage.scene(NAMESPACE)
         victim = Victim(plane, scene, random.Random(seed), story)
         try:
             async with scene.kubelet():

@@ -7,7 +7,7 @@ versions and the names that Job controllers make up.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from testbed.admin import Admin
 from testbed.answer import Refused
-from testbed.embedded import EmbeddedPlane
-from testbed.operator import OperatorProcess, install
+from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import BATCH_JOBS, Object, is_deleting
-from tests.integration.scene import Chronicle, Job, Scene, give_aggregators, give_node, place_of
+from tests.integration.scene import Job, Scene, place_of
+from tests.integration.stage import embedded_plane, stage_on
 from tests.integration.test_twice import all_events, nameless, told
 from tests.manifests.build import Manifest, container, crew, mlkubejob
 
@@ -176,6 +175,10 @@ async def lose_batch_job(job: Job, place: str) -> None:
     await take_batch_job(job, place)
     await job.until(lambda: batch_at(job, place).get("metadata", {}).get("uid", "") not in ("", meta["uid"]), "again")
     await come_back(job, place, besides=old)
+
+
+async def edit(job: Job, **spec: Any) -> None:
+    await job.edit(spec)
 
 
 async def lose_service(job: Job) -> None:
@@ -360,7 +363,14 @@ ROWS = (
         dict.fromkeys(ALL, "Active") | {"worker-1": "Failed"},
     ),
     # limits
-    Row("is-too-slow", dist(activeDeadlineSeconds=2), (), "Failed", "has not ended within 2 seconds", STOPPED),
+    Row(
+        "is-too-slow",
+        dist(),
+        (run, Job.began_an_hour_ago, at(edit, activeDeadlineSeconds=60)),
+        "Failed",
+        "has not ended within 60 seconds",
+        STOPPED,
+    ),
     Row("goes-by-itself", local(ttlSecondsAfterFinished=1), (run, at(end, "worker-0")), "gone"),
     # what cannot be
     Row("is-never-accepted", local(restartingExitCode="9-1"), (), "Accepted", "is an empty range", {}),
@@ -446,32 +456,22 @@ def traced(job: Job, events: list[Object]) -> Trace:
     )
 
 
-async def play_all(plane: ControlPlane) -> dict[str, Trace | str]:
-    async with Admin.of(plane) as admin, Chronicle(plane) as world:
-
-        async def one(row: Row) -> Job | str:
-            await admin.create("namespaces", {"metadata": {"name": f"mlkube-{row.id}"}})
-            scene = Scene(admin, world, f"mlkube-{row.id}")
-            return await scene.outcome(play(scene, row))
-
-        jobs = dict(zip([row.id for row in ROWS], await asyncio.gather(*map(one, ROWS)), strict=True))
-        events = await all_events(Scene(admin, world, f"mlkube-{ROWS[0].id}"))
+async def trace_all(plane: ControlPlane) -> dict[str, Trace | str]:
+    async with stage_on(plane) as stage:
+        jobs = await stage.play("mlkube", {row.id: partial(play, row=row) for row in ROWS})
+        events = await all_events(await stage.scene("mlkube-later"))
         return {id_: job if isinstance(job, str) else traced(job, events.get(job.uid, [])) for id_, job in jobs.items()}
 
 
 @pytest.fixture(scope="module")
 def real(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Trace | str]:
-    return asyncio.run(play_all(plane))
+    return asyncio.run(trace_all(plane))
 
 
 @pytest.fixture(scope="module")
-def embedded(binaries: Path) -> Iterator[dict[str, Trace | str]]:
-    with EmbeddedPlane(binaries=binaries) as plane:
-        install(plane)
-        give_aggregators(plane)
-        give_node(plane)
-        with OperatorProcess(plane):
-            yield asyncio.run(play_all(plane))
+def embedded(binaries: Path) -> dict[str, Trace | str]:
+    with embedded_plane(binaries) as plane:
+        return asyncio.run(trace_all(plane))
 
 
 each_row = pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS])
@@ -505,6 +505,16 @@ def test_a_job_leaves_the_same_trace_on_both(row: Row, real: dict[str, Any], emb
     assert embedded[row.id].left == real[row.id].left
     assert embedded[row.id].services == real[row.id].services
     assert embedded[row.id].events == real[row.id].events
+
+
+@pytest.mark.usefixtures("operator")
+async def test_a_job_ends_when_its_time_is_over_though_nothing_happens(scene: Scene) -> None:
+    job = await scene.create(dist(activeDeadlineSeconds=2))
+
+    await job.until(lambda: job.phase == "Done", "it is done")
+
+    assert job.status["state"] == "Failed"
+    assert job.status["reason"] == "the job has not ended within 2 seconds (activeDeadlineSeconds)"
 
 
 @pytest.mark.usefixtures("operator")

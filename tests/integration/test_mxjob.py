@@ -5,18 +5,18 @@ ancestors contradict each other or themselves, part 4.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from testbed.embedded import EmbeddedPlane
-from testbed.operator import OperatorProcess, install
+from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
-from tests.integration.scene import ENDED, Job, Scene, ago
-from tests.integration.test_twice import Play, Trace, cannot_be_created, is_never_accepted, play_all
+from tests.integration.scene import ENDED, Job, Scene
+from tests.integration.stage import embedded_plane
+from tests.integration.test_twice import Play, Trace, cannot_be_created, is_never_accepted, trace_all
 from tests.manifests.build import MXNET, Manifest, container, mx_replica, mxjob
 
 Act = Callable[[Job], Awaitable[None]]
@@ -139,13 +139,6 @@ async def stopped(job: Job) -> None:
     await job.until(lambda: not job.children("services"), "its services are gone")
 
 
-async def has_lasted(job: Job) -> None:
-    """It began an hour ago: how long it really took to come up is of no account for what follows."""
-    began = ago(hours=1)
-    await job.scene.admin.set_status(job.resource, job.scene.namespace, job.name, {"startTime": began})
-    await job.until(lambda: job.status["startTime"] == began, "it began an hour ago")
-
-
 async def ended(job: Job) -> None:
     await job.reach(*ENDED)
 
@@ -202,7 +195,7 @@ ROWS = [
     Row(
         "deadline",
         trains(),
-        (come_up, has_lasted, edited(**policy(activeDeadlineSeconds=60)), ended),
+        (come_up, Job.began_an_hour_ago, edited(**policy(activeDeadlineSeconds=60)), ended),
         [*UP, "Failed"],
         "active longer than specified deadline",
         left=set(),
@@ -346,11 +339,11 @@ def _own(names: Any) -> set[str]:
 
 
 SCENARIOS: dict[str, Play] = {
-    **{f"mxjob-{row.id}": partial(play, row=row) for row in ROWS},
-    "mxjob-is-never-accepted": partial(
+    **{row.id: partial(play, row=row) for row in ROWS},
+    "is-never-accepted": partial(
         is_never_accepted, manifest=mxjob(mxReplicaSpecs={"Worker": mx_replica(container("main"))})
     ),
-    "mxjob-cannot-be-created": partial(
+    "cannot-be-created": partial(
         cannot_be_created,
         manifest=mxjob(
             mxReplicaSpecs={"Worker": mx_replica(container(MXNET, resources={"limits": {"cpu": "plenty"}}))}
@@ -361,20 +354,18 @@ SCENARIOS: dict[str, Play] = {
 
 @pytest.fixture(scope="module")
 def real(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Trace | str]:
-    return asyncio.run(play_all(plane, SCENARIOS))
+    return asyncio.run(trace_all(plane, "twice-mxjob", SCENARIOS))
 
 
 @pytest.fixture(scope="module")
-def embedded(binaries: Path) -> Iterator[dict[str, Trace | str]]:
-    with EmbeddedPlane(binaries=binaries) as plane:
-        install(plane)
-        with OperatorProcess(plane):
-            yield asyncio.run(play_all(plane, SCENARIOS))
+def embedded(binaries: Path) -> dict[str, Trace | str]:
+    with embedded_plane(binaries) as plane:
+        return asyncio.run(trace_all(plane, "twice-mxjob", SCENARIOS))
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS])
 def test_a_job_goes_its_way(row: Row, real: dict[str, Any]) -> None:
-    trace = real[f"mxjob-{row.id}"]
+    trace = real[row.id]
     assert isinstance(trace, Trace), trace
 
     phases = [status["phase"] for status in trace.statuses]

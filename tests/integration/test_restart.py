@@ -4,17 +4,17 @@ A row is a job of two workers and one server, all running. Then pods end, one af
 again. What the policies mean is spec §2.3; what is counted, and when, is ours (`core/policies/restart.py`).
 """
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
-from testbed.admin import Admin
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import Object
-from tests.integration.scene import ENDED, Chronicle, Job, Scene
+from tests.integration.scene import ENDED, Job, Scene
+from tests.integration.stage import play_all
 from tests.manifests.build import Manifest, aitrainingjob, replica
 
 RUNNING = "Running"
@@ -78,16 +78,15 @@ ROWS = [
 
 
 class Outcome(NamedTuple):
-    """What became of a job, or why that is not known."""
+    """What became of a job."""
 
-    error: str
     status: Object
     phases: list[str]
     incarnations: dict[str, int]
     labels: dict[str, str]
 
 
-Outcomes = dict[str, Outcome]
+Outcomes = dict[str, Outcome | str]
 
 
 async def fall(job: Job, code: int) -> None:
@@ -101,43 +100,27 @@ async def fall(job: Job, code: int) -> None:
 
 
 async def play(scene: Scene, row: Row) -> Outcome:
-    try:
-        job = await scene.create(aitrainingjob("job", **row.spec))
+    job = await scene.create(aitrainingjob("job", **row.spec))
+    async with scene.kubelet():
         await job.start()
         for code in row.faults:
             await fall(job, code)
-    except Exception as error:
-        return Outcome(f"{type(error).__name__}: {error}", {}, [], {}, {})
     phases = job.phases[job.phases.index(RUNNING) :]
     labels = {name: pod["metadata"]["labels"]["RestartCount"] for name, pod in job.children("pods").items()}
-    return Outcome("", job.status, phases, scene.incarnations("pods"), labels)
+    return Outcome(job.status, phases, scene.incarnations("pods"), labels)
 
 
 @pytest.fixture(scope="module")
 def outcomes(plane: ControlPlane, operator: OperatorProcess) -> Outcomes:
-    """What became of every row, by its id; every row has a namespace of its own."""
-
-    async def play_all() -> Outcomes:
-        async with Admin.of(plane) as admin, Chronicle(plane) as world:
-
-            async def one(row: Row) -> Outcome:
-                namespace = f"restart-{row.id}"
-                await admin.create("namespaces", {"metadata": {"name": namespace}})
-                scene = Scene(admin, world, namespace)
-                async with scene.kubelet():
-                    return await play(scene, row)
-
-            found = await asyncio.gather(*(one(row) for row in ROWS))
-            return {row.id: outcome for row, outcome in zip(ROWS, found, strict=True)}
-
-    return asyncio.run(play_all())
+    return play_all(plane, "restart", {row.id: partial(play, row=row) for row in ROWS})
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS])
 def test_pods_come_again_as_their_policy_says(row: Row, outcomes: Outcomes) -> None:
-    error, status, phases, incarnations, labels = outcomes[row.id]
+    outcome = outcomes[row.id]
 
-    assert not error
+    assert isinstance(outcome, Outcome), outcome
+    status, phases, incarnations, labels = outcome
     assert phases == row.path
     assert status.get("RestartCount", {}) == row.counts
     restarts = row.path.count("Restarting")

@@ -5,7 +5,7 @@ in times, uids and versions alone.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -13,24 +13,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from testbed.admin import Admin
-from testbed.embedded import EmbeddedPlane
-from testbed.operator import OperatorProcess, install
+from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import PATIENCE, Object
 from tests.integration import harm, policy
 from tests.integration import test_external as external
 from tests.integration import test_restart as restarts
-from tests.integration.scene import ENDED, Chronicle, Job, Scene, give_aggregators, give_node
+from tests.integration.scene import ENDED, Job, Scene, give_aggregators
+from tests.integration.stage import embedded_plane, stage_on
 from tests.integration.test_aitrainingjob import trainers, with_ps
 from tests.integration.test_dijob import COORDINATOR, started_with
 from tests.integration.test_end import ENDS, LEFT, is_judged, workers
 from tests.manifests.build import Manifest, aitrainingjob, container, coordinated, dijob, nervexjob, template
 
 Play = Callable[[Scene], Awaitable[Job]]
-
-AT_ONCE = 48
-"""Scenarios that are played side by side: with more of them each one only takes longer."""
 
 
 class Trace(NamedTuple):
@@ -287,35 +283,23 @@ def nameless(job: Job, message: str) -> str:
     return message.replace(job.uid, "UID").replace(job.scene.namespace, "NAMESPACE")
 
 
-async def play_all(plane: ControlPlane, scenarios: dict[str, Play] = SCENARIOS) -> dict[str, Trace | str]:
-    async with Admin.of(plane) as admin, Chronicle(plane) as world:
-        room = asyncio.Semaphore(AT_ONCE)
-
-        async def one(name: str, play: Play) -> Job | str:
-            async with room:
-                await admin.create("namespaces", {"metadata": {"name": name}})
-                scene = Scene(admin, world, name)
-                return await scene.outcome(played(scene, play))
-
-        found = await asyncio.gather(*(one(f"twice-{name}", play) for name, play in scenarios.items()))
-        events = await all_events(Scene(admin, world, f"twice-{next(iter(scenarios))}"))
-        return {name: trace_of(job, events) for name, job in zip(scenarios, found, strict=True)}
+async def trace_all(plane: ControlPlane, prefix: str, scenarios: dict[str, Play]) -> dict[str, Trace | str]:
+    async with stage_on(plane) as stage:
+        found = await stage.play(prefix, {name: partial(played, play=play) for name, play in scenarios.items()})
+        events = await all_events(await stage.scene(f"{prefix}-later"))
+        return {name: trace_of(job, events) for name, job in found.items()}
 
 
 @pytest.fixture(scope="module")
 def real(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Trace | str]:
     give_aggregators(plane)
-    return asyncio.run(play_all(plane))
+    return asyncio.run(trace_all(plane, "twice", SCENARIOS))
 
 
 @pytest.fixture(scope="module")
-def embedded(binaries: Path) -> Iterator[dict[str, Trace | str]]:
-    with EmbeddedPlane(binaries=binaries) as plane:
-        install(plane)
-        give_aggregators(plane)
-        give_node(plane)
-        with OperatorProcess(plane):
-            yield asyncio.run(play_all(plane))
+def embedded(binaries: Path) -> dict[str, Trace | str]:
+    with embedded_plane(binaries) as plane:
+        return asyncio.run(trace_all(plane, "twice", SCENARIOS))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
