@@ -136,7 +136,7 @@ async def test_a_deleted_pod_is_created_again_and_the_others_stay(scene: Scene) 
 
     assert uids_of(job)["job-trainer-0"] == before["job-trainer-0"]
     assert scene.incarnations("pods") == {"job-trainer-0": 1, "job-trainer-1": 2}
-    assert job.status["replicaStatuses"] == {"trainer": {"active": 2}}
+    await job.until(lambda: counted(job) == {"active": 2}, "both are counted")
 
 
 async def test_a_deleted_service_is_created_again(scene: Scene) -> None:

@@ -120,8 +120,8 @@ async def test_an_auto_job_runs_with_what_has_room_and_goes_on_without_a_lost_no
     third = await members(scene, *workers(0, 1, 2, 3))
 
     assert first < second < third
+    await job.until(lambda: job.status.get("RestartCount") == {"worker": 1}, "it has counted the one that it lost")
     assert job.phase == "Running"
-    assert job.status["RestartCount"] == {"worker": 1}
     assert job.status["restarts"]["worker"].get("used", 0) == 0
 
 
@@ -155,7 +155,7 @@ async def test_an_autoscaler_finds_what_to_scale_and_scales_it(scene: Scene) -> 
         assert said.get("AbleToScale") == "True"
 
     await eventually(is_content, timeout=PATIENCE)
-    assert job.stored["spec"]["elasticReplicas"] == 3
+    await job.until(lambda: job.stored["spec"]["elasticReplicas"] == 3, "it is to have 3 replicas")
     assert job.status["selector"] == (
         "GroupName=elasticdeeplearning.ai,TrainingJobName=job,TrainingJobReplicaName=worker"
     )

@@ -201,7 +201,7 @@ async def test_the_pod_on_the_lost_node_is_forced_and_the_other_one_is_asked(sce
     await job.until(lambda: set(job.children("pods")) == {FIRST}, "the one that is lost is gone")
     await job.until(lambda: "deletionTimestamp" in job.children("pods")[FIRST]["metadata"], "the other one is asked")
 
-    assert job.phase == "Terminating"
+    await job.until(lambda: job.phase == "Terminating", "it is terminating")
     assert job.children("pods")[FIRST]["metadata"]["deletionGracePeriodSeconds"] == 30
 
 
