@@ -174,6 +174,7 @@ async def lose_batch_job(job: Job, place: str) -> None:
     old, meta = pod_at(job, place), batch_at(job, place)["metadata"]
     await take_batch_job(job, place)
     await job.until(lambda: batch_at(job, place).get("metadata", {}).get("uid", "") not in ("", meta["uid"]), "again")
+    await job.says("Ready", "False")
     await come_back(job, place, besides=old)
 
 
