@@ -75,9 +75,10 @@ async def test_a_request_says_all_that_an_api_server_wants_to_know(run: Run[Any]
         "Authorization: Bearer secret",
         "Content-Type: application/json",
         "Content-Length: 25",
-        "Accept: application/json",
+        "Accept: application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
     } <= set(posted)
     assert asked[0] == "GET /api/v1/namespaces/ml/pods/a HTTP/1.1"
+    assert "Accept: application/json" in asked
     assert not [line for line in asked if line.startswith("Content-")]
 
 

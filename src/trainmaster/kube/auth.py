@@ -16,13 +16,12 @@ from typing import Protocol
 from multidict import CIMultiDict
 
 from trainmaster.core.errors import BadConfig
+from trainmaster.kube.call import JSON, MERGE_PATCH
 from trainmaster.kube.config import Config, Material, Plugin, Quiet, User
 from trainmaster.kube.plugin import run_plugin
 from trainmaster.kube.tls import ssl_context
 
 _REREAD = 60.0
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
 
 
 class Credential(Quiet, frozen=True):

@@ -7,6 +7,11 @@ from yarl import URL
 from trainmaster.core.ids import Resource
 from trainmaster.kube.answer import name_in
 
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""An object without its spec and status, from servers that know how to leave them out."""
+
 
 class Call(NamedTuple):
     verb: str
@@ -17,6 +22,7 @@ class Call(NamedTuple):
     name: str = ""
     body: bytes | None = None
     content_type: str = ""
+    accept: str = JSON
 
     def __str__(self) -> str:
         name = self.name or name_in(self.body or b"")

@@ -19,9 +19,9 @@ from trainmaster.core.errors import ApiError, TooManyRequests, Unauthorized, Unr
 from trainmaster.core.ids import Key, Resource
 from trainmaster.kube.address import Addresses
 from trainmaster.kube.answer import refusal, written
-from trainmaster.kube.auth import JSON, MERGE_PATCH, Auth
+from trainmaster.kube.auth import Auth
 from trainmaster.kube.budget import RetryBudget
-from trainmaster.kube.call import Call
+from trainmaster.kube.call import JSON, MERGE_PATCH, METADATA, Call
 from trainmaster.kube.config import Config
 from trainmaster.kube.exchange import Exchange
 from trainmaster.kube.transport import drop, explain, harmless, open_session, proxy_of, read_body
@@ -171,7 +171,8 @@ class KubeCluster:
         return await self._write(Call("delete", "DELETE", url, resource, key.namespace, key.name, body, JSON))
 
     async def _write(self, call: Call) -> Written:
-        return written(await self._persist(call, self._ask), call)
+        """The incarnation and version of what is stored now: the server need not write out all the rest of it."""
+        return written(await self._persist(call._replace(accept=METADATA), self._ask), call)
 
     async def _persist(self, call: Call, attempt: Callable[[Call, float], Awaitable[T]]) -> T:
         """Try, and try again where that is safe and affordable: with another credential after a 401, after

@@ -18,7 +18,7 @@ from yarl import URL
 from trainmaster.core.errors import BadConfig
 from trainmaster.kube.address import is_gated
 from trainmaster.kube.auth import Auth
-from trainmaster.kube.call import Call
+from trainmaster.kube.call import JSON, METADATA, Call
 from trainmaster.kube.config import Config
 from trainmaster.kube.transport import UNLIMITED, abort, closed_early, proxy_of
 
@@ -34,8 +34,8 @@ class _Route(NamedTuple):
 
     request: ClientRequest
     """Never sent: it tells the connector where to, with which TLS, and through which proxy."""
-    heads: dict[str, bytes]
-    """The headers by the body's content type."""
+    heads: dict[tuple[str, str], bytes]
+    """The headers by the body's content type and the form of the answer."""
 
 
 class Exchange:
@@ -93,7 +93,8 @@ class Exchange:
         target = str(call.url) if is_read_on_the_way else call.url.raw_path_qs
         body = call.body or b""
         length = f"Content-Length: {len(body)}\r\n" if call.content_type else ""
-        return f"{call.method} {target} HTTP/1.1\r\n{length}".encode() + route.heads[call.content_type] + body
+        head = route.heads[call.content_type, call.accept]
+        return f"{call.method} {target} HTTP/1.1\r\n{length}".encode() + head + body
 
     def _current(self) -> _Route:
         if self._generation != self._auth.generation:
@@ -110,9 +111,13 @@ class Exchange:
             proxy=self._proxy.url,
             proxy_headers=self._proxy.headers,
         )
-        same = [("Host", request.headers["Host"]), *self._session.headers.items()]
-        who = self._config.source
-        return _Route(request, {kind: _head([*same, *own.items()], who) for kind, own in self._auth.headers.items()})
+        same = {"Host": request.headers["Host"], **self._session.headers}
+        heads = {
+            (kind, accept): _head([*(same | {"Accept": accept}).items(), *own.items()], self._config.source)
+            for kind, own in self._auth.headers.items()
+            for accept in (JSON, METADATA)
+        }
+        return _Route(request, heads)
 
 
 def _head(headers: Sequence[tuple[str, str]], who: str) -> bytes:

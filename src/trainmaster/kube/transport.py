@@ -12,6 +12,7 @@ from aiohttp import ClientRequest, ClientResponse
 from aiohttp.connector import Connection
 from yarl import URL
 
+from trainmaster.kube.call import JSON
 from trainmaster.kube.config import Config
 from trainmaster.kube.proxy import split_credentials
 
@@ -41,7 +42,7 @@ def proxy_of(config: Config) -> Proxy:
 def open_session(config: Config) -> aiohttp.ClientSession:
     """Our credentials are never among its default headers: aiohttp would show those to the proxy, too."""
     headers = {
-        "Accept": "application/json",
+        "Accept": JSON,
         "Accept-Encoding": "identity",
         "User-Agent": f"trainmaster/{version('trainmaster')}",
     }
