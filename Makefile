@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path histories bench generate clean
+.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path histories races bench generate clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ N ?= 10000
 histories: $(STAMP) ## random histories of all kinds against the laws: make histories N=10000
 	@[ "$(N)" -gt 0 ] 2>/dev/null || { echo "N is the number of histories, and $(N) is none; say: make histories N=10000" >&2; exit 1; }
 	TRAINMASTER_HISTORIES=$(N) $(BIN)/python -m pytest -q -n 2 $(addprefix tests/laws/test_,laws.py elastic.py declared.py)
+
+races: testbed ## the integration suite with every request and watch late by chance: finds tests that count on who is faster
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -p tests.races tests/integration
 
 bench: testbed ## measure against the raw API and Kubernetes' own Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench

@@ -144,11 +144,15 @@ class World:
                     event = json.loads(line)
                     if event["type"] == "ERROR":
                         return
-                    self._take(resource, event["type"], event["object"])
+                    self.hear(resource, event["type"], event["object"])
             finally:
                 # Closing would say goodbye in TLS, for which the event loop may not live long enough.
                 if response.connection is not None and response.connection.transport is not None:
                     response.connection.transport.abort()
+
+    def hear(self, resource: str, kind: str, found: Object) -> None:
+        """A watch tells something."""
+        self._take(resource, kind, found)
 
     def _take(self, resource: str, kind: str, found: Object) -> None:
         meta = found["metadata"]
