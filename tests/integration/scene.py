@@ -280,8 +280,9 @@ class Job:
             await self.reach(*ENDED)
 
     async def edit(self, spec: Object) -> None:
-        """The user merges a change into the spec."""
-        await self.scene.admin.patch(self.resource, self.scene.namespace, self.name, {"spec": spec})
+        """The user merges a change into the spec, and the watch shows it: what the job's slots are depends on it."""
+        stored = await self.scene.admin.patch(self.resource, self.scene.namespace, self.name, {"spec": spec})
+        await self.until(lambda: not self.stored or version_of(self.stored) >= version_of(stored), "it is edited")
 
     async def began_an_hour_ago(self) -> None:
         """By its own account: how long it really took to come here is of no account for what follows."""
