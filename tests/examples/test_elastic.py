@@ -148,7 +148,7 @@ def test_a_job_is_scaled_up_and_down_while_its_loss_falls_and_nobody_is_restarte
     )
     many = int(log.until(r"4 workers, membership (\d+)")[1])
     assert cluster.uids().items() >= before.items()
-    assert cluster.get("aitj", "elastic")["status"]["elasticReplicas"] == 4
+    cluster.kubectl("wait", "aitj/elastic", "--for=jsonpath={.status.elasticReplicas}=4", "--timeout=60s")
 
     cluster.kubectl("scale", "aitj/elastic", "--replicas=2")
     # two may have left before the server read that they did
