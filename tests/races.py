@@ -41,7 +41,7 @@ def _slow_down_requests() -> None:
         await asyncio.sleep(a_while(REQUEST))
         return answer
 
-    Admin.request = late  # type: ignore[method-assign]
+    Admin.request = late  # type: ignore[method-assign]  # of every client, whoever made it
 
 
 def _slow_down_watches() -> None:
@@ -56,4 +56,4 @@ def _slow_down_watches() -> None:
         told[id(self), resource] = due
         loop.call_at(due, hear, self, resource, kind, found)
 
-    World.hear = late  # type: ignore[method-assign]
+    World.hear = late  # type: ignore[method-assign]  # of every world, also of those that inherit it

@@ -31,6 +31,7 @@ DIJOB = Resource("diengine.opendilab.org", "v2alpha1", "dijobs", "DIJob")
 PODS = "/api/v1/namespaces/ml/pods"
 DIJOBS = "/apis/diengine.opendilab.org/v2alpha1/namespaces/ml/dijobs"
 JSON = "application/json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 Action = Callable[[KubeCluster], Awaitable[object]]
 
@@ -115,7 +116,8 @@ async def test_request_is_as_kubernetes_documents_it(
 
     [seen] = server.seen
     assert (seen.method, seen.path, seen.headers.get("Content-Type"), seen.body) == (method, path, content_type, body)
-    assert (seen.headers["Accept"].split(",")[-1], seen.headers["Accept-Encoding"]) == (JSON, "identity")
+    accept = METADATA if "fieldManager" in path else JSON  # of what is written only the metadata is read
+    assert (seen.headers["Accept"], seen.headers["Accept-Encoding"]) == (accept, "identity")
     assert seen.headers["User-Agent"].startswith("trainmaster/")
 
 
@@ -137,6 +139,7 @@ async def test_delete_names_the_incarnation(
 
     [seen] = server.seen
     assert (seen.method, seen.path, seen.headers["Content-Type"]) == ("DELETE", f"{PODS}/a", JSON)
+    assert seen.headers["Accept"] == METADATA
     options = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",

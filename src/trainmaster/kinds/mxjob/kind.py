@@ -215,7 +215,7 @@ class MXJobKind(Kind[MXJob]):
         )
 
     def _resume(self, job: MXJob, now: datetime) -> Plan:
-        """A job that was suspended from its beginning has never been told to be created."""
+        """A job that was suspended from its beginning has not said yet that it is created."""
         message = f"MXJob {job.metadata.name} is resumed."
         created = enter(resume(job.status, message, now), CREATED, _created(job), now)
         new = msgspec.structs.replace(created, observed_generation=job.metadata.generation)
