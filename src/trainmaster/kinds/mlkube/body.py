@@ -1,6 +1,6 @@
 """Batch Jobs and the service of an MxJob, and the environment by which ps-lite's processes find each other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from zlib import crc32
 
 import msgspec
@@ -48,13 +48,8 @@ def _made_of(text: str, length: int) -> str:
     return found
 
 
-def child_name(job: MxJob, role: str, index: int) -> str:
-    """The name of a replica's batch Job; the scheduler's service has the same."""
-    return f"{job.metadata.name}-{role.lower()}-{runtime_id(job)}-{index}"
-
-
 class Slot(msgspec.Struct, frozen=True):
-    """A place in the job, and the name of the batch Job that fills it."""
+    """A place in the job, and the name of the batch Job that fills it; the scheduler's service has the same."""
 
     role: str
     index: int
@@ -69,21 +64,22 @@ class Slot(msgspec.Struct, frozen=True):
         return f"{self.role.lower()}-{self.index}"
 
 
-def slots_of(job: MxJob) -> list[Slot]:
+def slots_of(job: MxJob) -> Iterator[Slot]:
     """All places that the spec asks for, the scheduler first: all others wait for it."""
+    name, made = job.metadata.name, runtime_id(job)
     is_local = job.spec.job_mode == "local"
-    return [
-        Slot(role, index, child_name(job, role, index), spec, is_local or spec.restart_scope == "Pod")
-        for role in labels.ROLES
-        for spec in job.spec.replica_specs
-        if spec.mx_replica_type == role
-        for index in range(spec.replicas)
-    ]
+    for role in labels.ROLES:
+        for spec in job.spec.replica_specs:
+            if spec.mx_replica_type == role:
+                is_alone = is_local or spec.restart_scope == "Pod"
+                for index in range(spec.replicas):
+                    yield Slot(role, index, f"{name}-{role.lower()}-{made}-{index}", spec, is_alone)
 
 
 def scheduler_of(job: MxJob) -> Slot | None:
     """Of a local job there is none."""
-    return next((slot for slot in slots_of(job) if slot.role == labels.SCHEDULER), None)
+    first = next(slots_of(job), None)
+    return first if first is not None and first.role == labels.SCHEDULER else None
 
 
 def shared_ports(job: MxJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
@@ -102,6 +98,7 @@ class Builder:
         self._owner = owner.reference(blocks=True)
         self._accelerators = accelerators
         self._scheduler = scheduler_of(job)
+        self._runtime_id = runtime_id(job)
 
     def job(self, slot: Slot) -> Body:
         """The batch Job of a replica. Its pods carry our labels: by them they are seen and counted."""
@@ -190,7 +187,7 @@ class Builder:
             labels.GROUP: "",
             labels.JOB_NAME: self._job.metadata.name,
             labels.JOB_TYPE: slot.role,
-            labels.RUNTIME_ID: runtime_id(self._job),
+            labels.RUNTIME_ID: self._runtime_id,
             labels.TASK_INDEX: str(slot.index),
             **MANAGED_BY,
         }
