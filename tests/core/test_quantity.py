@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from trainmaster.core.quantity import amount_of, rounded_up
+from trainmaster.core.quantity import amount_of, canonical, parsed, rounded_up, total
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,11 @@ def test_a_quantity_is_read_exactly(text: str, amount: str) -> None:
         ("1e3k", "is not a quantity"),
         ("٣", "is not a quantity"),
         ("nan", "is not a quantity"),
-        ("1" * 33, "is not a quantity"),
+        ("1" * 65, "is not a quantity"),
         ("-1", "is less than nothing"),
         ("1e99", "is more than can be counted"),
         ("9Ei", "is more than can be counted"),
+        ("1" * 64, "is more than can be counted"),
     ],
 )
 def test_what_is_no_quantity_is_said(text: str, says: str) -> None:
@@ -58,3 +59,20 @@ def test_what_is_no_quantity_is_said(text: str, says: str) -> None:
 @pytest.mark.parametrize(("text", "number"), [("0", 0), ("1m", 1), ("1", 1), ("1.5", 2)])
 def test_parts_of_a_gpu_are_whole_ones(text: str, number: int) -> None:
     assert rounded_up(amount_of(text)) == number
+
+
+@pytest.mark.parametrize(
+    ("parts", "together"),
+    [
+        ((), "0"),
+        (("500m",), "500m"),
+        (("500m", "500m"), "1"),
+        (("500m", "1"), "1500m"),
+        (("512Mi", "512Mi", "1Gi"), "2Gi"),
+        (("1Gi", "1"), "1073741825"),
+        (("1", "1Ki"), "1025"),
+        (("0.1",) * 10, "1"),
+    ],
+)
+def test_amounts_are_added_up_exactly_and_written_like_the_first(parts: tuple[str, ...], together: str) -> None:
+    assert canonical(total(map(parsed, parts))) == together

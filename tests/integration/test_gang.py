@@ -24,6 +24,7 @@ from trainmaster.core.policies.gang import PLUGINS_GROUP, VOLCANO_GROUP
 RBAC = REPOSITORY / "deploy" / "rbac-gang.yaml"
 SPEC = {
     "minMember": {"type": "integer", "format": "int32"},
+    "minResources": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}},
     "queue": {"type": "string"},
     "priorityClassName": {"type": "string"},
 }
@@ -129,11 +130,12 @@ async def test_a_gang_has_its_group_before_its_first_pod(stage: Scene, dialect: 
 
 
 async def test_a_group_grows_with_its_job_and_goes_at_its_end(stage: Scene, dialect: Dialect) -> None:
-    job = await stage.create(aitrainingjob("job"))
-    await group_of(job, dialect, 1)
+    asking = container(TRAINER, resources={"requests": {"cpu": "500m"}})
+    job = await stage.create(aitrainingjob("job", replicaSpecs={"trainer": replica(asking)}))
+    assert (await group_of(job, dialect, 1))["spec"]["minResources"] == {"cpu": "500m"}
 
     await job.edit({"replicaSpecs": {"trainer": {"replicas": 2}}})
-    await group_of(job, dialect, 2)
+    assert (await group_of(job, dialect, 2))["spec"]["minResources"] == {"cpu": "1"}
     await job.live()
 
     await stage.admin.wait_gone(dialect.path, stage.namespace, "job")

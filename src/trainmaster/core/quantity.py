@@ -1,28 +1,47 @@
-"""Amounts as Kubernetes writes them (``500m``, ``2``, ``1.5Gi``, ``1e3``), read exactly."""
+"""Amounts as Kubernetes writes them (``500m``, ``2``, ``1.5Gi``, ``1e3``), read exactly and written in one form."""
 
+import math
 import re
-from decimal import ROUND_CEILING, Decimal
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from typing import NamedTuple
 
-MAX_LENGTH = 32
+MAX_LENGTH = 64
 LARGEST = Decimal(2**63 - 1)
 """What Kubernetes can still count."""
 
-_SUFFIXES = {
-    "": Decimal(1),
-    **{letter: Decimal(1000) ** -power for power, letter in enumerate("mun", 1)},
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
-}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIXES = {power: suffix for suffix, power in _BINARY.items()}
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
-_QUANTITY = re.compile(rf"(?P<number>{_NUMBER})(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|(?P<power>[eE][+-]?[0-9]{{1,2}}))?")
+_QUANTITY = re.compile(rf"(?P<number>{_NUMBER})(?P<suffix>[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{{1,2}})?")
+_SMALLEST = Decimal("1e-9")
+# More digits than any amount of this length can have: nothing is ever rounded by accident.
+_EXACT = Context(prec=2 * MAX_LENGTH)
+
+
+class Quantity(NamedTuple):
+    amount: Decimal
+    suffix: str
+    """As it was written; it decides between ``1Gi`` and ``1073741824`` when it is written again."""
+
+
+def parsed(text: str) -> Quantity:
+    """Any sign and any size; raises ``ValueError`` for what is no quantity."""
+    found = _QUANTITY.fullmatch(text) if len(text) <= MAX_LENGTH else None
+    if found is None:
+        raise ValueError(f"{text[:32]!r} is not a quantity; write for example 500m, 2 or 1Gi")
+    number, suffix = Decimal(found["number"]), found["suffix"] or ""
+    with localcontext(_EXACT):
+        if suffix in _BINARY:
+            return Quantity(number * 1024 ** _BINARY[suffix], suffix)
+        return Quantity(number.scaleb(_DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])), suffix)
 
 
 def amount_of(text: str) -> Decimal:
     """The amount; raises ``ValueError``, with a sentence, for what is none or cannot be had."""
-    found = _QUANTITY.fullmatch(text) if len(text) <= MAX_LENGTH else None
-    if found is None:
-        raise ValueError(f"{text[:MAX_LENGTH]!r} is not a quantity; write for example 500m, 2 or 1Gi")
-    amount = Decimal(found["number"] + (found["power"] or "")) * _SUFFIXES[found["suffix"] or ""]
+    amount = parsed(text).amount
     if amount < 0:
         raise ValueError(f"{text!r} is less than nothing; leave it out to get what the template says")
     if amount > LARGEST:
@@ -30,5 +49,50 @@ def amount_of(text: str) -> Decimal:
     return amount
 
 
+def total(parts: Iterable[Quantity]) -> Quantity:
+    """All of them together, written like the first."""
+    found = Quantity(Decimal(0), "")
+    with localcontext(_EXACT):
+        for number, part in enumerate(parts):
+            found = Quantity(found.amount + part.amount, found.suffix if number else part.suffix)
+    return found
+
+
 def rounded_up(amount: Decimal) -> int:
     return int(amount.to_integral_value(ROUND_CEILING))
+
+
+def canonical(quantity: Quantity) -> str:
+    """The form in which the API server stores it: with the largest suffix that needs no fraction.
+
+    kube-apiserver keeps some odd spellings as they are (``+1``, ``01``); here they get the one form, too.
+    """
+    amount, suffix = quantity
+    with localcontext(_EXACT):
+        amount = Decimal(math.ceil(amount / _SMALLEST)) * _SMALLEST if amount % _SMALLEST else amount
+        if suffix in _BINARY and abs(amount) >= 1024 and amount == amount.to_integral_value():
+            return _binary(int(amount))
+        exponent = _exponent(amount)
+        digits = int(amount.scaleb(-exponent))
+    if suffix[:1] in ("e", "E") and suffix not in _DECIMAL:
+        return f"{digits}e{exponent}" if exponent else str(digits)
+    return f"{digits}{_DECIMAL_SUFFIXES[exponent]}"
+
+
+def _binary(digits: int) -> str:
+    power = 0
+    while digits % 1024 == 0 and digits and power < max(_BINARY.values()):
+        digits, power = digits // 1024, power + 1
+    return f"{digits}{_BINARY_SUFFIXES.get(power, '')}"
+
+
+def _exponent(amount: Decimal) -> int:
+    """The largest multiple of three that leaves a whole number."""
+    if not amount:
+        return 0
+    found = min(_DECIMAL.values())
+    for exponent in sorted(_DECIMAL_SUFFIXES):
+        scaled = amount.scaleb(-exponent)
+        if scaled == scaled.to_integral_value():
+            found = exponent
+    return found

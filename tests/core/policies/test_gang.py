@@ -1,5 +1,6 @@
 """Gang scheduling, in the words of Volcano and of the scheduler-plugins (spec mxjob §2.4)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -74,6 +75,63 @@ def test_a_group_follows_the_number_of_pods(wanted: Gang, resource: Resource, sp
 
     assert (patch.key, patch.uid, patch.version) == (KEY, "g1", 7)
     assert patch.body == {"spec": {"minMember": 3}}
+
+
+def test_what_a_group_asks_for_follows_with_its_number() -> None:
+    wanted = Gang("volcano", KEY, 3, min_resources={"cpu": "6"})
+
+    (patch,) = gang.changed(wanted, seen(VOLCANO_GROUP, a_group(VOLCANO_GROUP, minMember=2)))
+
+    assert patch.body == {"spec": {"minMember": 3, "minResources": {"cpu": "6"}}}
+
+
+def a_spec(*containers: dict[str, Any], inits: Sequence[dict[str, Any]] = (), **spec: Any) -> Any:
+    """Of containers that are told as the resources they ask for; an init container, whole."""
+    return {"containers": [{"name": "c", "resources": each} for each in containers], "initContainers": inits, **spec}
+
+
+ONE_CPU = {"requests": {"cpu": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "together"),
+    [
+        pytest.param([], {}, id="nobody"),
+        pytest.param([(a_spec({}), 3)], {}, id="whoever asks for nothing"),
+        pytest.param(
+            [(a_spec({"requests": {"cpu": "500m", "memory": "1Gi"}}), 3)],
+            {"cpu": "1500m", "memory": "3Gi"},
+            id="every pod counts",
+        ),
+        pytest.param([(a_spec(ONE_CPU), 2), (a_spec({"requests": {"cpu": 2}}), 1)], {"cpu": "4"}, id="of all roles"),
+        pytest.param([(a_spec(ONE_CPU, ONE_CPU), 2)], {"cpu": "4"}, id="of all containers"),
+        pytest.param(
+            [(a_spec({"limits": {"nvidia.com/gpu": 8, "cpu": "4"}, "requests": {"cpu": "2"}}), 2)],
+            {"nvidia.com/gpu": "16", "cpu": "4"},
+            id="a limit is a request where there is none",
+        ),
+        pytest.param(
+            [(a_spec(ONE_CPU, inits=[{"resources": {"requests": {"cpu": "3"}}}]), 2)],
+            {"cpu": "6"},
+            id="an init container that asks for more",
+        ),
+        pytest.param(
+            [(a_spec(ONE_CPU, inits=[{"resources": ONE_CPU}]), 2)],
+            {"cpu": "2"},
+            id="an init container that asks for no more",
+        ),
+        pytest.param(
+            [(a_spec(ONE_CPU, inits=[{"resources": ONE_CPU, "restartPolicy": "Always"}]), 2)],
+            {"cpu": "4"},
+            id="a side-car",
+        ),
+        pytest.param([(a_spec(ONE_CPU, overhead={"cpu": "250m"}), 2)], {"cpu": "2500m"}, id="what its sandbox takes"),
+        pytest.param([(a_spec(ONE_CPU), 1), (a_spec({"requests": {"cpu": "much"}}), 1)], {}, id="no quantity"),
+        pytest.param([(a_spec({"requests": ["cpu"]}), 1)], {}, id="of a strange shape"),
+    ],
+)
+def test_what_pods_need_together(pods: list[tuple[Any, int]], together: dict[str, str]) -> None:
+    assert gang.needed(pods) == together
 
 
 def test_what_others_wrote_into_a_group_stays() -> None:

@@ -128,6 +128,15 @@ def test_as_many_as_the_job_cannot_begin_without(fields: dict[str, Any], members
     assert plan.creates[0].body["spec"]["minMember"] == members
 
 
+def test_the_group_asks_for_what_those_do() -> None:
+    template = a_template(a_container("aitj-main", resources={"limits": {"nvidia.com/gpu": 8}}))
+    elastic = a_replica(4, template, minReplicas=2, maxReplicas=8, edlPolicy="Auto")
+
+    plan = volcano_plan(an_aitj(worker=elastic, ps=1))
+
+    assert plan.creates[0].body["spec"] == {"minMember": 3, "minResources": {"nvidia.com/gpu": "16"}}
+
+
 def test_a_job_of_a_queue_says_so() -> None:
     job = {**JOB, "metadata": {**JOB["metadata"], "annotations": {"scheduling.volcano.sh/queue-name": "night"}}}
 

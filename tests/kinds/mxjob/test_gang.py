@@ -86,6 +86,32 @@ def test_the_scheduling_policy_is_passed_on() -> None:
     }
 
 
+def asking(cpu: str) -> Json:
+    return a_template(a_container("mxnet", resources={"requests": {"cpu": cpu}}))
+
+
+@pytest.mark.parametrize(
+    ("policy", "cpu"),
+    [
+        pytest.param({}, "7", id="of all pods"),
+        pytest.param({"minAvailable": 2}, "3", id="of as many as it needs, in the order of the roles"),
+        pytest.param({"minAvailable": 9}, "7", id="of no more than there are"),
+        pytest.param({"minResources": {"cpu": 5}}, "5", id="unless the job says it"),
+    ],
+)
+def test_the_group_asks_for_what_its_pods_do(policy: Json, cpu: str) -> None:
+    job = an_mxjob(
+        policy={"schedulingPolicy": policy},
+        Scheduler=an_mx_replica(1, asking("1")),
+        Server=an_mx_replica(1, asking("2")),
+        Worker=an_mx_replica(2, asking("2")),
+    )
+
+    first = planned(job, VOLCANO).creates[0]
+
+    assert first.body["spec"]["minResources"] == {"cpu": cpu}
+
+
 def test_volcano_knows_the_group_of_a_pod_and_its_role_by_annotations() -> None:
     pods = {pod["metadata"]["name"]: pod for pod in pods_of(planned(an_mxjob(), VOLCANO))}
 

@@ -11,6 +11,7 @@ import msgspec
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Body, Create, Delete, Patch, deletions
+from trainmaster.core.quantity import Quantity, canonical, parsed, total
 from trainmaster.core.template import MANAGED_BY
 
 VOLCANO = "volcano"
@@ -34,6 +35,7 @@ class Gang(msgspec.Struct, frozen=True):
     queue: str = ""
     priority_class: str = ""
     min_resources: Mapping[str, str] = {}
+    """What those pods ask for together, unless the job says otherwise: a queue lets them in when it has that much."""
     timeout: int | None = None
     """Seconds that the first pods wait for the last one."""
 
@@ -63,6 +65,64 @@ def is_wanted(scheduler: str, named: Iterable[str]) -> bool:
     return bool(scheduler) and all(name in ("", scheduler) for name in named)
 
 
+class _ResourcesPart(msgspec.Struct):
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class _ContainerPart(msgspec.Struct, rename="camel"):
+    resources: _ResourcesPart | None = None
+    restart_policy: str | None = None
+
+
+class _PodPart(msgspec.Struct, rename="camel"):
+    containers: list[_ContainerPart]
+    init_containers: list[_ContainerPart] | None = None
+    overhead: dict[str, str | int | float] | None = None
+
+
+def needed(pods: Iterable[tuple[Body, int]]) -> dict[str, str]:
+    """What so many pods of each of these specs ask for together. Nothing, where one of them cannot be understood: the
+    API server will say so of the pod."""
+    parts: dict[str, list[Quantity]] = {}
+    try:
+        for spec, number in pods:
+            for name, asked in _asked(msgspec.convert(spec, _PodPart)).items():
+                parts.setdefault(name, []).append(Quantity(asked.amount * number, asked.suffix))
+    except (ValueError, msgspec.ValidationError):
+        return {}
+    return {name: canonical(total(of)) for name, of in parts.items()}
+
+
+def _asked(pod: _PodPart) -> dict[str, Quantity]:
+    """As the scheduler counts it: containers and side-cars run together, each other init container alone before."""
+    inits = pod.init_containers or []
+    together = [*pod.containers, *(each for each in inits if each.restart_policy == "Always")]
+    asked = _added(_requests(each) for each in together)
+    for each in inits:
+        for name, amount in _requests(each).items():
+            asked[name] = max(asked.get(name, amount), amount)
+    return _added([asked, _parsed(pod.overhead)])
+
+
+def _added(amounts: Iterable[Mapping[str, Quantity]]) -> dict[str, Quantity]:
+    parts: dict[str, list[Quantity]] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            parts.setdefault(name, []).append(amount)
+    return {name: total(of) for name, of in parts.items()}
+
+
+def _requests(container: _ContainerPart) -> dict[str, Quantity]:
+    """What is only limited is asked for as well."""
+    given = container.resources or _ResourcesPart()
+    return _parsed(given.limits) | _parsed(given.requests)
+
+
+def _parsed(amounts: Mapping[str, str | int | float] | None) -> dict[str, Quantity]:
+    return {name: parsed(str(amount)) for name, amount in (amounts or {}).items()}
+
+
 def member(pod: Body, gang: Gang, role: str) -> Body:
     """The pod as one of the gang."""
     metadata = pod["metadata"]
@@ -84,9 +144,7 @@ def missing(gang: Gang, observed: Observed, owner: Body) -> tuple[Create, ...]:
 
 
 def group_body(gang: Gang, owner: Body) -> Body:
-    spec: Body = {"minMember": gang.min_member}
-    if gang.min_resources:
-        spec["minResources"] = dict(gang.min_resources)
+    spec = _size(gang)
     if gang.scheduler == VOLCANO:
         said = {"queue": gang.queue, "priorityClassName": gang.priority_class}
         spec |= {field: word for field, word in said.items() if word}
@@ -105,12 +163,17 @@ def group_body(gang: Gang, owner: Body) -> Body:
     }
 
 
+def _size(gang: Gang) -> Body:
+    said: Body = {"minMember": gang.min_member}
+    return said | {"minResources": dict(gang.min_resources)} if gang.min_resources else said
+
+
 def changed(gang: Gang, observed: Observed) -> tuple[Patch, ...]:
     """The PodGroup follows the number of pods. What else it says stays with whoever changed it."""
     found = observed.child(gang.resource, gang.key.name)
     if found is None or found.deleting or _members(found.raw) == gang.min_member:
         return ()
-    body = {"spec": {"minMember": gang.min_member}}
+    body = {"spec": _size(gang)}
     why = f"{gang.min_member} pods are to be placed together now"
     return (Patch(gang.resource, found.key, found.uid, found.resource_version, body, why),)
 

@@ -57,10 +57,12 @@ def gang_of(job: AITrainingJob, scheduler: str) -> Gang | None:
     given = (replica.template["spec"].get("schedulerName") or "" for replica in spec.replica_specs.values())
     if not gang.is_wanted(scheduler, (spec.scheduler_name,) if spec.scheduler_name else given):
         return None
+    members = [(each.template["spec"], enough(each, is_running=False)) for each in spec.replica_specs.values()]
     return Gang(
         scheduler=scheduler,
         key=Key(meta.namespace, meta.name),
-        min_member=sum(enough(replica, is_running=False) for replica in spec.replica_specs.values()),
+        min_member=sum(number for _, number in members),
+        min_resources=gang.needed(members),
         queue=meta.annotations.get(QUEUE, ""),
         priority_class=spec.priority if _has_class(job) else "",
     )

@@ -1,11 +1,11 @@
 """Pods and services of an MXJob, and the environment by which its pods find each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from trainmaster.api.mxjob import MXJob, ReplicaSpec
+from trainmaster.api.mxjob import MXJob, ReplicaSpec, SchedulingPolicy
 from trainmaster.core import template
 from trainmaster.core.ids import Key
 from trainmaster.core.plan import Body
@@ -66,19 +66,25 @@ def gang_of(job: MXJob, scheduler: str) -> Gang | None:
     named = [str(replica.template["spec"].get("schedulerName") or "") for replica in roles]
     if not gang.is_wanted(scheduler, named):
         return None
-    wanted = policy_of(job.spec).scheduling_policy
-    total = sum(replica.replicas for replica in roles)
-    found = Gang(scheduler, Key(job.metadata.namespace, job.metadata.name), total)
-    if wanted is None:
-        return found
-    return msgspec.structs.replace(
-        found,
-        min_member=wanted.min_available or total,
+    wanted = policy_of(job.spec).scheduling_policy or SchedulingPolicy()
+    members = wanted.min_available or sum(replica.replicas for replica in roles)
+    given = {name: str(amount) for name, amount in wanted.min_resources.items()}
+    return Gang(
+        scheduler=scheduler,
+        key=Key(job.metadata.namespace, job.metadata.name),
+        min_member=members,
         queue=wanted.queue,
         priority_class=wanted.priority_class,
-        min_resources={name: str(amount) for name, amount in wanted.min_resources.items()},
+        min_resources=given or gang.needed(_first(roles, members)),
         timeout=wanted.schedule_timeout_seconds,
     )
+
+
+def _first(roles: Iterable[ReplicaSpec], number: int) -> Iterator[tuple[Body, int]]:
+    """So many pods, of the first roles before the next: the spec of each and how often it is among them."""
+    for replica in roles:
+        yield replica.template["spec"], min(replica.replicas, number)
+        number -= min(replica.replicas, number)
 
 
 class Builder:
