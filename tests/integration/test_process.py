@@ -5,12 +5,13 @@ from collections import Counter
 
 import pytest
 
+from testbed.admin import eventually
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import PATIENCE, Object
 from tests.integration.metric import Metrics
 from tests.integration.scene import Scene, owner_of
-from tests.manifests.build import aitrainingjob, dijob, replica
+from tests.manifests.build import aitrainingjob, dijob, mx_replica, mxjob, replica
 from trainmaster.runtime.controller import RESERVED
 
 LEASES = "coordination.k8s.io/v1/leases"
@@ -31,6 +32,9 @@ METRICS = {
     "controller_runtime_active_workers",
     "rest_client_requests_total",
     "rest_client_request_duration_seconds_bucket",
+    "training_operator_jobs_created_total",
+    "training_operator_jobs_successful_total",
+    "trainmaster_jobs",
 }
 
 
@@ -65,6 +69,45 @@ async def test_metrics_have_the_names_that_dashboards_know_and_count_what_happen
     # Running and the end of each at least; what comes before may be stored together with it.
     assert metrics.total("trainmaster_status_writes_total") >= 4
     assert metrics.total("trainmaster_actions_total", verb="create", resource="pods") >= 2
+
+
+async def test_jobs_are_counted_as_the_training_operator_counted_them(plane: ControlPlane, scene: Scene) -> None:
+    words = ("created", "restarted", "successful", "failed", "deleted")
+
+    async def counted(operator: OperatorProcess) -> list[float]:
+        metrics = Metrics(await asyncio.to_thread(operator.metrics))
+        labels = {"job_namespace": scene.namespace, "framework": "mxnet"}
+        return [metrics.total(f"training_operator_jobs_{word}_total", **labels) for word in words]
+
+    async def is_counted(operator: OperatorProcess, *expected: int) -> None:
+        async def probe() -> None:  # what is stored is seen by us before the operator hears that it is
+            assert await counted(operator) == [*map(float, expected)]
+
+        await eventually(probe)
+
+    again = {"replicas": 1, "restartPolicy": "OnFailure"}
+    roles = {"Scheduler": mx_replica(), "Server": mx_replica(), "Worker": mx_replica(**again)}
+    async with OperatorProcess(plane) as operator:
+        good, bad = [await scene.create(mxjob(name, mxReplicaSpecs=roles)) for name in ("good", "bad")]
+        for job in (good, bad):
+            await job.start()
+        await is_counted(operator, 2, 0, 0, 0, 0)
+
+        async with scene.kubelet():
+            await scene.end("good-worker-0", 1)
+            await good.reach("Restarting")
+            await good.runs_again()
+            await is_counted(operator, 2, 1, 0, 0, 0)
+
+            await scene.end("good-scheduler-0", 0)
+            await scene.end("bad-scheduler-0", 1)
+            await good.reach("Succeeded")
+            await bad.reach("Failed")
+        await is_counted(operator, 2, 1, 1, 1, 0)
+
+        for job in (good, bad):
+            await job.delete()
+        await is_counted(operator, 2, 1, 1, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +164,7 @@ async def test_a_standby_acts_on_nothing_and_ends_with_code_0(plane: ControlPlan
 
         assert metrics.total("leader_election_master_status") == 0
         assert metrics.total("controller_runtime_reconcile_total") == 0
+        assert metrics.total("trainmaster_jobs") == 0  # jobs are shown by the one that drives them
         assert metrics.total("rest_client_requests_total", method="POST") == 0
         still = await scene.admin.get(LEASES, SYSTEM, "standby")
         assert holder_of(still) == holder_of(held)

@@ -816,6 +816,53 @@ async def test_a_pass_in_hand_shows_as_an_active_worker() -> None:
     )
 
 
+def shown(phase: str) -> float:
+    return REGISTRY.get_sample_value("trainmaster_jobs", {"kind": "toy", "phase": phase}) or 0.0
+
+
+def jobs_counted(word: str) -> float:
+    labels = {"job_namespace": "ml", "framework": "toy"}
+    return REGISTRY.get_sample_value(f"training_operator_jobs_{word}_total", labels) or 0.0
+
+
+async def test_jobs_are_shown_by_their_phase_from_the_first_worker_on() -> None:
+    before = {phase: shown(phase) for phase in ("New", "Running")}
+    rig = Rig(in_turn(Plan(status={"phase": "Running"})), jobs=("mnist", "other"))
+    rig.jobs.put(rig.stored())
+    while_standing_by = {phase: shown(phase) - before[phase] for phase in before}
+    async with rig.working(1):
+        while_working = {phase: shown(phase) - before[phase] for phase in before}
+        for name in ("mnist", "other"):
+            rig.jobs.remove(rig.stored(name))
+        at_the_end = {phase: shown(phase) - before[phase] for phase in before}
+
+    assert while_standing_by == {"New": 0, "Running": 0}
+    assert while_working == {"New": 1, "Running": 1}
+    assert at_the_end == {"New": 0, "Running": 0}
+
+
+async def test_a_job_that_came_again_under_its_name_is_shown_anew() -> None:
+    rig = Rig()
+    deleted, new = jobs_counted("deleted"), shown("New")
+    async with rig.working(1):
+        rig.jobs.put(msgspec.structs.replace(rig.stored(), uid="another"))
+        assert (jobs_counted("deleted") - deleted, shown("New") - new) == (1, 1)
+        rig.jobs.remove(rig.stored())
+
+
+async def test_a_status_that_could_not_be_stored_counts_for_nothing() -> None:
+    rig = Rig(always(Plan(status={"phase": "Running"})))
+    created, calm = jobs_counted("created"), rig.cluster.before
+    rig.cluster.before = raising("patch", Conflict("somebody was faster"))
+    with pytest.raises(Conflict):
+        await rig.reconcile()
+    assert jobs_counted("created") == created
+
+    rig.cluster.before = calm
+    await rig.reconcile()
+    assert jobs_counted("created") == created + 1
+
+
 # --- an object that all jobs are planned with ---------------------------------------------------
 
 CONFIG = Related(Resource("test.example", "v1", "configs", "Config"), Key("system", "config"))

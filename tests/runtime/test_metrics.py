@@ -1,6 +1,9 @@
+import pytest
 from prometheus_client import REGISTRY
 
-from trainmaster.runtime.metrics import RequestMetrics
+from trainmaster.core.ids import Key
+from trainmaster.core.standing import Standing, standing_of
+from trainmaster.runtime.metrics import JobMetrics, RequestMetrics
 
 
 def value(name: str, **labels: str) -> float:
@@ -16,3 +19,67 @@ def test_requests_are_counted_by_method_and_code_and_measured_by_method() -> Non
     assert value("rest_client_requests_total", method="TEST", code="<error>") == 1
     assert value("rest_client_request_duration_seconds_count", verb="TEST") == 3
     assert value("rest_client_request_duration_seconds_sum", verb="TEST") == 1.75
+
+
+JOB = Key("ml", "mnist")
+RUNS = standing_of({"phase": "Running"})
+
+
+def job_counts(framework: str) -> dict[str, float]:
+    """What is counted of the jobs of one namespace, without what is not."""
+    words = ("created", "deleted", "successful", "failed", "restarted")
+    names = {word: f"training_operator_jobs_{word}_total" for word in words}
+    found = {word: value(name, job_namespace="ml", framework=framework) for word, name in names.items()}
+    return {word: count for word, count in found.items() if count}
+
+
+def phases(kind: str) -> dict[str, float]:
+    found = (sample for metric in REGISTRY.collect() if metric.name == "trainmaster_jobs" for sample in metric.samples)
+    return {s.labels["phase"]: s.value for s in found if s.labels["kind"] == kind and s.value}
+
+
+def ended(reason: str) -> Standing:
+    return standing_of({"phase": reason, "conditions": [{"type": "Finished", "status": "True", "reason": reason}]})
+
+
+def restarted(times: int) -> Standing:
+    return standing_of({"phase": "Restarting", "restarts": {"Worker": {"count": times, "used": times}}})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "counted"),
+    [
+        pytest.param(Standing(), standing_of({"phase": "Created"}), {"created": 1}, id="its first status"),
+        pytest.param(Standing(), ended("Failed"), {"created": 1, "failed": 1}, id="failed at once"),
+        pytest.param(RUNS, RUNS, {}, id="another counter"),
+        pytest.param(RUNS, ended("Succeeded"), {"successful": 1}, id="succeeded"),
+        pytest.param(RUNS, ended("Failed"), {"failed": 1}, id="failed"),
+        pytest.param(ended("Failed"), ended("Failed"), {}, id="it was said already"),
+        pytest.param(RUNS, restarted(1), {"restarted": 1}, id="its first restart"),
+        pytest.param(restarted(1), restarted(3), {"restarted": 2}, id="two more"),
+        pytest.param(restarted(3), RUNS, {}, id="counters that begin anew"),
+    ],
+)
+def test_what_a_stored_status_says_of_a_job_is_counted_once(
+    before: Standing, after: Standing, counted: dict[str, float], request: pytest.FixtureRequest
+) -> None:
+    framework = request.node.name
+    JobMetrics("toy", framework).stored("ml", before, after)
+
+    assert job_counts(framework) == counted
+
+
+def test_jobs_are_shown_by_their_phase_until_they_are_gone() -> None:
+    metrics = JobMetrics("shown", "shown")
+    metrics.shows(JOB, "")
+    metrics.shows(Key("ml", "other"), "Running")
+    assert phases("shown") == {"New": 1, "Running": 1}
+
+    metrics.shows(JOB, "Running")
+    metrics.shows(JOB, "Running")
+    assert phases("shown") == {"Running": 2}
+
+    metrics.is_gone(JOB)
+    metrics.is_gone(JOB)
+    assert phases("shown") == {"Running": 1}
+    assert job_counts("shown") == {"deleted": 1}

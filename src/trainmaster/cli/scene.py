@@ -18,7 +18,6 @@ from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import SlotLabels
 from trainmaster.core.view import JobView
 
-GOOD = frozenset({"Succeed", "Succeeded"})
 """The last phases of a job that ended well, as the kinds spell them."""
 
 LAST_LINES = 10
@@ -336,9 +335,8 @@ class Scene:
 
 
 def _verdict(conditions: condition.Conditions) -> Verdict:
-    finished = condition.find(conditions, condition.FINISHED)
-    if finished and finished.status == "True":
-        return "succeeded" if finished.reason in GOOD else "failed"
+    if (is_good := condition.has_succeeded(conditions)) is not None:
+        return "succeeded" if is_good else "failed"
     accepted = condition.find(conditions, condition.ACCEPTED)
     return "refused" if accepted and accepted.status == "False" else ""
 

@@ -12,6 +12,7 @@ CONTAINER_CREATE_FAILED = "ContainerCreateFailed"
 """True: the node of a pod cannot create one of its containers, and tries again."""
 FINISHED = "Finished"
 """True: the job has ended, well or badly; the reason is its last phase. Made for ``kubectl wait``."""
+_GOOD = frozenset({"Succeed", "Succeeded"})
 
 SUSPENDED = "Suspended"
 """True: the job was told to stop and waits to be told to go on."""
@@ -37,6 +38,12 @@ def find(conditions: Conditions, type_: str) -> Condition | None:
 def is_true(conditions: Conditions, type_: str) -> bool:
     found = find(conditions, type_)
     return found is not None and found.status == "True"
+
+
+def has_succeeded(conditions: Conditions) -> bool | None:
+    """None of a job that has not finished."""
+    finished = find(conditions, FINISHED)
+    return finished.reason in _GOOD if finished is not None and finished.status == "True" else None
 
 
 def put_standard(

@@ -83,6 +83,17 @@ class _Shell(Wire, frozen=True):
 _SHELL = msgspec.json.Decoder(_Shell)
 
 
+class _PhasePart(Wire, frozen=True):
+    phase: str = ""
+
+
+class _Phase(Wire, frozen=True):
+    status: _PhasePart = _PhasePart()
+
+
+_PHASE = msgspec.json.Decoder(_Phase)
+
+
 class _ManagedPart(Wire, frozen=True):
     managed_by: str | None = None
 
@@ -125,6 +136,11 @@ class Kind(ABC, Generic[J]):
     def name(self) -> str:
         """What logs, metrics and options call it. Two kinds that are spelt alike add their group."""
         return self.resource.kind.lower()
+
+    @property
+    def framework(self) -> str:
+        """What the metrics of the training-operator call it."""
+        return self.name
 
     # --- what a kind implements ---
 
@@ -194,6 +210,13 @@ class Kind(ABC, Generic[J]):
         """Metadata and stored status, whatever the spec looks like."""
         shell = _SHELL.decode(view.raw)
         return shell.metadata, shell.status if isinstance(shell.status, dict) else {}
+
+    def phase_of(self, view: JobView) -> str:
+        """The stored phase, if there is one that can be read."""
+        try:
+            return _PHASE.decode(view.raw).status.phase
+        except msgspec.ValidationError:
+            return ""
 
     def conclude(self, view: JobView, plan: Plan, failures: Sequence[Failure], now: datetime) -> Plan:
         """The plan after the API server refused some of it: the job's status says what and why."""

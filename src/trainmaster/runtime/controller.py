@@ -17,6 +17,7 @@ from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, soonest
+from trainmaster.core.standing import standing_of
 from trainmaster.core.view import ChildView, JobView, OwnerView, PodView, ServiceView
 from trainmaster.kinds.base import Kind
 from trainmaster.runtime import metrics
@@ -90,6 +91,7 @@ class Controller:
         """Passes that are creating something now."""
         self._gave_way: set[Key] = set()
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
+        self._job_metrics = metrics.JobMetrics(self.name, kind.framework)
         jobs.listen(self._job_changed)
         pods.listen(self._child_changed)
         services.listen(self._child_changed)
@@ -137,6 +139,8 @@ class Controller:
                 return  # the API server does not have this resource yet
             for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
                 self.queue.add(key, priority=STARTUP)
+                if (job := self._jobs.get(key)) is not None:
+                    self._show(job)
 
     async def reconcile(self, key: Key) -> str:
         """One pass: observe, plan, apply. Returns its result in the words of the metrics."""
@@ -234,6 +238,7 @@ class Controller:
         if not self._is_time_to_store(job.key, plan.is_lazy, is_waiting=is_waiting):
             return applied
         if await self._executor.store_status(self.kind.resource, job, stored, plan):
+            self._job_metrics.stored(job.key.namespace, standing_of(stored), standing_of(plan.status))
             for event in plan.events:
                 self._record(job, event)
         return applied
@@ -264,6 +269,9 @@ class Controller:
         del self._lazy_since[key]
         return True
 
+    def _show(self, job: JobView) -> None:
+        self._job_metrics.shows(job.key, self.kind.phase_of(job))
+
     def _record_actions(self, job: JobView, applied: Applied) -> None:
         done: dict[tuple[str, Any], list[str]] = {}
         actions: list[tuple[str, Create | Delete | Patch]] = [("delete", action) for action in applied.deleted]
@@ -286,8 +294,11 @@ class Controller:
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
         if before is not None and (after is None or after.uid != before.uid):
             self._forget(before)
+            self._job_metrics.is_gone(before.key)
         if after is not None:
             self._enqueue(after.key, NORMAL if before is None else SOON)
+            if self._is_working:
+                self._show(after)
 
     def _child_changed(self, before: Owned | None, after: Owned | None) -> None:
         if before is not None and after is not None and _is_same(before, after):

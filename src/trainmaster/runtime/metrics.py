@@ -1,12 +1,17 @@
-"""What the operator measures. Names of client-go and controller-runtime, so that existing dashboards work."""
+"""What the operator measures. Names of client-go, controller-runtime and Kubeflow's training-operator, so that existing
+dashboards work."""
 
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from time import perf_counter
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from trainmaster.core.ids import Key
+from trainmaster.core.standing import Standing
+
+# No series that says since when another one counts.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
@@ -33,12 +38,23 @@ REQUEST_TIME = Histogram(
 
 LEADING = Gauge("leader_election_master_status", "1 while this process leads", ["name"])
 
+_OF_JOBS = ("job_namespace", "framework")
+JOBS_CREATED = Counter("training_operator_jobs_created_total", "Jobs that were taken up", _OF_JOBS)
+JOBS_DELETED = Counter("training_operator_jobs_deleted_total", "Jobs that were deleted", _OF_JOBS)
+JOBS_SUCCESSFUL = Counter("training_operator_jobs_successful_total", "Jobs that ended well", _OF_JOBS)
+JOBS_FAILED = Counter("training_operator_jobs_failed_total", "Jobs that failed", _OF_JOBS)
+JOBS_RESTARTED = Counter("training_operator_jobs_restarted_total", "Restarts for a fault", _OF_JOBS)
+
+JOBS = Gauge("trainmaster_jobs", "Jobs that there are", ["kind", "phase"])
 LISTS = Counter("trainmaster_lists_total", "Complete lists of a resource", ["resource"])
 UNREADABLE = Counter("trainmaster_unreadable_objects_total", "Objects left out of a store", ["resource"])
 BARRIER_WAITS = Counter("trainmaster_barrier_waits_total", "Passes put off until our own writes were seen", ["kind"])
 ACTIONS = Counter("trainmaster_actions_total", "Writes by what they did", ["verb", "resource"])
 STATUS_WRITES = Counter("trainmaster_status_writes_total", "Status patches", ["kind"])
 EVENTS_DROPPED = Counter("trainmaster_events_dropped_total", "Events that were not sent", ["because"])
+
+NEW = "New"
+"""The phase of a job of which no status is stored."""
 
 
 class QueueMetrics:
@@ -80,6 +96,38 @@ class Measured:
     def __init__(self, started: float) -> None:
         self.started = started
         self.result = "success"
+
+
+class JobMetrics:
+    """Jobs of one kind, as the process sees them that drives them."""
+
+    def __init__(self, kind: str, framework: str) -> None:
+        self._kind, self._framework = kind, framework
+        self._phases: dict[Key, str] = {}
+
+    def shows(self, key: Key, phase: str) -> None:
+        """The phase that is stored of a job."""
+        before, after = self._phases.get(key), phase or NEW
+        if before == after:
+            return
+        if before is not None:
+            JOBS.labels(self._kind, before).dec()
+        JOBS.labels(self._kind, after).inc()
+        self._phases[key] = after
+
+    def is_gone(self, key: Key) -> None:
+        if (before := self._phases.pop(key, None)) is not None:
+            JOBS.labels(self._kind, before).dec()
+            JOBS_DELETED.labels(key.namespace, self._framework).inc()
+
+    def stored(self, namespace: str, before: Standing, after: Standing) -> None:
+        """What a status that we stored says that the one before it did not."""
+        labels = (namespace, self._framework)
+        if not before.phase:
+            JOBS_CREATED.labels(*labels).inc()
+        if before.has_succeeded is None and after.has_succeeded is not None:
+            (JOBS_SUCCESSFUL if after.has_succeeded else JOBS_FAILED).labels(*labels).inc()
+        JOBS_RESTARTED.labels(*labels).inc(max(after.restarted - before.restarted, 0))
 
 
 class ControllerMetrics:

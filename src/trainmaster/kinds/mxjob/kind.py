@@ -53,6 +53,10 @@ class MXJobKind(Kind[MXJob]):
     looks_at_nodes = True
 
     @property
+    def framework(self) -> str:
+        return "mxnet"
+
+    @property
     def children(self) -> tuple[Resource, ...]:
         scheduler = self.settings.gang_scheduler
         return (gang.group_resource(scheduler),) if scheduler else ()
