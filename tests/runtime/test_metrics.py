@@ -1,9 +1,14 @@
+import re
+
 import pytest
 from prometheus_client import REGISTRY
 
+from testbed.operator import REPOSITORY
 from trainmaster.core.ids import Key
 from trainmaster.core.standing import Standing, standing_of
 from trainmaster.runtime.metrics import JobMetrics, RequestMetrics
+
+_FAMILIES = ("workqueue", "controller_runtime", "rest_client", "leader_election", "training_operator", "trainmaster")
 
 
 def value(name: str, **labels: str) -> float:
@@ -83,3 +88,14 @@ def test_jobs_are_shown_by_their_phase_until_they_are_gone() -> None:
     metrics.is_gone(JOB)
     assert phases("shown") == {"Running": 1}
     assert job_counts("shown") == {"deleted": 1}
+
+
+def test_the_document_names_no_metric_that_is_not_measured() -> None:
+    text = (REPOSITORY / "docs" / "operating.md").read_text()
+    section = text.partition("## Health and metrics")[2].partition("\n## ")[0]
+    named = set(re.findall(rf"\b(?:{'|'.join(_FAMILIES)})_\w*[a-z]\b", section))
+    suffixes = {"counter": ("_total",), "histogram": ("", "_bucket"), "gauge": ("",)}
+    measured = {f"{m.name}{suffix}" for m in REGISTRY.collect() for suffix in suffixes.get(m.type, ())}
+
+    assert len(named) >= 8
+    assert named <= measured
