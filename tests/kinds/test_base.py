@@ -4,6 +4,7 @@ import copy
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -329,6 +330,24 @@ def test_a_refusal_that_was_told_already_is_not_stored_again(job: Json) -> None:
     again = concluded(stored, plan_of(stored), a_failure(job))
 
     assert again.status is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_news"),
+    [
+        ("exceeded quota: used: pods=7", "exceeded quota: used: pods=12", False),
+        ("webhook denied the request (id 5f2c9a)", "webhook denied the request (id 0b7d11)", False),
+        ("exceeded quota: used: pods=7", "webhook denied the request", True),
+    ],
+)
+def test_a_refusal_that_differs_in_numbers_and_ids_alone_is_not_told_again(
+    before: str, after: str, is_news: bool
+) -> None:
+    job = a_dijob()
+    first, second = (msgspec.structs.replace(a_failure(job), error=error) for error in (before, after))
+    stored = with_status(job, concluded(job, plan_of(job), first))
+
+    assert (concluded(stored, plan_of(stored), second).status is not None) == is_news
 
 
 @pytest.mark.parametrize("job", GOOD)

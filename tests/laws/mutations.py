@@ -257,8 +257,8 @@ def _a_template_is_never_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def _mxjob_verdict_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
-    def end(self: Any, job: Any, phase: Any, message: Any, observed: Any, now: Any, clean: Any = None) -> Plan:
-        wanted = original(self, job, phase, message, observed, now, clean)
+    def end(self: Any, job: Any, phase: Any, message: Any, observed: Any, now: Any, **options: Any) -> Plan:
+        wanted = original(self, job, phase, message, observed, now, **options)
         return msgspec.structs.replace(wanted, status_first=False, deletes=self._all(observed, "All", "", now))
 
     original = MXJobKind._end

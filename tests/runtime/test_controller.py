@@ -863,6 +863,58 @@ async def test_a_status_that_could_not_be_stored_counts_for_nothing() -> None:
     assert jobs_counted("created") == created + 1
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_a_status_whose_answer_got_lost_is_told_when_it_is_seen(is_stored: bool) -> None:
+    finished = {"type": "Finished", "status": "True", "reason": "Failed", "message": ""}
+    ending = Plan(
+        status={"phase": "Ended", "conditions": [finished]}, status_first=True, events=(normal("Ended", "done"),)
+    )
+    rig = Rig(lambda job, observed: Plan() if job.status.phase == "Ended" else ending)
+    failed = jobs_counted("failed")
+    lost = itertools.count()
+
+    async def lose(call: Call) -> None:
+        if call.verb == "patch" and next(lost) == 0:
+            raise Unreachable("the connection was cut")
+
+    if is_stored:
+        rig.cluster.after = lose
+    else:
+        rig.cluster.before = lose
+    async with rig.working(60):
+        pass
+
+    assert rig.recorder.events == [normal("Ended", "done")]
+    assert jobs_counted("failed") == failed + 1
+
+
+async def test_a_job_of_somebody_else_is_neither_shown_nor_counted() -> None:
+    rig = Rig(jobs=())
+    deleted, new = jobs_counted("deleted"), shown("New")
+    async with rig.working(1):
+        rig.cluster.put(TOY, {**toy_json(), "spec": {"managedBy": "kueue.x-k8s.io/multikueue"}})
+        await asyncio.sleep(1)
+        assert shown("New") == new
+        rig.jobs.remove(rig.stored())
+    assert jobs_counted("deleted") == deleted
+
+
+async def test_a_refusal_that_names_another_number_each_time_is_tried_with_back_off() -> None:
+    rig = Rig(lambda job, observed: Plan(creates=create_pods(1)))
+    used = itertools.count()
+
+    async def refuse(call: Call) -> None:
+        if call.verb == "create":
+            raise Forbidden(f"exceeded quota, used: pods={next(used)}")
+
+    rig.cluster.before = refuse
+    async with rig.working(600):
+        verbs = [call.verb for call in rig.cluster.calls]
+
+    assert verbs.count("create") < 15
+    assert verbs.count("patch") == 1
+
+
 # --- an object that all jobs are planned with ---------------------------------------------------
 
 CONFIG = Related(Resource("test.example", "v1", "configs", "Config"), Key("system", "config"))

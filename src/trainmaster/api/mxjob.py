@@ -78,6 +78,8 @@ class MXJobStatus(Wire, frozen=True):
     restart_history: tuple[Restart, ...] = ()
     joined: dict[str, int] = {}
     """How many replicas of a role have run in this attempt: one of these that is gone was lost."""
+    done: dict[str, tuple[int, ...]] = {}
+    """The places of a role whose pod has succeeded in this attempt. They are filled, whatever becomes of that pod."""
     ports: Ports = {}
     clean: CleanPodPolicy | None = None
     """In the place of the job's own policy, where that would leave something running."""

@@ -5,6 +5,7 @@ decoding, rejecting a spec that cannot be run, saying that a pod could not be cr
 one pass. ``tests/laws`` holds every registered kind to the laws of docs/decisions/0001.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -224,14 +225,18 @@ class Kind(ABC, Generic[J]):
         if not refused:
             return plan  # what cannot be deleted or changed is said by an Event and tried again
         said = "; ".join(f"{f.action.resource.kind.lower()} {f.action.key}: {f.error}" for f in refused[:3])
+        message = f"{said}; trying again with back-off"
         stored = self._status(self.status_of(view)[1])
         status = self._status(plan.status) if plan.status is not None else stored
+        old = condition.find(stored.conditions, condition.POD_CREATE_FAILED)
+        if old is not None and old.status == "True" and _is_same(old.message, message):
+            message = old.message
         conditions = condition.put_standard(
             status.conditions,
             condition.POD_CREATE_FAILED,
             True,
             "FailedCreate",
-            f"{said}; trying again with back-off",
+            message,
             now.replace(microsecond=0),
         )
         changed = changed_status(stored, msgspec.structs.replace(status, conditions=conditions))
@@ -263,6 +268,15 @@ class Kind(ABC, Generic[J]):
             # A foreign shape is worth nothing but its phase: a job that has ended must never run again.
             phase = stored.get("phase")
             return self.status_type(phase=phase) if isinstance(phase, str) else self.status_type()
+
+
+def _is_same(old: str, new: str) -> bool:
+    """True of two refusals that differ in numbers and ids alone: a quota tells how much is used, and a webhook its
+    request, each time anew. A status that followed them would bring about the next try, and that the next status."""
+    return _VOLATILE.sub("#", old) == _VOLATILE.sub("#", new)
+
+
+_VOLATILE = re.compile(r"\w*\d\w*")
 
 
 def changed_status(old: Wire, new: Wire) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ One controller drives one kind. It knows no kind: what to do comes out of ``kind
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -16,7 +16,7 @@ import structlog
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, soonest
+from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, merge_patch, soonest
 from trainmaster.core.standing import standing_of
 from trainmaster.core.view import ChildView, JobView, OwnerView, PodView, ServiceView
 from trainmaster.kinds.base import Kind
@@ -49,6 +49,14 @@ LONGEST_PAUSE = 0.5
 log = structlog.get_logger(__name__)
 
 Owned = PodView | ServiceView | ChildView
+
+
+class _Told(NamedTuple):
+    """A status to store in the place of ``stored``, and what is told of it."""
+
+    job: JobView
+    stored: dict[str, Any]
+    plan: Plan
 
 
 class Controller:
@@ -90,6 +98,8 @@ class Controller:
         self._creating = 0
         """Passes that are creating something now."""
         self._gave_way: set[Key] = set()
+        self._unheard: dict[Key, _Told] = {}
+        """Statuses that are being stored, or whose answer got lost."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
         self._job_metrics = metrics.JobMetrics(self.name, kind.framework)
         jobs.listen(self._job_changed)
@@ -152,6 +162,7 @@ class Controller:
             metrics.BARRIER_WAITS.labels(self.name).inc()
             self.queue.add(key, after=BARRIER_POLL)
             return "requeue_after"
+        self._catch_up(job)
         observed, plan = self._plan(job)
         self._give_rest(job, observed)
         try:
@@ -237,11 +248,26 @@ class Controller:
         )
         if not self._is_time_to_store(job.key, plan.is_lazy, is_waiting=is_waiting):
             return applied
-        if await self._executor.store_status(self.kind.resource, job, stored, plan):
-            self._job_metrics.stored(job.key.namespace, standing_of(stored), standing_of(plan.status))
-            for event in plan.events:
-                self._record(job, event)
+        self._unheard[job.key] = _Told(job, stored, plan)
+        is_stored = await self._executor.store_status(self.kind.resource, job, stored, plan)
+        told = self._unheard.pop(job.key, None)
+        if is_stored and told is not None:
+            self._tell(told)
         return applied
+
+    def _catch_up(self, job: JobView) -> None:
+        """The answer to the last status got lost. If it is stored all the same, it is told now."""
+        told = self._unheard.pop(job.key, None)
+        if told is None or told.job.uid != job.uid or told.plan.status is None:
+            return
+        if not merge_patch(self.kind.status_of(job)[1], told.plan.status):
+            self._tell(told)
+
+    def _tell(self, told: _Told) -> None:
+        after = standing_of(told.plan.status or {})
+        self._job_metrics.stored(told.job.key.namespace, standing_of(told.stored), after)
+        for event in told.plan.events:
+            self._record(told.job, event)
 
     async def _act(self, job: JobView, plan: Plan) -> Applied:
         """Deletes and creates; whose first status gave way to them is looked at when the last of them is done."""
@@ -270,7 +296,8 @@ class Controller:
         return True
 
     def _show(self, job: JobView) -> None:
-        self._job_metrics.shows(job.key, self.kind.phase_of(job))
+        if not self.kind.is_foreign(job):
+            self._job_metrics.shows(job.key, self.kind.phase_of(job))
 
     def _record_actions(self, job: JobView, applied: Applied) -> None:
         done: dict[tuple[str, Any], list[str]] = {}
@@ -336,6 +363,7 @@ class Controller:
         self._lazy_since.pop(job.key, None)
         self._put_off.discard(job.key)
         self._pauses.pop(job.key, None)
+        self._unheard.pop(job.key, None)
         self.queue.forget(job.key)
 
     def _enqueue(self, key: Key, priority: int = NORMAL, *, after: float = 0.0) -> None:

@@ -407,6 +407,8 @@ def test_a_job_that_another_operator_ended_stays_ended() -> None:
 
     assert plan.creates == ()
     assert phase_of(plan) == "Succeeded"
+    assert plan.status is not None
+    assert plan.status["conditions"][0]["type"] == "Finished"  # who waits for the end waits for that
     assert [delete.key.name for delete in after.deletes] == ["mnist"]
 
 
@@ -416,6 +418,16 @@ def test_what_another_operator_ended_need_not_be_valid_any_more() -> None:
     plan = plan_of(an_mxjob(Scheduler=3, status=failed))
 
     assert phase_of(plan) == "Failed"
+
+
+def test_a_job_that_another_operator_suspended_is_resumed_by_us() -> None:
+    suspended = {"conditions": [{"type": "Created", "status": "True"}, {"type": "Suspended", "status": "True"}]}
+    job = an_mxjob(status=suspended)
+
+    plan = plan_of(job)
+
+    assert ("Suspended", "False", "MXJobResumed") in conditions_of(plan)
+    assert phase_of(plan_of(with_status(job, plan), children_of(job))) == "Running"
 
 
 # --- scaling ---
@@ -440,3 +452,70 @@ def test_a_role_that_grows_gets_its_new_pods_and_nobody_is_missed() -> None:
 
     assert names_of(plan.creates, POD) == ["mnist-worker-2"]
     assert not plan.status_first
+
+
+@pytest.mark.parametrize("leaving", [{"phase": "Running"}, {"phase": "Failed", "exit_code": 143}])
+def test_a_pod_that_goes_for_a_smaller_job_is_not_missed_when_the_job_grows_again(leaving: Json) -> None:
+    job, children = running(an_mxjob())
+    roles = job["spec"]["mxReplicaSpecs"]
+    smaller = with_spec(job, mxReplicaSpecs=roles | {"Worker": an_mx_replica(1)})
+    smaller = with_status(smaller, plan_of(smaller, children))
+    grown = with_spec(smaller, mxReplicaSpecs=roles)
+
+    going = plan_of(grown, but(job, children, worker_1={**leaving, "deleting": True}))
+    gone = plan_of(grown, but(job, children, worker_1=None))
+
+    assert going.status is None or phase_of(going) == "Running"
+    assert names_of(gone.creates, POD) == ["mnist-worker-1"]
+
+
+# --- pods that have done their part ---
+
+
+def all_workers(*, status: Json | None = None) -> Json:
+    return an_mxjob(spec={"successPolicy": "AllWorkers"}, status=status)
+
+
+def test_a_worker_that_succeeded_is_not_missed_when_its_pod_is_removed() -> None:
+    job, children = running(all_workers())
+    job = with_status(job, plan_of(job, but(job, children, worker_1=0)))
+
+    plan = plan_of(job, but(job, children, worker_1=None))
+
+    assert plan.is_quiet
+    assert job["status"]["done"] == {"Worker": [1]}
+    assert job["status"]["replicaStatuses"]["Worker"] == {"active": 1, "succeeded": 1}
+
+
+def test_it_still_counts_when_the_last_of_them_ends() -> None:
+    job, children = running(all_workers())
+    job = with_status(job, plan_of(job, but(job, children, worker_1=0)))
+
+    plan = plan_of(job, but(job, children, worker_0=0, worker_1=None))
+
+    assert phase_of(plan) == "Succeeded"
+    assert plan.status is not None
+    assert plan.status["replicaStatuses"]["Worker"]["succeeded"] == 2
+    assert "done" not in plan.status
+
+
+def test_a_suspended_job_begins_with_everybody_again() -> None:
+    job, children = running(all_workers())
+    job = with_status(job, plan_of(job, but(job, children, worker_1=0)))
+
+    plan = plan_of(with_spec(job, runPolicy={"suspend": True}), but(job, children, worker_1=0))
+
+    assert plan.status is not None
+    assert "done" not in plan.status
+
+
+def test_a_pod_that_comes_late_into_a_suspended_job_is_nobodys_fault() -> None:
+    created = an_mxjob()
+    created = with_status(created, plan_of(created))
+    stopped = with_spec(created, runPolicy={"suspend": True})
+    stopped = with_status(stopped, plan_of(stopped))  # nobody has seen a pod of it
+    _, late = running(an_mxjob())
+
+    plan = plan_of(stopped, but(created, late, worker_1={"phase": "Running", "deleting": True}))
+
+    assert plan.status is None or phase_of(plan) == "Suspended"

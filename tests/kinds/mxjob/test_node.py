@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import NOW, Child, Json, an_mx_replica, an_mxjob, plan_of, with_status
+from tests.build import NOW, Child, Json, an_mx_replica, an_mxjob, children_of, names_of, plan_of, with_status
 from tests.kinds.mxjob.test_kind import but, message_of, phase_of, running
 from trainmaster.core.ids import POD, Key
 from trainmaster.core.view import NodeView
@@ -36,6 +36,19 @@ def test_a_pod_on_a_node_that_is_gone_is_lost(policy: str, expected: str) -> Non
 
     assert phase_of(plan) == expected
     assert "pod mnist-worker-1 failed: Node node-2 is failed and offline: it was deleted" in message_of(plan)
+
+
+def test_a_pod_that_waits_on_a_node_that_is_gone_is_made_anew_and_nobody_is_charged() -> None:
+    job = an_mxjob()
+    job = with_status(job, plan_of(job))
+    waiting = but(job, children_of(job, phase="Pending"), worker_1={"phase": "Pending", "node": "node-2"})
+
+    going = plan_of(job, waiting, nodes=[WELL, GONE])
+    gone = plan_of(job, but(job, waiting, worker_1=None), nodes=[WELL, GONE])
+
+    assert [(delete.key.name, delete.grace) for delete in going.deletes] == [("mnist-worker-1", 0)]
+    assert going.status is None or phase_of(going) == "Created"
+    assert names_of(gone.creates, POD) == ["mnist-worker-1"]
 
 
 def test_a_node_that_is_not_ready_has_time_to_come_back() -> None:

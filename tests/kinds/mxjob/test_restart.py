@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import NOW, Child, Json, an_mx_replica, an_mxjob, names_of, plan_of, with_status
+from tests.build import NOW, Child, Json, an_mx_replica, an_mxjob, names_of, plan_of, services_of, with_status
 from tests.kinds.mxjob.test_kind import but, conditions_of, message_of, phase_of, running
 from trainmaster.core.ids import POD
 
@@ -239,6 +239,24 @@ def test_a_worker_that_comes_again_alone_is_not_missed_meanwhile() -> None:
     assert plan.status is None or plan.status["phase"] == "Restarting"
 
 
+def test_who_has_done_his_part_stays_so_when_another_comes_again_alone() -> None:
+    job, children = fall(*running(trained(scope="Pod")), worker_0=0, worker_1=1)
+
+    plan = plan_of(job, but(job, children, worker_0=None, worker_1=None))
+
+    assert job["status"]["done"] == {"Worker": [0]}
+    assert names_of(plan.creates, POD) == ["mnist-worker-1"]
+
+
+def test_who_has_done_his_part_does_it_again_when_all_start_again() -> None:
+    job, _ = fall(*running(trained()), worker_0=0, worker_1=1)
+
+    plan = plan_of(job, services_of(job))
+
+    assert "done" not in job["status"]
+    assert sorted(names_of(plan.creates, POD)) == ALL
+
+
 # --- the budget ---
 
 
@@ -252,6 +270,22 @@ def test_no_restart_is_made_beyond_the_limit(is_older: bool) -> None:
     assert message_of(plan).startswith(
         "MXJob mnist has failed because it has reached the specified backoff limit: 1 Worker replica(s) failed"
     )
+
+
+def test_a_job_that_may_not_try_again_stops_what_runs_even_if_nothing_is_to_be_cleaned() -> None:
+    job, children = running(trained(limit=0))
+    children = but(job, children, worker_1=1)
+
+    plan = plan_of(with_status(job, plan_of(job, children)), children)
+
+    assert sorted(names_of(plan.deletes, POD)) == ["mnist-scheduler-0", "mnist-server-0", "mnist-worker-0"]
+
+
+def test_a_job_that_fails_for_good_leaves_what_runs_if_nothing_is_to_be_cleaned() -> None:
+    job, children = running(trained("Never"))
+    children = but(job, children, worker_1=1)
+
+    assert plan_of(with_status(job, plan_of(job, children)), children).deletes == ()
 
 
 def test_the_limit_counts_over_new_pods_and_over_all_roles() -> None:

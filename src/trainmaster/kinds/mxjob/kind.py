@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from trainmaster.api.mxjob import RESOURCE, MXJob, MXJobStatus, ReplicaStatus
-from trainmaster.core.condition import SUSPENDED, find
+from trainmaster.core.condition import FINISHED, SUSPENDED, find, put_standard
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, soonest, warning
@@ -30,9 +30,11 @@ from trainmaster.kinds.mxjob.status import (
     RUNNING,
     SUCCEEDED,
     count,
+    done,
     enter,
     entered_at,
-    has_run,
+    is_suspended,
+    is_whole,
     joined,
     left_behind,
     pods_of,
@@ -81,15 +83,14 @@ class MXJobKind(Kind[MXJob]):
         nodes = nodes_of(observed, self.settings, now)
         found = verdict(job, observed, nodes.bad)
         if found.phase:
-            return self._end(job, found.phase, found.message, observed, now)
+            return self._end(job, found.phase, found.message, observed, now, is_stopped=found.is_spent)
         if policy_of(job.spec).suspend:
             return self._stop(job, observed, now)
-        if job.status.phase == SUSPENDED:
+        if is_suspended(job.status):
             return self._resume(job, now)
         limits = _limits(job)
         if over := overdue(limits, now):
-            clean: CleanPodPolicy | None = "Running" if clean_policy_of(job.spec) == "None" else None
-            return self._end(job, FAILED, over.message, observed, now, clean)
+            return self._end(job, FAILED, over.message, observed, now, is_stopped=True)
         plan = (
             self._restart(job, found.fallen, observed, now) if found.fallen else self._go_on(job, found, observed, now)
         )
@@ -105,15 +106,16 @@ class MXJobKind(Kind[MXJob]):
         waits = restart.waits(old.restarts, now)
         creates = self._missing(job, observed, waits) if allotted.is_stored and not found.outdated else ()
         pods = pods_of(job, observed)
-        counters = count(pods)
-        phase, message = _phase(job, pods, counters)
+        counters = count(job, pods)
+        phase, message = _phase(job, counters)
         entered = enter(old, phase, message, now)
         conditions = cleared(entered.conditions, all_created=allotted.is_stored and not creates, now=now)
         new = msgspec.structs.replace(
             entered,
             observed_generation=job.metadata.generation,
             replica_statuses=counters,
-            joined=joined(job, pods),
+            joined=joined(job, counters),
+            done=done(job, pods),
             ports=allotted.ports,
             conditions=portless(conditions, allotted.error, now),
         )
@@ -152,7 +154,9 @@ class MXJobKind(Kind[MXJob]):
         owner = self.owner(job)
         group = gang.missing(team, observed, owner.reference(blocks=True)) if team else ()
         nameless = [slot for slot in slots if slot.name not in observed.services]
-        empty = [s for s in slots if s.role not in waits and s.index not in observed.role(s.role.lower())]
+        filled = {(role, index) for role, places in job.status.done.items() for index in places}
+        gone = [s for s in slots if s.index not in observed.role(s.role.lower())]
+        empty = [s for s in gone if s.role not in waits and (s.role, s.index) not in filled]
         if not nameless and not empty:
             return group
         builder = Builder(job, owner, team, shared_network=self.settings.shared_network)
@@ -182,13 +186,15 @@ class MXJobKind(Kind[MXJob]):
         message = f"MXJob {job.metadata.name} is restarting because {told(fallen)}"
         of_all = any(rules[f.role].scope == "All" for f in fallen)
         touched = set(rules) if of_all else {f.role for f in fallen}
+        pods = pods_of(job, observed)
         new = msgspec.structs.replace(
             enter(old, RESTARTING, message, now),
             observed_generation=job.metadata.generation,
-            replica_statuses=count(pods_of(job, observed)),
+            replica_statuses=count(job, pods),
             restarts=decision.restarts,
             restart_history=decision.history,
             joined={role: number for role, number in old.joined.items() if role not in touched},
+            done={} if of_all else done(job, pods),
         )
         event = warning(reason_of(RESTARTING), message)
         return Plan(status=changed_status(old, new), status_first=True, events=(event,))
@@ -205,8 +211,10 @@ class MXJobKind(Kind[MXJob]):
             entered,
             observed_generation=job.metadata.generation,
             replica_statuses={role: ReplicaStatus() for role in roles_of(job.spec)},
-            restarts=_outdated(old.restarts, roles_of(job.spec)) if is_news and observed.all_pods else old.restarts,
+            # one that begins suspended has no pods, not even such as nobody has seen yet
+            restarts=_outdated(old.restarts, roles_of(job.spec)) if is_news and old.phase else old.restarts,
             joined={},
+            done={},
             conditions=cleared(entered.conditions, all_created=True, now=now),
         )
         why = "the job is suspended"
@@ -235,11 +243,13 @@ class MXJobKind(Kind[MXJob]):
         message: str,
         observed: Observed,
         now: datetime,
-        clean: CleanPodPolicy | None = None,
+        *,
+        is_stopped: bool = False,
     ) -> Plan:
-        """The verdict is stored before the first pod is deleted for it."""
+        """The verdict is stored before the first pod is deleted for it. With ``is_stopped`` nothing goes on running,
+        whatever the policy."""
         old = job.status
-        counters = count(pods_of(job, observed))
+        counters = count(job, pods_of(job, observed))
         if phase == SUCCEEDED:  # what still runs has done its part
             counters = {r: ReplicaStatus(0, c.succeeded + c.active, c.failed) for r, c in counters.items()}
         entered = enter(old, phase, message, now)
@@ -249,8 +259,9 @@ class MXJobKind(Kind[MXJob]):
             replica_statuses=counters,
             conditions=cleared(entered.conditions, all_created=True, now=now),
             joined={},
+            done={},
             ports={},  # pods that are left keep theirs as long as they run
-            clean=clean,
+            clean="Running" if is_stopped and clean_policy_of(job.spec) == "None" else None,
         )
         make = normal if phase == SUCCEEDED else warning
         return Plan(status=changed_status(old, new), status_first=True, events=(make(reason_of(phase), message),))
@@ -292,8 +303,11 @@ def _unplaced(job: MXJob, observed: Observed) -> list[PodView]:
 
 def _take_over(job: MXJob, phase: str, now: datetime) -> Plan:
     """Another operator's verdict stands. One of them wrote no time of the end."""
-    ended = job.status.completion_time or entered_at(job.status, phase) or now
-    new = msgspec.structs.replace(job.status, phase=phase, completion_time=ended)
+    old = job.status
+    ended = old.completion_time or entered_at(old, phase) or now
+    verdict = find(old.conditions, phase)
+    said = put_standard(old.conditions, FINISHED, True, phase, verdict.message if verdict else "", ended)
+    new = msgspec.structs.replace(old, phase=phase, completion_time=ended, conditions=said)
     return Plan(status=changed_status(job.status, new), status_first=True)
 
 
@@ -305,12 +319,11 @@ def _limits(job: MXJob) -> tuple[Limit, ...]:
     return (Limit(since, seconds, f"MXJob {name} has failed because it was active longer than specified deadline"),)
 
 
-def _phase(job: MXJob, pods: dict[str, dict[int, PodView]], counters: dict[str, ReplicaStatus]) -> tuple[str, str]:
+def _phase(job: MXJob, counters: dict[str, ReplicaStatus]) -> tuple[str, str]:
     """Whoever has run is running until something happens; after a restart, when everybody is back."""
     name, phase = job.metadata.name, job.status.phase
-    specs = roles_of(job.spec)
-    is_whole = all(sum(map(has_run, pods[role].values())) == replica.replicas for role, replica in specs.items())
-    runs = is_whole if phase == RESTARTING else phase == RUNNING or counters[leading(job.spec)].active > 0
+    are_back = all(is_whole(replica, counters[role]) for role, replica in roles_of(job.spec).items())
+    runs = are_back if phase == RESTARTING else phase == RUNNING or counters[leading(job.spec)].active > 0
     if phase and runs:
         return RUNNING, f"MXJob {name} is running."
     if phase == RESTARTING:
@@ -325,11 +338,11 @@ def _created(job: MXJob) -> str:
 
 def _is_counted_only(job: MXJob, old: MXJobStatus, new: MXJobStatus) -> bool:
     """Counters alone may wait. That all have joined may not: from then on a pod that is gone is missed."""
-    is_whole = new.joined.keys() == roles_of(job.spec).keys() and new.joined != old.joined
+    have_joined = new.joined.keys() == roles_of(job.spec).keys() and new.joined != old.joined
     counted = msgspec.structs.replace(
-        old, replica_statuses=new.replica_statuses, joined=new.joined, conditions=new.conditions
+        old, replica_statuses=new.replica_statuses, joined=new.joined, done=new.done, conditions=new.conditions
     )
-    return new == counted and not is_whole
+    return new == counted and not have_joined
 
 
 def _outdated(restarts: dict[str, Restarts], roles: Iterable[str]) -> dict[str, Restarts]:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.api.mxjob import MXJob, MXJobStatus, ReplicaStatus
+from trainmaster.api.mxjob import MXJob, MXJobStatus, ReplicaSpec, ReplicaStatus
 from trainmaster.core.condition import FINISHED, SUSPENDED, Condition, Conditions, find, is_true, put_standard
 from trainmaster.core.observed import Observed
 from trainmaster.core.view import PodView
@@ -55,13 +55,25 @@ def pods_of(job: MXJob, observed: Observed) -> dict[str, dict[int, PodView]]:
     }
 
 
-def count(pods: Mapping[str, Mapping[int, PodView]]) -> dict[str, ReplicaStatus]:
+def count(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> dict[str, ReplicaStatus]:
     """A pod that is told to go while it runs has failed; one that waits for its node does not count."""
+    found = done(job, pods)
     counted = {}
     for role, of_role in pods.items():
         columns = [_column(pod) for pod in of_role.values()]
-        counted[role] = ReplicaStatus(columns.count("active"), columns.count("succeeded"), columns.count("failed"))
+        counted[role] = ReplicaStatus(columns.count("active"), len(found.get(role, ())), columns.count("failed"))
     return counted
+
+
+def done(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> dict[str, tuple[int, ...]]:
+    """The places whose pod has succeeded. A pod that has ended holds no node back, and may be gone by now."""
+    found = {}
+    for role, replica in roles_of(job.spec).items():
+        before = (index for index in job.status.done.get(role, ()) if index < replica.replicas)
+        now = (index for index, pod in pods[role].items() if pod.phase == "Succeeded")
+        if places := tuple(sorted({*before, *now})):
+            found[role] = places
+    return found
 
 
 def _column(pod: PodView) -> str:
@@ -75,18 +87,19 @@ def _column(pod: PodView) -> str:
     return ""
 
 
-def has_run(pod: PodView) -> bool:
-    return _column(pod) in ("active", "succeeded")
-
-
-def joined(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> dict[str, int]:
+def joined(job: MXJob, counters: Mapping[str, ReplicaStatus]) -> dict[str, int]:
     """How many replicas of every role have been seen running together, those of earlier passes included."""
     found = {}
     for role, replica in roles_of(job.spec).items():
-        is_whole = sum(map(has_run, pods[role].values())) == replica.replicas
-        if number := replica.replicas if is_whole else min(job.status.joined.get(role, 0), replica.replicas):
+        whole = is_whole(replica, counters[role])
+        if number := replica.replicas if whole else min(job.status.joined.get(role, 0), replica.replicas):
             found[role] = number
     return found
+
+
+def is_whole(replica: ReplicaSpec, counted: ReplicaStatus) -> bool:
+    """All of its pods run, or have succeeded."""
+    return counted.active + counted.succeeded == replica.replicas
 
 
 def left_behind(status: MXJobStatus) -> str:
@@ -94,6 +107,11 @@ def left_behind(status: MXJobStatus) -> str:
     if status.phase:
         return ""
     return next((phase for phase in (FAILED, SUCCEEDED) if is_true(status.conditions, phase)), "")
+
+
+def is_suspended(status: MXJobStatus) -> bool:
+    """Also by the account of another operator, who knew no phases."""
+    return status.phase == SUSPENDED or (not status.phase and is_true(status.conditions, SUSPENDED))
 
 
 def entered_at(status: MXJobStatus, phase: str) -> datetime | None:

@@ -32,6 +32,8 @@ class Verdict(msgspec.Struct, frozen=True):
     message: str
     fallen: tuple[Fallen, ...]
     outdated: tuple[PodView, ...]
+    is_spent: bool = False
+    """It fails because it may not try again."""
 
 
 def verdict(job: MXJob, observed: Observed, bad: Mapping[str, Trouble]) -> Verdict:
@@ -43,7 +45,7 @@ def verdict(job: MXJob, observed: Observed, bad: Mapping[str, Trouble]) -> Verdi
         is_spent = len(wanted) == len(fallen)
         come = {(f.role, f.index) for f in again}
         lost = [f for f in fallen if (f.role, f.index) not in come]
-        return Verdict(FAILED, _failure(job, lost, is_spent=is_spent), (), outdated)
+        return Verdict(FAILED, _failure(job, lost, is_spent=is_spent), (), outdated, is_spent)
     if is_done:
         return Verdict(SUCCEEDED, f"MXJob {job.metadata.name} is successfully completed.", (), outdated)
     return Verdict("", "", again, outdated)
@@ -67,34 +69,45 @@ def told(fallen: Sequence[Fallen], limit: int = 3) -> str:
 def _stand(
     job: MXJob, observed: Observed, bad: Mapping[str, Trouble]
 ) -> tuple[tuple[Fallen, ...], tuple[PodView, ...], bool]:
-    """The pods with a fault, those of an older attempt, and whether the deciding role has succeeded."""
+    """The pods with a fault, those that are to go for another one, and whether the deciding role has succeeded."""
     fallen: list[Fallen] = []
     outdated: list[PodView] = []
     successes = 0
     roles, decides = roles_of(job.spec), deciding(job.spec)
     for role, replica in roles.items():
         pods, ran = observed.role(role.lower()), job.status.joined.get(role, 0)
+        done = frozenset(job.status.done.get(role, ()))
         for index in range(replica.replicas):
-            pod = pods.get(index)
             name = slot_of(job, role, index).name
-            if pod is None or pod.key.name != name:
+            pod = pods.get(index)
+            if pod is not None and pod.key.name != name:
+                pod = None  # its labels were edited: it is another place's
+            if index in done:
+                successes += role == decides
+            elif pod is None:
                 if index < ran:
                     fallen.append(Fallen(role, index, _lost(name)))
-            elif not is_current(job, role, index, pod):
+            elif not is_current(job, role, index, pod) or _never_will(pod, bad):
                 outdated.append(pod)
             elif pod.phase == "Succeeded":
                 successes += role == decides
-            elif found := _fault(pod, bad):
+            elif found := _fault(pod, bad, is_missed=not ran or index < ran):
                 fallen.append(Fallen(role, index, found))
     return tuple(fallen), tuple(outdated), successes == roles[decides].replicas
 
 
-def _fault(pod: PodView, bad: Mapping[str, Trouble]) -> Fault | None:
-    """A pod that was told to go before it ran is not missed; on a node that failed it would never go."""
+def _never_will(pod: PodView, bad: Mapping[str, Trouble]) -> bool:
+    """It waits to run on a node that has failed: nothing is lost with it."""
+    return pod.phase == "Pending" and pod.node in bad
+
+
+def _fault(pod: PodView, bad: Mapping[str, Trouble], *, is_missed: bool) -> Fault | None:
+    """A pod that was told to go before it ran is not missed, nor one that had gone for a smaller job when that grew
+    again. On a node that failed nobody ends it."""
     if not pod.is_ended and (trouble := bad.get(pod.node)):
         return fault_of(pod, trouble)
     if pod.deleting:
-        return _lost(pod.key.name) if pod.phase in ("Running", "Failed") else None
+        return _lost(pod.key.name) if is_missed and pod.phase in ("Running", "Failed") else None
     return fault.failure(pod, _takes_part) if pod.phase == "Failed" else None
 
 
