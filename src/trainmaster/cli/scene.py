@@ -18,8 +18,6 @@ from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import SlotLabels
 from trainmaster.core.view import JobView
 
-"""The last phases of a job that ended well, as the kinds spell them."""
-
 LAST_LINES = 10
 """As many of each replica are remembered: enough to see what it died of."""
 

@@ -13,6 +13,7 @@ CONTAINER_CREATE_FAILED = "ContainerCreateFailed"
 FINISHED = "Finished"
 """True: the job has ended, well or badly; the reason is its last phase. Made for ``kubectl wait``."""
 _GOOD = frozenset({"Succeed", "Succeeded"})
+"""The last phases of a job that ended well, as the kinds spell them."""
 
 SUSPENDED = "Suspended"
 """True: the job was told to stop and waits to be told to go on."""
