@@ -11,25 +11,37 @@ BACKOFF_LIMIT = 6
 
 def is_over(job: Object) -> bool:
     """No pod of it is started any more."""
-    conditions = job.get("status", {}).get("conditions", ())
-    return bool(job["spec"].get("suspend")) or any(c["type"] in ("Complete", "Failed") for c in conditions)
+    return bool(job["spec"].get("suspend")) or _says(job, "Complete") or _says(job, "FailureTarget")
 
 
 async def control_jobs(api: MemoryApi) -> None:
-    """One step for every batch Job."""
+    """One step for every batch Job. A pod counts as failed from when it is told to go; its Job has failed when the last
+    one is gone, and until then it says that it will."""
     for key, job in sorted(api.objects.get(JOB, {}).items()):
         pods = api.owned_by(job["metadata"]["uid"], POD)
         alive = [name for name, pod in pods.items() if pod["status"]["phase"] in ("Pending", "Running")]
+        staying = [name for name in alive if "deletionTimestamp" not in pods[name]["metadata"]]
         if is_over(job):
-            for name in alive:
+            for name in staying:
                 await api.delete(POD, name, uid="")
+            is_failing = _says(job, "FailureTarget") and not _says(job, "Failed")
+            if is_failing and not alive and not job["spec"].get("suspend"):
+                _give_up(api, key, "FailureTarget", "Failed")
         elif any(pod["status"]["phase"] == "Succeeded" for pod in pods.values()):
             api.set_status(JOB, key, {"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]})
-        elif len(pods) - len(alive) > job["spec"].get("backoffLimit", BACKOFF_LIMIT):
-            given_up = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "given up"}
-            api.set_status(JOB, key, {"conditions": [given_up]})
+        elif len(pods) - len(staying) > job["spec"].get("backoffLimit", BACKOFF_LIMIT):
+            _give_up(api, key, "FailureTarget")
         elif not alive:
             await _start(api, key, job, len(pods))
+
+
+def _says(job: Object, type_: str) -> bool:
+    return any(condition["type"] == type_ for condition in job.get("status", {}).get("conditions", ()))
+
+
+def _give_up(api: MemoryApi, key: Key, *types: str) -> None:
+    why = {"status": "True", "reason": "BackoffLimitExceeded", "message": "given up"}
+    api.set_status(JOB, key, {"conditions": [{"type": type_, **why} for type_ in types]})
 
 
 async def _start(api: MemoryApi, key: Key, job: Object, number: int) -> None:

@@ -25,7 +25,10 @@ from trainmaster.core.plan import Plan
 
 READY = {"type": "Ready", "status": "True", "reason": "AllReplicasRunning", "lastTransitionTime": STAMP}
 LOST = {"Failed": ("BackoffLimitExceeded", "Job has reached the specified backoff limit")}
+TARGET = {"FailureTarget": LOST["Failed"]}
+"""What a batch Job says as long as a pod of its is on the way out."""
 PLACE = ("worker", 1)
+SIDE_CAR = [{"name": "side-car", "state": {"running": {}}}]
 
 
 def a_crew(**given: Any) -> Json:
@@ -74,12 +77,23 @@ def test_the_restart_is_counted_before_anybody_is_stopped() -> None:
     "worker",
     [
         pytest.param(lambda job: [a_job(job, *PLACE, conditions=LOST)], id="its pod was deleted"),
+        pytest.param(
+            lambda job: [a_job(job, *PLACE, conditions=TARGET), a_pod(job, *PLACE, deleting=True)],
+            id="its node is lost and lets nobody go",
+        ),
         pytest.param(lambda job: [], id="its Job was deleted"),
         pytest.param(lambda job: [a_job(job, *PLACE, deleting=True)], id="its Job is being deleted"),
         pytest.param(lambda job: [a_job(job, *PLACE), a_pod(job, *PLACE, last=139)], id="it was started in place"),
         pytest.param(
             lambda job: [a_job(job, *PLACE), a_pod(job, *PLACE, code=1, phase="Failed", reason="Evicted")],
             id="its node put it out",
+        ),
+        pytest.param(
+            lambda job: [a_job(job, *PLACE), a_pod(job, *PLACE, code=137, more=SIDE_CAR)], id="its side-car outlives it"
+        ),
+        pytest.param(
+            lambda job: [a_job(job, *PLACE), a_pod(job, *PLACE, code=1, reason="Evicted", more=SIDE_CAR)],
+            id="its node is putting it out",
         ),
     ],
 )
@@ -181,6 +195,18 @@ def test_a_pod_that_its_node_does_not_let_go_of_is_not_waited_for_for_ever() -> 
 
     assert (waits.deletes, waits.requeue_after) == ((), 30)
     assert [d.key.name for d in goes.deletes] == [name_of(old, *PLACE)]
+
+
+def test_a_job_of_the_old_ones_that_somebody_deletes_waits_for_its_node_no_longer_than_ours() -> None:
+    """Who deletes it in the foreground keeps it until its pods are gone."""
+    old, job = a_crew(), restarted()
+    stuck: list[Child] = [a_job(old, *PLACE, deleting=True), a_pod(old, *PLACE, deleting=True)]
+
+    waits = plan_of(job, stuck, now=NOW + timedelta(seconds=30))
+    comes = plan_of(job, stuck, now=NOW + timedelta(seconds=60))
+
+    assert (waits.creates, waits.requeue_after) == ((), 30)
+    assert len(comes.creates) == 5
 
 
 def test_it_recovers_until_all_are_back() -> None:

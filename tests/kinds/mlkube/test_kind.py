@@ -160,6 +160,20 @@ def test_a_job_goes_on_where_another_process_left_it(phase: str) -> None:
     assert status_of(plan_of(job, running(job)))["phase"] == "Running"
 
 
+@pytest.mark.parametrize("given", [{}, {"backoffLimit": 0}])
+@pytest.mark.parametrize("phase", ["Creating", "Running"])
+def test_a_crew_that_the_ancestor_left_gets_no_second_one(phase: str, given: Json) -> None:
+    """Its Jobs are not ours, and hold the names: that these are taken is what its user is told."""
+    job = a_mxjob(RuntimeId="mine", status={"phase": phase, "state": ""}, **given)
+
+    first = plan_of(job)
+    second = plan_of(stored(job, first))
+
+    assert status_of(first)["runtimeId"] == "mine"
+    assert names(second) == {f"digits-{role}-mine-{index}" for role, index in CREW}
+    assert "restarts" not in stored(job, first)["status"]
+
+
 @pytest.mark.parametrize("phase", ["Creating", "Running"])
 def test_a_service_that_somebody_deleted_comes_again(phase: str) -> None:
     job = a_begun(phase)
@@ -254,6 +268,16 @@ def test_any_replica_that_fails_for_good_fails_the_job(place: tuple[str, int]) -
 
     assert (status_of(plan)["phase"], status_of(plan)["state"]) == ("CleanUp", "Failed")
     assert status_of(plan)["reason"].startswith(f"{place[0]}-{place[1]}: pod {name_of(job, *place)}-aaaaa failed")
+
+
+def test_a_server_that_is_lost_when_all_is_done_is_no_failure_though_no_try_is_left() -> None:
+    job = a_begun("Running", "Running", backoffLimit=0)
+    ended = [("scheduler", 0), ("worker", 0), ("worker", 1), ("worker", 2)]
+    lost: list[Child] = [a_job(job, "server"), a_pod(job, "server", code=143, phase="Failed")]
+
+    plan = plan_of(job, running(job, *complete(job, *ended), *lost, without=[*ended, ("server", 0)]))
+
+    assert status_of(plan)["state"] == "Succeeded"
 
 
 def test_a_failure_counts_whoever_succeeded_before() -> None:

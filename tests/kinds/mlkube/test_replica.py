@@ -1,10 +1,11 @@
 """What becomes of a job when a replica ends, by how it ended (spec §1.4, §1.7, and the recommendations of part 4)."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.build import Json
+from tests.build import NOW, Json
 from tests.kinds.mlkube.build import Child, a_begun, a_job, a_pod, a_spec, condition_of, plan_of, running, status_of
 
 WORKER = ("worker", 0)
@@ -80,6 +81,15 @@ def test_a_replica_that_goes_on(worker: Any, state: str) -> None:
             id="its main container, beside a side-car",
         ),
         pytest.param(
+            lambda job: [
+                a_job(job, *WORKER),
+                a_pod(
+                    job, *WORKER, code=0, phase="Failed", more=[{"name": "s", "state": {"terminated": {"exitCode": 1}}}]
+                ),
+            ],
+            id="its main container, beside a side-car that failed",
+        ),
+        pytest.param(
             lambda job: [a_job(job, *WORKER, succeeded=1), a_pod(job, *WORKER, code=137, phase="Failed")],
             id="at the second try",
         ),
@@ -144,10 +154,20 @@ def test_a_replica_without_memory_fails_and_says_so(how: str) -> None:
     assert "it needs more memory than its limit allows (OOMKilled)" in status_of(plan)["reason"]
 
 
-@pytest.mark.parametrize("reason", ["Evicted", "NodeShutdown", "Preempting", "OutOfcpu"])
-def test_a_pod_that_its_node_put_out_comes_again_whatever_its_code(reason: str) -> None:
+@pytest.mark.parametrize("phase", ["Failed", "Running"])
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("reason", ["Evicted", "NodeShutdown", "Terminated", "Preempting", "OutOfcpu"])
+def test_a_pod_that_its_node_puts_out_comes_again_whatever_its_code(reason: str, code: int, phase: str) -> None:
+    """A program that is told to end may well do so with 0: that is no success. The reason is there before the phase."""
     job = a_running()
-    pod = a_pod(job, *WORKER, code=1, phase="Failed", reason=reason)
+    pod = a_pod(job, *WORKER, code=code, phase=phase, reason=reason)
+
+    assert states_of(job, a_job(job, *WORKER), pod) == {"Starting": 1}
+
+
+def test_a_pod_whose_time_is_over_has_not_succeeded_with_its_last_word() -> None:
+    job = a_running()
+    pod = a_pod(job, *WORKER, code=0, phase="Failed", reason="DeadlineExceeded")
 
     assert states_of(job, a_job(job, *WORKER), pod) == {"Starting": 1}
 
@@ -177,27 +197,56 @@ def test_a_job_that_is_about_to_give_up_is_not_said_to_try_again(phase: str, sta
     assert [condition["type"] for condition in status_of(plan)["conditions"]] == ["Ready"]
 
 
+def test_a_job_that_gives_up_on_a_pod_that_its_node_does_not_let_go_of_is_a_failure() -> None:
+    """It says its target alone until the pod is gone, which a lost node may never tell."""
+    job = a_running()
+    target = {"FailureTarget": ("BackoffLimitExceeded", "Job has reached the specified backoff limit")}
+    lost: list[Child] = [a_job(job, *WORKER, conditions=target), a_pod(job, *WORKER, deleting=True)]
+
+    assert status_of(plan_of(job, running(job, *lost, without=[WORKER])))["state"] == "Failed"
+
+
+@pytest.mark.parametrize("type_", ["Failed", "FailureTarget"])
 @pytest.mark.parametrize(
     "job", [pytest.param(a_running(), id="alone"), pytest.param(a_begun("Running", "Running"), id="crew")]
 )
 def test_a_job_that_gave_up_on_a_pod_that_still_runs_is_not_believed_before_the_pod_tells_how_it_ended(
-    job: Json,
+    job: Json, type_: str
 ) -> None:
-    given_up = {"Failed": ("BackoffLimitExceeded", "Job has reached the specified backoff limit")}
+    given_up = {type_: ("BackoffLimitExceeded", "Job has reached the specified backoff limit")}
     watched_late: list[Child] = [a_job(job, *WORKER, conditions=given_up), a_pod(job, *WORKER)]
 
     assert not plan_of(job, running(job, *watched_late, without=[WORKER])).status_first
 
 
-def test_a_dead_main_container_beside_a_living_side_car_is_a_failure() -> None:
-    """The pod never ends, so its Job never tries again: the job would wait for ever."""
+SIDE_CAR = [{"name": "side-car", "state": {"running": {}}}]
+
+
+def test_a_dead_main_container_is_a_failure_when_its_side_cars_have_had_time_to_end() -> None:
+    """As long as they live the pod does not end, and its Job does not try again: the job would wait for ever. But how
+    it ends must not hang on whether we looked before or after they were gone."""
     job = a_running()
-    pod = a_pod(job, *WORKER, code=137, more=[{"name": "side-car", "state": {"running": {}}}])
+    dead = running(job, a_job(job, *WORKER), a_pod(job, *WORKER, code=137, more=SIDE_CAR), without=[WORKER])
 
-    plan = plan_of(job, running(job, a_job(job, *WORKER), pod, without=[WORKER]))
+    first = plan_of(job, dead)
+    told = {**job, "status": status_of(first)}
+    early = plan_of(told, dead, now=NOW + timedelta(seconds=29))
+    late = plan_of(told, dead, now=NOW + timedelta(seconds=30))
 
-    assert status_of(plan)["state"] == "Failed"
-    assert "side-cars keep the pod alive" in status_of(plan)["reason"]
+    said = condition_of(first, "Recovering")[2]
+    assert said.endswith("exitcode 137; its Job does not try again as long as side-cars keep the pod alive")
+    assert (early.is_quiet, early.requeue_after) == (True, 1)
+    assert (status_of(late)["state"], status_of(late)["reason"]) == ("Failed", said)
+
+
+def test_a_main_container_that_died_for_good_is_a_failure_whatever_its_side_cars_do() -> None:
+    job = a_running()
+    pod = a_pod(job, *WORKER, code=1, more=SIDE_CAR)
+
+    assert (
+        "exit code 1 is not retried"
+        in status_of(plan_of(job, running(job, a_job(job, *WORKER), pod, without=[WORKER])))["reason"]
+    )
 
 
 def test_a_replica_that_comes_back_is_told_until_it_is_there() -> None:

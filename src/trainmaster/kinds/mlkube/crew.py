@@ -25,7 +25,7 @@ STOPPED = {"spec": {"suspend": True}}
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """What is done about batch Jobs that fill no place; ``is_done`` when none is left."""
+    """What is done about batch Jobs that fill no place; ``is_done`` when none is left that matters."""
 
     deletes: tuple[Delete, ...] = ()
     patches: tuple[Patch, ...] = ()
@@ -79,7 +79,8 @@ def sweep(job: MxJob, observed: Observed, now: datetime) -> Sweep:
         deletes=deletions(JOB, goes, why),
         patches=tuple(Patch(JOB, c.key, c.uid, c.resource_version, STOPPED, why) for c in running),
         wait=soonest(*waits),
-        is_done=False,
+        # One that is deleted in the foreground stays until its pods are gone, and on a lost node they never are.
+        is_done=all(child.deleting and not alive[child.uid] for child in old),
     )
 
 

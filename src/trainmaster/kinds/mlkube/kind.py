@@ -1,17 +1,17 @@
 """MxJob: a batch Job for each replica; workers and the scheduler decide how it ends."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
 
 from trainmaster.api import mlkube
 from trainmaster.api.mlkube import MxJob, MxJobStatus
-from trainmaster.core.condition import is_true
+from trainmaster.core.condition import find, is_true
 from trainmaster.core.ids import JOB, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, deletions, normal, soonest, warning
-from trainmaster.core.policies.limit import Limit
+from trainmaster.core.policies.limit import Limit, overdue, seconds_left
 from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.view import ChildView
 from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
@@ -24,6 +24,7 @@ from trainmaster.kinds.mlkube.replica import (
     SUCCEEDED,
     UNKNOWN,
     Replica,
+    has_run,
     is_over,
     replicas_of,
 )
@@ -40,7 +41,8 @@ from trainmaster.kinds.mlkube.status import (
 )
 
 LINGER = 30
-"""Seconds in which the servers of a job that has succeeded may end by themselves."""
+"""Seconds in which the servers of a job that has succeeded, or side-cars of a container that died, may end by
+themselves."""
 
 
 class MxJobKind(Kind[MxJob]):
@@ -77,16 +79,15 @@ class MxJobKind(Kind[MxJob]):
             return self._clean_up(job, observed, now)
         replicas = replicas_of(job, observed)
         state, message = _result(job, replicas)
-        deadline = _deadline(job)
-        if not state and deadline and deadline.left(now) <= 0:
-            state, message = FAILED, deadline.message
+        limits = [*_deadline(job), *_patience(job, replicas)]
+        if not state and (over := overdue(limits, now)):
+            state, message = FAILED, over.message
         if state:
             return self._judge(job, state, message, replicas, now)
         if any(replica.fault for replica in replicas):
             return self._restart(job, replicas, now)
         plan = self._go_on(job, replicas, observed, now)
-        left = deadline.left(now) if deadline else None
-        return msgspec.structs.replace(plan, requeue_after=soonest(plan.requeue_after, left))
+        return msgspec.structs.replace(plan, requeue_after=soonest(plan.requeue_after, seconds_left(limits, now)))
 
     def _go_on(self, job: MxJob, replicas: Sequence[Replica], observed: Observed, now: datetime) -> Plan:
         """Whoever is missing is created, whoever is nobody's goes."""
@@ -96,7 +97,7 @@ class MxJobKind(Kind[MxJob]):
         swept, wait = crew.sweep(job, observed, now), crew.wait_of(job, now)
         may_create = is_named and allotted.is_stored and swept.is_done and wait is None
         creates = self._missing(job, observed) if may_create else ()
-        runs = old.phase == RUNNING or all(replica.has_started for replica in replicas)
+        runs = has_run(job) or all(replica.has_started for replica in replicas)
         conditions = cleared(old.conditions, all_created=may_create and not creates, now=now)
         conditions = progressed(conditions, replicas, now)
         new = msgspec.structs.replace(
@@ -206,15 +207,15 @@ class FirstMxJobKind(MxJobKind):
 
 def _result(job: MxJob, replicas: Sequence[Replica]) -> tuple[str, str]:
     """How the job ends, if it does. A failure counts before a success, whoever of them ended first. Servers have no
-    say in a success: they serve until they are told to end."""
+    say in a success: they serve until they are told to end, and who is lost then is not missed."""
     if failed := [replica for replica in replicas if replica.state == FAILED]:
         return FAILED, "; ".join(f"{replica.slot.place}: {replica.message}" for replica in failed[:3])
+    if all(replica.state == SUCCEEDED for replica in replicas if replica.slot.role != labels.SERVER):
+        return SUCCEEDED, f"job {job.metadata.name} has succeeded"
     lost = [replica for replica in replicas if replica.fault]
     if lost and not crew.has_tries_left(job):
         said = "; ".join(f"{r.slot.place}: {r.fault.message}" for r in lost[:3] if r.fault)
         return FAILED, f"{said} (backoffLimit {crew.tries_of(job)} is used up)"
-    if all(replica.state == SUCCEEDED for replica in replicas if replica.slot.role != labels.SERVER):
-        return SUCCEEDED, f"job {job.metadata.name} has succeeded"
     return "", ""
 
 
@@ -230,11 +231,20 @@ def _begun(job: MxJob, now: datetime) -> MxJobStatus:
     )
 
 
-def _deadline(job: MxJob) -> Limit | None:
+def _deadline(job: MxJob) -> Iterator[Limit]:
     seconds, since = job.spec.active_deadline_seconds, job.status.start_time
-    if seconds is None or since is None:
-        return None
-    return Limit(since, seconds, f"the job has not ended within {seconds} seconds (activeDeadlineSeconds)")
+    if seconds is not None and since is not None:
+        yield Limit(since, seconds, f"the job has not ended within {seconds} seconds (activeDeadlineSeconds)")
+
+
+def _patience(job: MxJob, replicas: Iterable[Replica]) -> Iterator[Limit]:
+    """Side-cars of a container that died may take as long to end as servers of a success: a job must not fail because
+    we looked in between. When the fall was first seen, its condition says."""
+    told = find(job.status.conditions, RECOVERING)
+    if told is not None and told.status == "True" and told.last_transition_time is not None:
+        for replica in replicas:
+            if replica.is_held:
+                yield Limit(told.last_transition_time, LINGER, f"{replica.slot.place}: {replica.message}")
 
 
 def _steps(old: MxJobStatus, new: MxJobStatus, replicas: Iterable[Replica]) -> tuple[Event, ...]:

@@ -37,9 +37,11 @@ CREW_RESTARTING = "CrewRestarting"
 TRIES = 6
 """How often a batch Job starts its pod again unless it is told."""
 OUT_OF_MEMORY = "OOMKilled"
-_ENDS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
-"""Conditions of a batch Job. The latter two stand there while its last pods go; then the others follow, unless
-somebody suspends it in between."""
+_FAILURE = ("Failed", "FailureTarget")
+_ENDS = ("Complete", "SuccessCriteriaMet", *_FAILURE)
+"""Conditions of a batch Job. The latter of each two stands there while its last pods go, which on a lost node takes for
+ever; then the other follows, unless somebody suspends it in between."""
+_HELD = "its Job does not try again as long as side-cars keep the pod alive"
 _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 """What every container waits for at first."""
 
@@ -65,8 +67,9 @@ class _JobPart(msgspec.Struct):
     spec: _SpecPart = msgspec.field(default_factory=_SpecPart)
     status: _StatusPart = msgspec.field(default_factory=_StatusPart)
 
-    def condition(self, type_: str) -> _ConditionPart | None:
-        return next((c for c in self.status.conditions or () if c.type == type_ and c.status == "True"), None)
+    def condition(self, *types: str) -> _ConditionPart | None:
+        """The first of these that holds."""
+        return next((c for c in self.status.conditions or () if c.type in types and c.status == "True"), None)
 
 
 _JOB_PART = msgspec.json.Decoder(_JobPart)
@@ -80,6 +83,8 @@ class Replica(msgspec.Struct, frozen=True):
     state: str
     message: str = ""
     is_recovering: bool = False
+    is_held: bool = False
+    """It comes back when its side-cars have ended, and not before."""
     fault: Fault | None = None
 
     @property
@@ -90,7 +95,7 @@ class Replica(msgspec.Struct, frozen=True):
 def is_over(child: ChildView) -> bool:
     """True of a batch Job that comes to its end, or was told to stop: no pod of it is started any more."""
     job = _JOB_PART.decode(child.raw)
-    return bool(job.spec.suspend) or any(job.condition(type_) for type_ in _ENDS)
+    return bool(job.spec.suspend) or job.condition(*_ENDS) is not None
 
 
 def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
@@ -111,9 +116,15 @@ def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
     return found
 
 
+def has_run(job: MxJob) -> bool:
+    """All replicas have run at the same time. The ancestor said so, too, but had no runtime id in its status: its Jobs
+    are not ours, and nobody misses them."""
+    return job.status.phase == RUNNING and bool(job.status.runtime_id)
+
+
 def has_formed(job: MxJob) -> bool:
-    """All replicas of this attempt have run at the same time: who is not there now is lost, and not yet to come."""
-    return job.status.phase == RUNNING and not is_crew_restarting(job.status.conditions)
+    """All replicas of this attempt have run: who is not there now is lost, and not yet to come."""
+    return has_run(job) and not is_crew_restarting(job.status.conditions)
 
 
 def is_crew_restarting(conditions: Conditions) -> bool:
@@ -126,16 +137,16 @@ def _judged(
 ) -> Replica:
     """The main container decides, whatever side-cars still do."""
     job = _JOB_PART.decode(child.raw)
-    if job.status.succeeded or any(_exit_code(pod) == 0 for pod in pods):
+    if job.status.succeeded or any(_has_succeeded(pod) for pod in pods):
         return Replica(slot, SUCCEEDED)
     faults = [found for pod in pods if (found := _fault(pod))]
     for found in faults:
         if why := _end_of(found, retryable):
             return Replica(slot, FAILED, f"{found.message}{why}")
     # A Job ends after its pods. Who sees one that still runs is behind, and will be told how it ended.
-    given_up = None if any(not pod.is_ended for pod in pods) else job.condition("Failed")
+    given_up = None if any(not pod.is_ended for pod in pods) else job.condition(*_FAILURE)
     if not slot.is_alone and (faults or given_up):
-        return Replica(slot, STARTING, fault=faults[-1].fault if faults else _lost(f"the pod of {slot.place} is gone"))
+        return Replica(slot, STARTING, fault=faults[-1] if faults else _lost(f"the pod of {slot.place} is gone"))
     if given_up:
         last = f"; {faults[-1].message}" if faults else ""
         return Replica(slot, FAILED, f"job {slot.name} has failed: {given_up.reason}, {given_up.message}{last}")
@@ -145,7 +156,9 @@ def _judged(
     if has_lost_its_pod or sum(pod.phase == "Failed" for pod in pods) > job.spec.backoff_limit:
         return Replica(slot, RUNNING if is_formed else STARTING)  # until its Job says that it has failed, or goes
     if faults:
-        return Replica(slot, STARTING, f"{faults[-1].message}; it is started again", is_recovering=True)
+        is_held = any(_is_held(pod) for pod in pods)
+        then = _HELD if is_held else "it is started again"
+        return Replica(slot, STARTING, f"{faults[-1].message}; {then}", is_recovering=True, is_held=is_held)
     return Replica(slot, STARTING, _waits_for(pods))
 
 
@@ -161,9 +174,10 @@ def _lost(message: str) -> Fault:
 # --- pods ---
 
 
-def _exit_code(pod: PodView) -> int | None:
+def _has_succeeded(pod: PodView) -> bool:
+    """A pod has a reason when somebody put an end to it: a program that is told to end may well do so with 0."""
     main = pod.container(labels.CONTAINER)
-    return main.exit_code if main else None
+    return main is not None and main.exit_code == 0 and not pod.reason
 
 
 def _is_running(pod: PodView) -> bool:
@@ -181,42 +195,34 @@ def _waits_for(pods: Sequence[PodView]) -> str:
     return ""
 
 
-class _Ended(msgspec.Struct, frozen=True):
-    """A fault, and whether anybody will start the pod again of which it is."""
-
-    fault: Fault
-    is_stuck: bool = False
-
-    @property
-    def message(self) -> str:
-        return self.fault.message
-
-
-def _fault(pod: PodView) -> _Ended | None:
+def _fault(pod: PodView) -> Fault | None:
     """What went wrong with a pod; None when nothing did. A container that its kubelet starts again shows its last end
     beside its new life."""
     main = pod.container(labels.CONTAINER)
     if main is not None and main.exit_code is None and main.last is not None and main.last.exit_code:
-        return _Ended(fault.failure(msgspec.structs.replace(pod, containers=(main.last,)), _takes_part))
+        return fault.failure(msgspec.structs.replace(pod, containers=(main.last,)), _takes_part)
     if pod.phase != "Failed" and not (main is not None and main.exit_code):
         return None
-    is_stuck = not pod.is_ended and pod.restart_policy == "Never"
-    return _Ended(fault.failure(pod, _takes_part), is_stuck)
+    return fault.failure(pod, _takes_part)
+
+
+def _is_held(pod: PodView) -> bool:
+    """True of one that has failed and does not end, because side-cars live on. One with a reason is being ended."""
+    main = pod.container(labels.CONTAINER)
+    is_dead = main is not None and bool(main.exit_code) and pod.restart_policy == "Never"
+    return is_dead and not pod.is_ended and not pod.reason
 
 
 def _takes_part(container: str) -> bool:
     return container == labels.CONTAINER
 
 
-def _end_of(ended: _Ended, retryable: frozenset[int]) -> str:
+def _end_of(found: Fault, retryable: frozenset[int]) -> str:
     """Why there is no use in another try; empty when there is. The exit code says it: what a signal ended may run
     through the next time, what ended by itself will end the same way again. Where no program ended, its pod was put
     out or refused, which says nothing about the program."""
-    found = ended.fault
     if found.reason == OUT_OF_MEMORY:
         return ": it needs more memory than its limit allows (OOMKilled)"
-    if ended.is_stuck:
-        return "; its Job does not try again as long as side-cars keep the pod alive"
     if found.is_node or found.exit_code is None or found.exit_code >= SIGNALLED or found.exit_code in retryable:
         return ""
     return f"; exit code {found.exit_code} is not retried (restartingExitCode)"
