@@ -121,12 +121,22 @@ def test_the_schedulers_service_leads_to_its_pod_before_that_is_ready() -> None:
     }
 
 
-@pytest.mark.parametrize(("given", "stored"), [("OnFailure", "OnFailure"), ("Never", "Never"), (None, "Never")])
-def test_pods_are_restarted_as_their_template_says(given: str | None, stored: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "alone", "in_a_crew"),
+    [("OnFailure", "OnFailure", "Never"), ("Never", "Never", "Never"), (None, "Never", "Never")],
+)
+def test_pods_are_restarted_as_their_template_says_but_for_those_of_a_crew(
+    given: str | None, alone: str, in_a_crew: str
+) -> None:
+    """Nobody of a crew comes again alone; of a pod that its kubelet restarts, the Job would leave nothing to look at."""
     policy: dict[str, Any] = {} if given is None else {"restartPolicy": given}
-    job = with_worker(a_template(a_container("mxnet"), **policy))
+    template = a_template(a_container("mxnet"), **policy)
+    joins_again = a_begun(specs=[a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 1, template, restartScope="Pod")])
+    jobs = [with_worker(template, mode="local"), joins_again, with_worker(template)]
 
-    assert job_of(job, "worker")["spec"]["template"]["spec"]["restartPolicy"] == stored
+    stored = [job_of(job, "worker")["spec"]["template"]["spec"]["restartPolicy"] for job in jobs]
+
+    assert stored == [alone, alone, in_a_crew]
 
 
 def test_the_template_survives_but_for_what_we_set() -> None:
@@ -252,6 +262,27 @@ def test_what_the_ancestor_wrote_into_the_job_is_not_added_again() -> None:
     spec = job_of(job, "worker", settings=Settings(accelerators=CONFIG))["spec"]["template"]["spec"]
 
     assert (spec["volumes"], spec["containers"]) == (volumes, [container])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"resources": "x"},
+        {"resources": {"limits": 5}},
+        {"resources": {"limits": f"some {GPU}"}},
+        {"resources": {"limits": {GPU: 1}}, "volumeMounts": "x"},
+        {"resources": {"limits": {GPU: 1}}, "volumeMounts": ["x"]},
+        {"resources": {"limits": {GPU: 1}}, "volumeMounts": [{"mountPath": {}}]},
+    ],
+    ids=str,
+)
+def test_what_is_no_resource_or_mount_is_left_for_the_api_server_to_refuse(given: Json) -> None:
+    job = with_worker(a_template(a_container("mxnet", **given)), mode="local")
+
+    main = main_of(job_of(job, "worker", settings=Settings(accelerators=CONFIG)))
+
+    assert main["resources"] == given["resources"]
+    assert main.get("volumeMounts", [])[:1] == given.get("volumeMounts", [])[:1]
 
 
 # --- ports -----------------------------------------------------------------------------------------

@@ -83,6 +83,10 @@ def test_the_restart_is_counted_before_anybody_is_stopped() -> None:
         ),
         pytest.param(lambda job: [], id="its Job was deleted"),
         pytest.param(lambda job: [a_job(job, *PLACE, deleting=True)], id="its Job is being deleted"),
+        pytest.param(lambda job: [a_job(job, *PLACE, suspend=True)], id="somebody suspended its Job"),
+        pytest.param(
+            lambda job: [a_job(job, *PLACE, suspend=True), a_pod(job, *PLACE)], id="somebody suspends its Job"
+        ),
         pytest.param(lambda job: [a_job(job, *PLACE), a_pod(job, *PLACE, last=139)], id="it was started in place"),
         pytest.param(
             lambda job: [a_job(job, *PLACE), a_pod(job, *PLACE, code=1, phase="Failed", reason="Evicted")],
@@ -111,6 +115,17 @@ def test_a_crew_that_has_not_been_whole_yet_just_waits_for_its_jobs() -> None:
     plan = plan_of(job, running(job, without=[PLACE]))
 
     assert [create.key.name for create in plan.creates] == [name_of(job, *PLACE)]
+
+
+def test_a_job_that_is_suspended_before_its_crew_was_whole_is_waited_for() -> None:
+    """As a queue does it with every Job that it has no room for yet."""
+    job = a_begun(servers=1, workers=2)
+
+    plan = plan_of(job, running(job, a_job(job, *PLACE, suspend=True), without=[PLACE]))
+
+    said = f"worker-1: job {name_of(job, *PLACE)} is suspended; it goes on when somebody resumes it"
+    assert (plan.creates, plan.deletes, plan.patches) == ((), (), ())
+    assert condition_of(plan, "Ready") == ("False", "ReplicasStarting", said)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,10 @@ def a_running(**given: Any) -> Json:
         pytest.param(
             lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER, deleting=True)], "Starting", id="a pod that goes"
         ),
+        pytest.param(lambda job: [a_job(job, *WORKER, suspend=True)], "Starting", id="suspended"),
+        pytest.param(
+            lambda job: [a_job(job, *WORKER, suspend=True), a_pod(job, *WORKER)], "Starting", id="about to be suspended"
+        ),
         pytest.param(lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER)], "Running", id="running"),
         pytest.param(
             lambda job: [a_job(job, *WORKER), a_pod(job, *WORKER, last=137, restart_policy="OnFailure")],

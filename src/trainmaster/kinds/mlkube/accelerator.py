@@ -28,8 +28,9 @@ def equipped(pod: Body, accelerators: Mapping[str, Accelerator]) -> Body:
 
 
 def _asks_for(container: Mapping[str, Any], resource: str) -> bool:
-    resources = container.get("resources") or {}
-    return any(resource in (resources.get(kind) or {}) for kind in ("limits", "requests"))
+    resources = container.get("resources")
+    amounts = [resources.get(kind) for kind in ("limits", "requests")] if isinstance(resources, dict) else []
+    return any(isinstance(given, dict) and resource in given for given in amounts)
 
 
 def _with(container: Body, used: Sequence[Accelerator]) -> Body:
@@ -42,8 +43,13 @@ def _with(container: Body, used: Sequence[Accelerator]) -> Body:
     }
 
 
-def _added(found: Sequence[Body] | None, new: Sequence[Body], key: str) -> list[Body]:
-    """Those that are there, and each new one whose key nobody has yet."""
-    merged = {entry.get(key): entry for entry in reversed((*(found or ()), *new))}
-    rest = [entry for entry in new if merged[entry[key]] is entry]
-    return [*(found or ()), *rest]
+def _added(found: Any, new: Sequence[Body], key: str) -> Any:
+    """Those that are there, and each new one whose key nobody has yet. What is no list, or no object in it, is for the
+    API server to refuse."""
+    if not isinstance(found or [], list):
+        return found
+    merged = list(found or ())
+    for entry in new:
+        if not any(isinstance(old, dict) and old.get(key) == entry[key] for old in merged):
+            merged.append(entry)
+    return merged

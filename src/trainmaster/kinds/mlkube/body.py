@@ -158,7 +158,8 @@ class Builder:
                     _with_env(container, self._env(slot)) if container["name"] == labels.CONTAINER else container
                     for container in given["containers"]
                 ],
-                "restartPolicy": given.get("restartPolicy") or "Never",
+                # Of one that its kubelet restarts the Job of a crew would leave nothing: no exit code, no logs.
+                "restartPolicy": (slot.is_alone and given.get("restartPolicy")) or "Never",
             },
             self._accelerators,
         )

@@ -150,10 +150,14 @@ def _judged(
     if given_up:
         last = f"; {faults[-1].message}" if faults else ""
         return Replica(slot, FAILED, f"job {slot.name} has failed: {given_up.reason}, {given_up.message}{last}")
+    is_missed = is_formed and not slot.is_alone
+    if job.spec.suspend:
+        lost = _lost(f"the Job of {slot.place} was suspended") if is_missed else None
+        said = f"job {slot.name} is suspended; it goes on when somebody resumes it"
+        return Replica(slot, STARTING, said, fault=lost)
     if any(_is_running(pod) for pod in pods):
         return Replica(slot, RUNNING)
-    has_lost_its_pod = is_formed and not slot.is_alone and not pods
-    if has_lost_its_pod or sum(pod.phase == "Failed" for pod in pods) > job.spec.backoff_limit:
+    if (is_missed and not pods) or sum(pod.phase == "Failed" for pod in pods) > job.spec.backoff_limit:
         return Replica(slot, RUNNING if is_formed else STARTING)  # until its Job says that it has failed, or goes
     if faults:
         is_held = any(_is_held(pod) for pod in pods)
