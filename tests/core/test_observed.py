@@ -110,3 +110,13 @@ def test_a_kind_without_an_index_label_has_one_slot_for_a_role() -> None:
 
     assert found.role("coordinator") == {0: coordinator}
     assert found.strays == (second,)
+
+
+def test_pods_of_an_older_operator_say_their_slot_by_older_labels() -> None:
+    slots = SlotLabels("type", "index", older=(SlotLabels("old-type", "old-index"), SlotLabels("first", "number")))
+
+    assert slots.slot_of({"old-type": "worker", "old-index": "1"}) == ("worker", 1)
+    assert slots.slot_of({"first": "worker", "number": "2"}) == ("worker", 2)
+    assert slots.slot_of({"type": "server", "index": "0", "old-type": "worker", "old-index": "1"}) == ("server", 0)
+    assert slots.slot_of({"type": "server"}) is None
+    assert slots.slot_of({}) is None

@@ -21,6 +21,9 @@ def finished(reason: str, status: str = "True") -> dict[str, Any]:
         pytest.param({"phase": "Failed", **finished("Failed")}, False, id="it failed"),
         pytest.param({"phase": "Timeout", **finished("Timeout")}, False, id="it took too long"),
         pytest.param({"phase": "Running", **finished("Failed", "False")}, None, id="it is not true"),
+        pytest.param({"conditions": [{"type": "Succeeded", "status": "True"}]}, True, id="by another operator"),
+        pytest.param({"conditions": [{"type": "Failed", "status": "True"}]}, False, id="failed by another operator"),
+        pytest.param({"conditions": [{"type": "Failed", "status": "False"}]}, None, id="by no operator"),
     ],
 )
 def test_a_job_has_succeeded_or_failed_when_it_says_that_it_is_finished(
@@ -29,10 +32,22 @@ def test_a_job_has_succeeded_or_failed_when_it_says_that_it_is_finished(
     assert standing_of(status).has_succeeded is has_succeeded
 
 
-def test_the_restarts_of_all_roles_count_but_for_those_that_a_role_only_shared() -> None:
-    status = {"restarts": {"Worker": {"count": 3, "used": 2}, "Server": {"count": 3, "used": 1}, "Scheduler": {}}}
+def restarts(**used: int) -> Standing:
+    return standing_of({"restarts": {role: {"count": 9, "used": number} for role, number in used.items()}})
 
-    assert standing_of(status).restarted == 3
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(
+            {}, {"Worker": 2, "Server": 1, "Scheduler": 0}, 3, id="a role that only shared them does not count"
+        ),
+        pytest.param({"Worker": 2}, {"Worker": 3}, 1, id="one more"),
+        pytest.param({"Worker": 3}, {"Worker": 1}, 1, id="a budget was given back"),
+    ],
+)
+def test_restarts_count_that_a_role_brought_about(before: dict[str, int], after: dict[str, int], expected: int) -> None:
+    assert restarts(**after).restarts_since(restarts(**before)) == expected
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ async def come_up(job: Job) -> None:
 async def run(job: Job) -> None:
     await job.scene.report("Running", *job.slots)
     await job.reach("Running")
-    await job.until(lambda: sum(job.status.get("joined", {}).values()) == len(job.slots), "all have joined")
+    await job.until(lambda: sum(map(len, job.status.get("ran", {}).values())) == len(job.slots), "all have run")
 
 
 def ends(*places: str, code: int = 0) -> Act:

@@ -267,7 +267,7 @@ def told(status: Object) -> Object:
     """A status without its times. Counters may be stored with this change or with the next one: they are compared
     at the end, by `Trace.children` and the conditions. Who was displaced is known by a uid, and told by an Event."""
     kept = {
-        key: value for key, value in status.items() if "replicaStatus" not in key and key not in ("displaced", "joined")
+        key: value for key, value in status.items() if "replicaStatus" not in key and key not in ("displaced", "ran")
     }
     found: Object = timeless(kept)
     return found

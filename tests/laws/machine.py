@@ -331,7 +331,8 @@ class JobMachine(RuleBasedStateMachine):
             return
         if phase not in ENDED:
             wanted = self.maker.children(key, job["spec"])
-            if {k.name for k in pods} != wanted or services != wanted:
+            done = {f"{key.name}-{role.lower()}-{i}" for role, of in job["status"].get("done", {}).items() for i in of}
+            if {k.name for k in pods} | done != wanted or services != wanted:  # who has succeeded may be gone
                 raise LawBroken(f"settles: {sorted(wanted)} wanted, pods {sorted(pods)}, services {services}")
             return
         if stored_ports(job):

@@ -888,6 +888,27 @@ async def test_a_status_whose_answer_got_lost_is_told_when_it_is_seen(is_stored:
     assert jobs_counted("failed") == failed + 1
 
 
+async def test_a_status_whose_answer_got_lost_is_told_also_when_the_watch_is_late() -> None:
+    numbers = itertools.count()
+
+    def end(job: Toy, _: Observed) -> Plan:
+        """Each try says another time."""
+        ended = {"phase": "Ended", "active": next(numbers)}
+        return Plan() if job.status.phase == "Ended" else Plan(status=ended, events=(normal("Ended", "done"),))
+
+    rig = Rig(end)
+    rig.cluster.after = raising("patch", Unreachable("the connection was cut"))
+    with pytest.raises(Unreachable):
+        await rig.reconcile()
+    with pytest.raises(Conflict):  # what is stored is not seen yet
+        await rig.reconcile()
+    assert rig.recorder.events == []
+    rig.jobs.put(rig.stored())
+    await rig.reconcile()
+
+    assert rig.recorder.events == [normal("Ended", "done")]
+
+
 async def test_a_job_of_somebody_else_is_neither_shown_nor_counted() -> None:
     rig = Rig(jobs=())
     deleted, new = jobs_counted("deleted"), shown("New")

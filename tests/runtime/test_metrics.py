@@ -51,6 +51,9 @@ def restarted(times: int) -> Standing:
     return standing_of({"phase": "Restarting", "restarts": {"Worker": {"count": times, "used": times}}})
 
 
+ENDED_BEFORE = standing_of({"conditions": [{"type": "Failed", "status": "True"}]})
+
+
 @pytest.mark.parametrize(
     ("before", "after", "counted"),
     [
@@ -63,6 +66,7 @@ def restarted(times: int) -> Standing:
         pytest.param(RUNS, restarted(1), {"restarted": 1}, id="its first restart"),
         pytest.param(restarted(1), restarted(3), {"restarted": 2}, id="two more"),
         pytest.param(restarted(3), RUNS, {}, id="counters that begin anew"),
+        pytest.param(ENDED_BEFORE, ended("Failed"), {}, id="another operator's verdict"),
     ],
 )
 def test_what_a_stored_status_says_of_a_job_is_counted_once(
@@ -72,6 +76,15 @@ def test_what_a_stored_status_says_of_a_job_is_counted_once(
     JobMetrics("toy", framework).stored("ml", before, after)
 
     assert job_counts(framework) == counted
+
+
+def test_what_has_not_happened_yet_is_counted_as_nothing() -> None:
+    JobMetrics("toy", "fresh").stored("ml", Standing(), RUNS)
+
+    assert (
+        REGISTRY.get_sample_value("training_operator_jobs_failed_total", {"job_namespace": "ml", "framework": "fresh"})
+        == 0.0
+    )
 
 
 def test_jobs_are_shown_by_their_phase_until_they_are_gone() -> None:

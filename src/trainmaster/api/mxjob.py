@@ -76,8 +76,8 @@ class MXJobStatus(Wire, frozen=True):
     replica_statuses: dict[str, ReplicaStatus] = {}
     restarts: dict[str, Restarts] = {}
     restart_history: tuple[Restart, ...] = ()
-    joined: dict[str, int] = {}
-    """How many replicas of a role have run in this attempt: one of these that is gone was lost."""
+    ran: dict[str, tuple[int, ...]] = {}
+    """The places of a role whose pod was seen running in this attempt: one of these that is gone was lost."""
     done: dict[str, tuple[int, ...]] = {}
     """The places of a role whose pod has succeeded in this attempt. They are filled, whatever becomes of that pod."""
     ports: Ports = {}

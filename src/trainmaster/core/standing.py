@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
-from trainmaster.core.condition import Conditions, has_succeeded
-from trainmaster.core.policies.restart import Restarts
+from trainmaster.core.condition import Conditions, has_succeeded, is_true
+from trainmaster.core.policies.restart import NONE, Restarts
+
+SUCCEEDED, FAILED = "Succeeded", "Failed"
 
 
 class Standing(msgspec.Struct, frozen=True, rename="camel"):
@@ -16,13 +18,15 @@ class Standing(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def has_succeeded(self) -> bool | None:
-        """None of a job that has not ended."""
+        """None of a job that has not ended. Other operators say it by the name of a condition."""
+        if any(is_true(self.conditions, end) for end in (FAILED, SUCCEEDED)):
+            return not is_true(self.conditions, FAILED)
         return has_succeeded(self.conditions)
 
-    @property
-    def restarted(self) -> int:
-        """How often the job, or a part of it, was started again for a fault."""
-        return sum(restarts.used for restarts in self.restarts.values())
+    def restarts_since(self, before: "Standing") -> int:
+        """How often the job, or a part of it, was started again for a fault. A budget may have been given back."""
+        grown = [(now.used, now.used - before.restarts.get(role, NONE).used) for role, now in self.restarts.items()]
+        return sum(more if more >= 0 else used for used, more in grown)
 
 
 def standing_of(status: Mapping[str, Any]) -> Standing:

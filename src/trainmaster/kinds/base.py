@@ -167,6 +167,10 @@ class Kind(ABC, Generic[J]):
         """What its jobs own besides pods and services: ``Observed.children`` has them."""
         return ()
 
+    def has_ended(self, status: Any) -> bool:
+        """By a status that is stored, whoever stored it: such a job never runs again."""
+        return status.phase in self.ended
+
     # --- what all kinds share ---
 
     def plan(self, view: JobView, observed: Observed, now: datetime) -> Plan:
@@ -249,7 +253,7 @@ class Kind(ABC, Generic[J]):
     def _reject(self, view: JobView, bad: BadSpec, now: datetime) -> Plan:
         meta, stored = self.status_of(view)
         old = self._status(stored)
-        if old.phase in self.ended:
+        if self.has_ended(old):
             return Plan()
         said = "; ".join(bad.errors)
         new = msgspec.structs.replace(

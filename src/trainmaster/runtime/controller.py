@@ -248,19 +248,22 @@ class Controller:
         )
         if not self._is_time_to_store(job.key, plan.is_lazy, is_waiting=is_waiting):
             return applied
-        self._unheard[job.key] = _Told(job, stored, plan)
+        told = _Told(job, stored, plan)
+        # One that is waited for stays: should it be stored after all, this one is refused.
+        self._unheard.setdefault(job.key, told)
         is_stored = await self._executor.store_status(self.kind.resource, job, stored, plan)
-        told = self._unheard.pop(job.key, None)
-        if is_stored and told is not None:
+        if self._unheard.pop(job.key, None) and is_stored:
             self._tell(told)
         return applied
 
     def _catch_up(self, job: JobView) -> None:
-        """The answer to the last status got lost. If it is stored all the same, it is told now."""
-        told = self._unheard.pop(job.key, None)
-        if told is None or told.job.uid != job.uid or told.plan.status is None:
+        """The answer to the last status got lost. If it is stored all the same, it is told as soon as that is seen."""
+        told = self._unheard.get(job.key)
+        if told is None or (told.job.uid, told.job.resource_version) == (job.uid, job.resource_version):
             return
-        if not merge_patch(self.kind.status_of(job)[1], told.plan.status):
+        del self._unheard[job.key]
+        is_same = told.job.uid == job.uid and told.plan.status is not None
+        if is_same and not merge_patch(self.kind.status_of(job)[1], told.plan.status or {}):
             self._tell(told)
 
     def _tell(self, told: _Told) -> None:

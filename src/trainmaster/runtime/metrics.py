@@ -45,6 +45,8 @@ JOBS_SUCCESSFUL = Counter("training_operator_jobs_successful_total", "Jobs that 
 JOBS_FAILED = Counter("training_operator_jobs_failed_total", "Jobs that failed", _OF_JOBS)
 JOBS_RESTARTED = Counter("training_operator_jobs_restarted_total", "Restarts for a fault", _OF_JOBS)
 
+_COUNTED_OF_JOBS = (JOBS_CREATED, JOBS_SUCCESSFUL, JOBS_FAILED, JOBS_RESTARTED, JOBS_DELETED)
+
 JOBS = Gauge("trainmaster_jobs", "Jobs that there are", ["kind", "phase"])
 LISTS = Counter("trainmaster_lists_total", "Complete lists of a resource", ["resource"])
 UNREADABLE = Counter("trainmaster_unreadable_objects_total", "Objects left out of a store", ["resource"])
@@ -123,11 +125,12 @@ class JobMetrics:
     def stored(self, namespace: str, before: Standing, after: Standing) -> None:
         """What a status that we stored says that the one before it did not."""
         labels = (namespace, self._framework)
-        if not before.phase:
-            JOBS_CREATED.labels(*labels).inc()
+        # All of them from the first status on: what is 1 when it is first seen, has not increased.
+        created, successful, failed, restarted, _ = (counter.labels(*labels) for counter in _COUNTED_OF_JOBS)
+        created.inc(not before.phase and before.has_succeeded is None)
+        restarted.inc(after.restarts_since(before))
         if before.has_succeeded is None and after.has_succeeded is not None:
-            (JOBS_SUCCESSFUL if after.has_succeeded else JOBS_FAILED).labels(*labels).inc()
-        JOBS_RESTARTED.labels(*labels).inc(max(after.restarted - before.restarted, 0))
+            (successful if after.has_succeeded else failed).inc()
 
 
 class ControllerMetrics:

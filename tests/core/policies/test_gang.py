@@ -85,6 +85,21 @@ def test_what_a_group_asks_for_follows_with_its_number() -> None:
     assert patch.body == {"spec": {"minMember": 3, "minResources": {"cpu": "6"}}}
 
 
+@pytest.mark.parametrize(
+    ("asks", "patched"),
+    [
+        pytest.param({"cpu": "6"}, {"cpu": "6", "nvidia.com/gpu": None}, id="for less"),
+        pytest.param({}, {"cpu": None, "nvidia.com/gpu": None}, id="for nothing"),
+    ],
+)
+def test_what_a_group_does_not_ask_for_any_more_is_taken_away(asks: dict[str, str], patched: dict[str, Any]) -> None:
+    old = a_group(VOLCANO_GROUP, minMember=2, minResources={"cpu": 16, "nvidia.com/gpu": "4"})
+
+    (patch,) = gang.changed(Gang("volcano", KEY, 3, min_resources=asks), seen(VOLCANO_GROUP, old))
+
+    assert patch.body == {"spec": {"minMember": 3, "minResources": patched}}
+
+
 def a_spec(*containers: dict[str, Any], inits: Sequence[dict[str, Any]] = (), **spec: Any) -> Any:
     """Of containers that are told as the resources they ask for; an init container, whole."""
     return {"containers": [{"name": "c", "resources": each} for each in containers], "initContainers": inits, **spec}

@@ -13,6 +13,7 @@ from trainmaster.core.policies.fault import Fault
 from trainmaster.core.policies.restart import (
     EXIT_CODES,
     HISTORY,
+    NONE,
     Decision,
     Fallen,
     RestartPolicy,
@@ -23,6 +24,7 @@ from trainmaster.core.policies.restart import (
     decide,
     exit_codes,
     is_wanted,
+    replaced,
 )
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -253,6 +255,35 @@ def test_a_calm_time_ends_the_streak_but_not_the_count() -> None:
     new = decided(fallen("a0"), {"a": rules()}, old, calm=timedelta(minutes=10)).restarts["a"]
 
     assert (new.count, new.used, new.streak, new.next_time) == (6, 6, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("streak", "backoff", "seconds"),
+    [
+        pytest.param(3, 0, None, id="once"),
+        pytest.param(0, 10, None, id="the first time"),
+        pytest.param(1, 10, 10, id="the second time"),
+        pytest.param(2, 10, 20, id="the third time"),
+    ],
+)
+def test_places_whose_pods_go_through_no_fault_have_a_new_attempt_that_nobody_is_charged_for(
+    streak: int, backoff: int, seconds: int | None
+) -> None:
+    old = Restarts(count=4, used=3, streak=streak, attempt=2)
+
+    found = replaced({"a": old, "b": NONE}, [("a", 1), ("a", 7)], backoff, NOW)
+
+    assert found == {
+        "a": Restarts(
+            count=5,
+            used=3,
+            streak=streak + (1 if backoff else 0),
+            attempt=2,
+            attempts={"1": 5, "7": 5},
+            next_time=NOW + timedelta(seconds=seconds) if seconds else None,
+        ),
+        "b": NONE,
+    }
 
 
 def test_everybody_waits_for_a_restart_of_all() -> None:

@@ -148,6 +148,15 @@ def test_the_group_follows_the_number_of_pods() -> None:
     assert (patch.uid, patch.version, patch.body) == ("g1", 7, {"spec": {"minMember": 5}})
 
 
+def test_the_group_does_not_wait_for_who_has_succeeded() -> None:
+    job = an_mxjob(Scheduler=1, Server=1, Worker=3)
+    job = with_status(job, {"phase": "Running", "done": {"Worker": [0, 2]}})
+
+    (patch,) = planned(job, VOLCANO, children_of(job), a_group(job, 5)).patches
+
+    assert patch.body == {"spec": {"minMember": 3}}
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Suspended"])
 def test_the_group_goes_when_nothing_is_to_be_placed(phase: str) -> None:
     suspend = {"suspend": phase == "Suspended"}

@@ -51,6 +51,11 @@ def phase_of(plan: Plan) -> str:
     return phase
 
 
+def counts_of(job: Json) -> dict[str, int]:
+    """Restarts that a role brought about itself."""
+    return {role: r["used"] for role, r in job["status"].get("restarts", {}).items() if "used" in r}
+
+
 def running(job: Json) -> tuple[Json, list[Child]]:
     """The job when all of its pods run and it has said so."""
     job = with_status(job, plan_of(job, children_of(job, phase="Pending")))
@@ -295,7 +300,8 @@ def test_a_deadline_is_a_timer(is_older: bool) -> None:
 
 def test_a_deadline_stops_what_runs_even_if_nothing_is_to_be_cleaned() -> None:
     job, children = running(an_mxjob(policy={"activeDeadlineSeconds": 60}))
-    children = but(job, children, worker_0=0)
+    beside = {"containers": {"mxnet": None, "fetch-data": 0}}  # it has done its part, and the training goes on
+    children = but(job, children, worker_0=0, worker_1=beside)
     late = NOW + timedelta(seconds=61)
     job = with_status(job, plan_of(job, children, now=late))
 
@@ -420,6 +426,21 @@ def test_what_another_operator_ended_need_not_be_valid_any_more() -> None:
     assert phase_of(plan) == "Failed"
 
 
+@pytest.mark.parametrize("end", ["Succeeded", "Failed"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"jobMode": "dist"}, id="a mode that nobody looked at"),
+        pytest.param({"runPolicy": {"activeDeadlineSeconds": 0}}, id="no time at all"),
+        pytest.param({"mxReplicaSpecs": {"Worker": an_mx_replica(0)}}, id="no pods"),
+    ],
+)
+def test_what_another_operator_ended_need_not_even_be_readable(spec: Json, end: str) -> None:
+    job = with_spec(an_mxjob(status={"conditions": [{"type": end, "status": "True"}]}), **spec)
+
+    assert plan_of(job).is_quiet
+
+
 def test_a_job_that_another_operator_suspended_is_resumed_by_us() -> None:
     suspended = {"conditions": [{"type": "Created", "status": "True"}, {"type": "Suspended", "status": "True"}]}
     job = an_mxjob(status=suspended)
@@ -436,9 +457,12 @@ def test_a_job_that_another_operator_suspended_is_resumed_by_us() -> None:
 def test_surplus_pods_go_with_their_services_and_none_is_made_in_a_gap() -> None:
     job, children = running(an_mxjob(Scheduler=1, Server=1, Worker=4))
     smaller = with_spec(job, mxReplicaSpecs=job["spec"]["mxReplicaSpecs"] | {"Worker": an_mx_replica(2)})
+    children = but(job, children, worker_2=None)
 
-    plan = plan_of(smaller, but(job, children, worker_2=None))
+    first = plan_of(smaller, children)
+    plan = plan_of(with_status(smaller, first), children)
 
+    assert first.deletes == ()  # if that cannot be stored, the pod is one of the job's
     assert names_of(plan.deletes, POD) == ["mnist-worker-3"]
     assert names_of(plan.deletes, SERVICE) == ["mnist-worker-3", "mnist-worker-2"]
     assert plan.creates == ()
@@ -455,8 +479,11 @@ def test_a_role_that_grows_gets_its_new_pods_and_nobody_is_missed() -> None:
 
 
 @pytest.mark.parametrize("leaving", [{"phase": "Running"}, {"phase": "Failed", "exit_code": 143}])
-def test_a_pod_that_goes_for_a_smaller_job_is_not_missed_when_the_job_grows_again(leaving: Json) -> None:
-    job, children = running(an_mxjob())
+@pytest.mark.parametrize("beside", ["Running", "Pending"])
+def test_a_pod_that_goes_for_a_smaller_job_is_not_missed_when_the_job_grows_again(leaving: Json, beside: str) -> None:
+    created = with_status(an_mxjob(), plan_of(an_mxjob()))
+    children = but(created, children_of(created), worker_0={"phase": beside})
+    job = with_status(created, plan_of(created, children))
     roles = job["spec"]["mxReplicaSpecs"]
     smaller = with_spec(job, mxReplicaSpecs=roles | {"Worker": an_mx_replica(1)})
     smaller = with_status(smaller, plan_of(smaller, children))
@@ -467,6 +494,7 @@ def test_a_pod_that_goes_for_a_smaller_job_is_not_missed_when_the_job_grows_agai
 
     assert going.status is None or phase_of(going) == "Running"
     assert names_of(gone.creates, POD) == ["mnist-worker-1"]
+    assert counts_of(grown) == {}
 
 
 # --- pods that have done their part ---
@@ -485,6 +513,12 @@ def test_a_worker_that_succeeded_is_not_missed_when_its_pod_is_removed() -> None
     assert plan.is_quiet
     assert job["status"]["done"] == {"Worker": [1]}
     assert job["status"]["replicaStatuses"]["Worker"] == {"active": 1, "succeeded": 1}
+
+
+def test_that_it_succeeded_is_stored_at_once() -> None:
+    job, children = running(all_workers())
+
+    assert not plan_of(job, but(job, children, worker_1=0)).is_lazy
 
 
 def test_it_still_counts_when_the_last_of_them_ends() -> None:
@@ -507,6 +541,17 @@ def test_a_suspended_job_begins_with_everybody_again() -> None:
 
     assert plan.status is not None
     assert "done" not in plan.status
+
+
+@pytest.mark.parametrize("leaving", [{"phase": "Running"}, {"phase": "Failed", "exit_code": 143}])
+def test_the_pods_of_a_job_that_was_suspended_before_its_first_status_are_nobodys_fault(leaving: Json) -> None:
+    stopped = an_mxjob(policy={"suspend": True})
+    children = children_of(stopped)
+    stopped = with_status(stopped, plan_of(stopped, children))
+
+    going = plan_of(stopped, but(stopped, children, worker_1={**leaving, "deleting": True}))
+
+    assert going.status is None or phase_of(going) == "Suspended"
 
 
 def test_a_pod_that_comes_late_into_a_suspended_job_is_nobodys_fault() -> None:

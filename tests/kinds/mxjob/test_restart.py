@@ -5,8 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.build import NOW, Child, Json, an_mx_replica, an_mxjob, names_of, plan_of, services_of, with_status
-from tests.kinds.mxjob.test_kind import but, conditions_of, message_of, phase_of, running
+from tests.build import (
+    NOW,
+    Child,
+    Json,
+    an_mx_replica,
+    an_mxjob,
+    children_of,
+    names_of,
+    plan_of,
+    services_of,
+    with_status,
+)
+from tests.kinds.mxjob.test_kind import but, conditions_of, counts_of, message_of, phase_of, running
 from trainmaster.core.ids import POD
 
 ALL = ["mnist-scheduler-0", "mnist-server-0", "mnist-worker-0", "mnist-worker-1"]
@@ -21,11 +32,6 @@ def trained(policy: str = "OnFailure", *, scope: str = "", limit: int | None = N
     if scope:
         roles["Worker"]["restartScope"] = scope
     return an_mxjob(policy={} if limit is None else {"backoffLimit": limit}, spec=spec, **roles)
-
-
-def counts_of(job: Json) -> dict[str, int]:
-    """Restarts that a role brought about itself."""
-    return {role: r["used"] for role, r in job["status"]["restarts"].items() if "used" in r}
 
 
 def fall(job: Json, children: list[Child], **ends: Any) -> tuple[Json, list[Child]]:
@@ -237,6 +243,31 @@ def test_a_worker_that_comes_again_alone_is_not_missed_meanwhile() -> None:
 
     assert names_of(plan.creates, POD) == ["mnist-worker-1"]
     assert plan.status is None or plan.status["phase"] == "Restarting"
+
+
+def test_the_others_are_missed_while_one_comes_again_alone() -> None:
+    job, children = fall(*running(trained(scope="Pod", limit=1)), worker_1=1)
+
+    plan = plan_of(job, but(job, children, worker_0=None, worker_1=None))
+
+    assert phase_of(plan) == "Failed"
+    assert "pod mnist-worker-0 is lost" in message_of(plan)
+
+
+def test_a_pod_that_ran_is_missed_also_when_its_role_was_never_whole() -> None:
+    job = with_status(trained(), plan_of(trained()))
+    children = but(job, children_of(job), worker_1={"phase": "Pending"})
+    job = with_status(job, plan_of(job, children))
+
+    assert phase_of(plan_of(job, but(job, children, worker_0=None))) == "Restarting"
+
+
+def test_all_start_again_when_the_scheduler_is_done_and_comes_back_for_nobody_alone() -> None:
+    job, children = running(trained(scope="Pod", successPolicy="AllWorkers"))
+    children = but(job, children, scheduler_0=0)
+    job, _ = fall(with_status(job, plan_of(job, children)), children, worker_1=1)
+
+    assert sorted(names_of(plan_of(job, services_of(job)).creates, POD)) == ALL
 
 
 def test_who_has_done_his_part_stays_so_when_another_comes_again_alone() -> None:

@@ -1,7 +1,7 @@
 """Which pods of an ended job are removed: the clean-up policies All, Running and None. And how: a pod whose node does
 not let go of it is taken off the books in the end."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -15,13 +15,20 @@ PATIENCE = 60
 """Seconds beyond its grace period in which a pod may still go by itself."""
 
 
-def pods_to_clean(pods: Iterable[PodView], policy: CleanPodPolicy) -> tuple[PodView, ...]:
-    """Every pod that has to go, those included that are on their way already."""
+def has_stopped(pod: PodView) -> bool:
+    """It has ended, or a container has or will not come up: it holds evidence that somebody wants to read."""
+    return pod.is_ended or any(c.exit_code is not None or c.waiting == "CrashLoopBackOff" for c in pod.containers)
+
+
+def pods_to_clean(
+    pods: Iterable[PodView], policy: CleanPodPolicy, is_kept: Callable[[PodView], bool] = has_stopped
+) -> tuple[PodView, ...]:
+    """Every pod that has to go, those included that are on their way already. ``is_kept`` is asked under Running."""
     match policy:
         case "All":
             return tuple(pods)
         case "Running":
-            return tuple(pod for pod in pods if not pod.is_ended and not _has_stopped(pod))
+            return tuple(pod for pod in pods if not is_kept(pod))
         case "None":
             return ()
 
@@ -51,8 +58,3 @@ def patience_left(pod: PodView, now: datetime) -> float | None:
 def patience(pods: Iterable[PodView], now: datetime) -> float | None:
     """Seconds until one of these pods, which are to go, is forced to; None when there is nothing to wait for."""
     return soonest(*(left for pod in pods if (left := patience_left(pod, now)) is not None and left > 0))
-
-
-def _has_stopped(pod: PodView) -> bool:
-    """A container has ended or will not come up: the pod holds evidence that somebody wants to read."""
-    return any(c.exit_code is not None or c.waiting == "CrashLoopBackOff" for c in pod.containers)

@@ -5,6 +5,7 @@ name their group. Two dialects are known: Volcano's, and for every other name th
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -45,7 +46,8 @@ class Gang(msgspec.Struct, frozen=True):
 
 
 class _GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
-    min_member: int = 0
+    min_member: int | None = None
+    min_resources: dict[str, Any] | None = None
 
 
 class _Group(msgspec.Struct, frozen=True):
@@ -87,6 +89,8 @@ def needed(pods: Iterable[tuple[Body, int]]) -> dict[str, str]:
     parts: dict[str, list[Quantity]] = {}
     try:
         for spec, number in pods:
+            if not number:
+                continue
             for name, asked in _asked(msgspec.convert(spec, _PodPart)).items():
                 parts.setdefault(name, []).append(Quantity(asked.amount * number, asked.suffix))
     except (ValueError, msgspec.ValidationError):
@@ -171,19 +175,21 @@ def _size(gang: Gang) -> Body:
 def changed(gang: Gang, observed: Observed) -> tuple[Patch, ...]:
     """The PodGroup follows the number of pods. What else it says stays with whoever changed it."""
     found = observed.child(gang.resource, gang.key.name)
-    if found is None or found.deleting or _members(found.raw) == gang.min_member:
+    if found is None or found.deleting or (old := _spec(found.raw)).min_member == gang.min_member:
         return ()
-    body = {"spec": _size(gang)}
+    # A patch leaves what it does not name.
+    wanted = dict.fromkeys(old.min_resources or (), None) | dict(gang.min_resources)
+    body = {"spec": {"minMember": gang.min_member, **({"minResources": wanted} if wanted else {})}}
     why = f"{gang.min_member} pods are to be placed together now"
     return (Patch(gang.resource, found.key, found.uid, found.resource_version, body, why),)
 
 
-def _members(raw: bytes) -> int | None:
-    """None for a group of a strange shape, which is put right."""
+def _spec(raw: bytes) -> _GroupSpec:
+    """Nothing is known of a group of a strange shape, which is put right."""
     try:
-        return _GROUP.decode(raw).spec.min_member
+        return _GROUP.decode(raw).spec
     except msgspec.ValidationError:
-        return None
+        return _GroupSpec()
 
 
 def surplus(scheduler: str, observed: Observed, why: str, *, keep: str = "") -> tuple[Delete, ...]:

@@ -213,6 +213,32 @@ def decide(
     )
 
 
+def replaced(
+    restarts: RestartsByRole, places: Iterable[tuple[str, int]], backoff: int, now: datetime
+) -> dict[str, Restarts]:
+    """A new attempt of single places, that no role is charged for: their pods are to go through no fault of their own.
+    With ``backoff``, the places of a role that this happens to again and again wait as after a fault."""
+    found = dict(restarts)
+    for role, indices in _by_role(places).items():
+        old = found.get(role, NONE)
+        count = old.count + 1
+        found[role] = msgspec.structs.replace(
+            old,
+            count=count,
+            attempts=old.attempts | dict.fromkeys(map(str, indices), count),
+            streak=old.streak + bool(backoff),
+            next_time=_next_time(old.streak, backoff, now) or old.next_time,
+        )
+    return found
+
+
+def _by_role(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for role, index in places:
+        found.setdefault(role, []).append(index)
+    return found
+
+
 def _causes(fallen: Sequence[Fallen], rules: Mapping[str, Rules]) -> list[Fallen]:
     """One for each restart: of a role that restarts as a whole, the first."""
     seen: set[str] = set()

@@ -20,8 +20,8 @@ from trainmaster.kinds.base import Kind, changed_status, cleared, named, portles
 from trainmaster.kinds.mxjob import labels, validate
 from trainmaster.kinds.mxjob.body import Builder, declared_ports, gang_of, shared_ports
 from trainmaster.kinds.mxjob.node import nodes_of
-from trainmaster.kinds.mxjob.policy import clean_policy_of, policy_of, rules_of
-from trainmaster.kinds.mxjob.role import leading, roles_of, slots_of
+from trainmaster.kinds.mxjob.policy import BACKOFF, clean_policy_of, policy_of, rules_of
+from trainmaster.kinds.mxjob.role import ROLES, leading, roles_of, slots_of
 from trainmaster.kinds.mxjob.status import (
     CREATED,
     ENDED,
@@ -33,13 +33,16 @@ from trainmaster.kinds.mxjob.status import (
     done,
     enter,
     entered_at,
+    is_current,
     is_suspended,
     is_whole,
-    joined,
     left_behind,
+    pairs,
     pods_of,
+    ran,
     reason_of,
     resume,
+    without,
 )
 from trainmaster.kinds.mxjob.verdict import Verdict, calm_of, told, verdict
 
@@ -66,6 +69,9 @@ class MXJobKind(Kind[MXJob]):
     def errors(self, job: MXJob) -> list[str]:
         return [] if left_behind(job.status) else validate.errors(job)
 
+    def has_ended(self, status: MXJobStatus) -> bool:
+        return status.phase in ENDED or bool(left_behind(status))
+
     def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
         noun = resource.kind.lower()
         if error:
@@ -81,7 +87,7 @@ class MXJobKind(Kind[MXJob]):
         if phase := left_behind(job.status):
             return _take_over(job, phase, now)
         nodes = nodes_of(observed, self.settings, now)
-        found = verdict(job, observed, nodes.bad)
+        found = verdict(job, observed, nodes)
         if found.phase:
             return self._end(job, found.phase, found.message, observed, now, is_stopped=found.is_spent)
         if policy_of(job.spec).suspend:
@@ -91,9 +97,12 @@ class MXJobKind(Kind[MXJob]):
         limits = _limits(job)
         if over := overdue(limits, now):
             return self._end(job, FAILED, over.message, observed, now, is_stopped=True)
-        plan = (
-            self._restart(job, found.fallen, observed, now) if found.fallen else self._go_on(job, found, observed, now)
-        )
+        if found.fallen:
+            plan = self._restart(job, found.fallen, observed, now)
+        elif (leaving := _leaving(job, observed)) or found.stranded:
+            plan = self._replace(job, found.stranded, leaving, observed, now)
+        else:
+            plan = self._go_on(job, found, observed, now)
         later = soonest(plan.requeue_after, seconds_left(limits, now), nodes.next_look)
         return msgspec.structs.replace(plan, requeue_after=later)
 
@@ -114,7 +123,7 @@ class MXJobKind(Kind[MXJob]):
             entered,
             observed_generation=job.metadata.generation,
             replica_statuses=counters,
-            joined=joined(job, counters),
+            ran=ran(job, pods),
             done=done(job, pods),
             ports=allotted.ports,
             conditions=portless(conditions, allotted.error, now),
@@ -154,7 +163,7 @@ class MXJobKind(Kind[MXJob]):
         owner = self.owner(job)
         group = gang.missing(team, observed, owner.reference(blocks=True)) if team else ()
         nameless = [slot for slot in slots if slot.name not in observed.services]
-        filled = {(role, index) for role, places in job.status.done.items() for index in places}
+        filled = pairs(job.status.done)
         gone = [s for s in slots if s.index not in observed.role(s.role.lower())]
         empty = [s for s in gone if s.role not in waits and (s.role, s.index) not in filled]
         if not nameless and not empty:
@@ -181,11 +190,10 @@ class MXJobKind(Kind[MXJob]):
 
     def _restart(self, job: MXJob, fallen: Sequence[Fallen], observed: Observed, now: datetime) -> Plan:
         """The count is stored before the first pod is deleted for it."""
-        old, rules = job.status, rules_of(job.spec)
+        old, rules = job.status, rules_of(job)
         decision = restart.decide(fallen, rules, old.restarts, old.restart_history, calm=calm_of(job, now), now=now)
         message = f"MXJob {job.metadata.name} is restarting because {told(fallen)}"
         of_all = any(rules[f.role].scope == "All" for f in fallen)
-        touched = set(rules) if of_all else {f.role for f in fallen}
         pods = pods_of(job, observed)
         new = msgspec.structs.replace(
             enter(old, RESTARTING, message, now),
@@ -193,11 +201,35 @@ class MXJobKind(Kind[MXJob]):
             replica_statuses=count(job, pods),
             restarts=decision.restarts,
             restart_history=decision.history,
-            joined={role: number for role, number in old.joined.items() if role not in touched},
+            ran={} if of_all else without(ran(job, pods), [(f.role, f.index) for f in fallen]),
             done={} if of_all else done(job, pods),
         )
         event = warning(reason_of(RESTARTING), message)
         return Plan(status=changed_status(old, new), status_first=True, events=(event,))
+
+    def _replace(
+        self,
+        job: MXJob,
+        stranded: Sequence[Fallen],
+        leaving: Sequence[tuple[str, int]],
+        observed: Observed,
+        now: datetime,
+    ) -> Plan:
+        """Pods are to go that nobody lost: those that wait on a lost node, and those that the spec has no place for.
+        It is stored first that they are of the past: however they end, it says nothing about the training."""
+        old, pods = job.status, pods_of(job, observed)
+        waiting = [(f.role, f.index) for f in stranded]
+        restarts = restart.replaced(old.restarts, leaving, 0, now)
+        new = msgspec.structs.replace(
+            old,
+            observed_generation=job.metadata.generation,
+            replica_statuses=count(job, pods),
+            restarts=restart.replaced(restarts, waiting, BACKOFF, now),
+            ran=without(ran(job, pods), waiting),
+            done=done(job, pods),
+        )
+        events = [warning("PodReplaced", f"{f.fault.message}; another pod takes its place") for f in stranded]
+        return Plan(status=changed_status(old, new), status_first=True, events=tuple(events))
 
     # --- while it is stopped ---
 
@@ -206,14 +238,15 @@ class MXJobKind(Kind[MXJob]):
         they end now, it says nothing about the training."""
         old, message = job.status, f"MXJob {job.metadata.name} is suspended."
         is_news = old.phase != SUSPENDED
+        # Those of a job that has begun, though nobody has seen them yet; and those that came before the first status.
+        has_pods = is_news and bool(old.phase or observed.all_pods)
         entered = enter(old, SUSPENDED, message, now)
         new = msgspec.structs.replace(
             entered,
             observed_generation=job.metadata.generation,
             replica_statuses={role: ReplicaStatus() for role in roles_of(job.spec)},
-            # one that begins suspended has no pods, not even such as nobody has seen yet
-            restarts=_outdated(old.restarts, roles_of(job.spec)) if is_news and old.phase else old.restarts,
-            joined={},
+            restarts=_outdated(old.restarts, roles_of(job.spec)) if has_pods else old.restarts,
+            ran={},
             done={},
             conditions=cleared(entered.conditions, all_created=True, now=now),
         )
@@ -258,7 +291,7 @@ class MXJobKind(Kind[MXJob]):
             observed_generation=job.metadata.generation,
             replica_statuses=counters,
             conditions=cleared(entered.conditions, all_created=True, now=now),
-            joined={},
+            ran={},
             done={},
             ports={},  # pods that are left keep theirs as long as they run
             clean="Running" if is_stopped and clean_policy_of(job.spec) == "None" else None,
@@ -271,7 +304,7 @@ class MXJobKind(Kind[MXJob]):
         does."""
         policy = job.status.clean or clean_policy_of(job.spec)
         deletes = self._all(observed, policy, f"the job has ended and cleanPodPolicy is {policy}", now)
-        waits = patience(pods_to_clean(observed.all_pods, policy), now)
+        waits = patience(_to_clean(observed, policy), now)
         ttl, ended = policy_of(job.spec).ttl_seconds_after_finished, job.status.completion_time
         if ttl is None or ended is None or deletes:
             return Plan(deletes=deletes, requeue_after=waits)
@@ -285,13 +318,29 @@ class MXJobKind(Kind[MXJob]):
         """The group goes in any case: nothing is left to be placed."""
         services = observed.services.values() if policy != "None" else ()
         return (
-            *self._removal(pods_to_clean(observed.all_pods, policy), why, observed, now),
+            *self._removal(_to_clean(observed, policy), why, observed, now),
             *deletions(SERVICE, services, why),
             *gang.surplus(self.settings.gang_scheduler, observed, why),
         )
 
     def _removal(self, pods: Iterable[PodView], why: str, observed: Observed, now: datetime) -> tuple[Delete, ...]:
         return removal(pods, why, now, nodes_of(observed, self.settings, now).lost)
+
+
+def _to_clean(observed: Observed, policy: CleanPodPolicy) -> tuple[PodView, ...]:
+    """A container that trains is stopped, also where one beside it has ended."""
+    return pods_to_clean(observed.all_pods, policy, is_kept=lambda pod: pod.is_ended)
+
+
+def _leaving(job: MXJob, observed: Observed) -> list[tuple[str, int]]:
+    """The places of pods of this attempt that the spec does not ask for any more."""
+    specs = roles_of(job.spec)
+    return [
+        (role, index)
+        for role in ROLES
+        for index, pod in observed.role(role.lower()).items()
+        if (role not in specs or index >= specs[role].replicas) and is_current(job, role, index, pod)
+    ]
 
 
 def _unplaced(job: MXJob, observed: Observed) -> list[PodView]:
@@ -337,12 +386,13 @@ def _created(job: MXJob) -> str:
 
 
 def _is_counted_only(job: MXJob, old: MXJobStatus, new: MXJobStatus) -> bool:
-    """Counters alone may wait. That all have joined may not: from then on a pod that is gone is missed."""
-    have_joined = new.joined.keys() == roles_of(job.spec).keys() and new.joined != old.joined
+    """Counters alone may wait. That all have run may not: from then on a pod that is gone is missed. Nor that one has
+    succeeded: its pod may be cleared away."""
+    is_first = new.ran != old.ran and all(len(new.ran.get(r, ())) == s.replicas for r, s in roles_of(job.spec).items())
     counted = msgspec.structs.replace(
-        old, replica_statuses=new.replica_statuses, joined=new.joined, done=new.done, conditions=new.conditions
+        old, replica_statuses=new.replica_statuses, ran=new.ran, conditions=new.conditions
     )
-    return new == counted and not have_joined
+    return new == counted and not is_first
 
 
 def _outdated(restarts: dict[str, Restarts], roles: Iterable[str]) -> dict[str, Restarts]:

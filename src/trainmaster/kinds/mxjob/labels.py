@@ -21,7 +21,11 @@ OLD_REPLICA_TYPES = ("replica-type", "mxnet-replica-type")
 OLD_REPLICA_INDICES = ("replica-index", "mxnet-replica-index")
 OLD_JOB_ROLE = "job-role"
 
-SLOTS = SlotLabels(role=REPLICA_TYPE, index=REPLICA_INDEX)
+SLOTS = SlotLabels(
+    role=REPLICA_TYPE,
+    index=REPLICA_INDEX,
+    older=tuple(map(SlotLabels, OLD_REPLICA_TYPES, OLD_REPLICA_INDICES)),
+)
 
 CONTAINER = "mxnet"
 """The container that trains: its ports are published, and its exit code is looked at."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trainmaster.api.mxjob import MXJobSpec, Policy, RunPolicy
+from trainmaster.api.mxjob import MXJob, MXJobSpec, Policy, RunPolicy
 from trainmaster.core.policies.cleanup import CleanPodPolicy
 from trainmaster.core.policies.restart import RestartPolicy, RestartScope, Rules
-from trainmaster.kinds.mxjob.role import roles_of
+from trainmaster.kinds.mxjob.role import FIXED, roles_of
 
 BACKOFF = 10
 """Seconds before the second restart in a row; twice as many before each that follows."""
@@ -34,11 +34,18 @@ def clean_policy_of(spec: MXJobSpec) -> CleanPodPolicy:
     return policy_of(spec).clean_pod_policy or "None"
 
 
-def rules_of(spec: MXJobSpec) -> dict[str, Rules]:
+def rules_of(job: MXJob) -> dict[str, Rules]:
     """A parameter server lets nobody join again, so its roles restart together unless the user knows better; TVM's
-    servers and tuners come and go."""
-    default: RestartScope = "All" if spec.job_mode == "MXTrain" else "Pod"
+    servers and tuners come and go. And a scheduler or server that is done comes back for nobody alone."""
+    default: RestartScope = "All" if job.spec.job_mode == "MXTrain" else "Pod"
+    is_over = any(role in job.status.done for role in FIXED)
     return {
-        role: Rules(_POLICIES[replica.restart_policy], replica.restart_scope or default, None, BACKOFF, None)
-        for role, replica in roles_of(spec).items()
+        role: Rules(
+            _POLICIES[replica.restart_policy],
+            "All" if is_over else replica.restart_scope or default,
+            limit=None,
+            backoff=BACKOFF,
+            reset=None,
+        )
+        for role, replica in roles_of(job.spec).items()
     }

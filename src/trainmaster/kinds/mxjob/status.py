@@ -4,7 +4,7 @@ A condition stands for a phase; the last of the list is the phase of the job. ``
 other's place, and an end makes both untrue.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -25,6 +25,9 @@ ENDED = frozenset({SUCCEEDED, FAILED})
 PHASES = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED}) | ENDED
 
 _GOING_ON = (RUNNING, RESTARTING)
+
+Places = dict[str, tuple[int, ...]]
+"""Indices by role."""
 
 
 def reason_of(phase: str) -> str:
@@ -65,14 +68,37 @@ def count(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> dict[str, Re
     return counted
 
 
-def done(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> dict[str, tuple[int, ...]]:
+def done(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> Places:
     """The places whose pod has succeeded. A pod that has ended holds no node back, and may be gone by now."""
+    return _places(job, job.status.done, pods, lambda pod: pod.phase == "Succeeded")
+
+
+def ran(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> Places:
+    """The places whose pod was seen running: from then on it is missed."""
+    return _places(job, job.status.ran, pods, lambda pod: _column(pod) in ("active", "succeeded"))
+
+
+def pairs(places: Places) -> frozenset[tuple[str, int]]:
+    return frozenset((role, index) for role, indices in places.items() for index in indices)
+
+
+def without(places: Places, gone: Iterable[tuple[str, int]]) -> Places:
+    """The places but for those that are ``gone``."""
+    away = frozenset(gone)
+    left = {role: tuple(i for i in indices if (role, i) not in away) for role, indices in places.items()}
+    return {role: indices for role, indices in left.items() if indices}
+
+
+def _places(
+    job: MXJob, before: Places, pods: Mapping[str, Mapping[int, PodView]], is_one: Callable[[PodView], bool]
+) -> Places:
+    """Those of earlier passes that the spec still asks for, and those that are seen now."""
     found = {}
     for role, replica in roles_of(job.spec).items():
-        before = (index for index in job.status.done.get(role, ()) if index < replica.replicas)
-        now = (index for index, pod in pods[role].items() if pod.phase == "Succeeded")
-        if places := tuple(sorted({*before, *now})):
-            found[role] = places
+        known = (index for index in before.get(role, ()) if index < replica.replicas)
+        now = (index for index, pod in pods[role].items() if is_one(pod))
+        if indices := tuple(sorted({*known, *now})):
+            found[role] = indices
     return found
 
 
@@ -85,16 +111,6 @@ def _column(pod: PodView) -> str:
         case "Failed":
             return "failed"
     return ""
-
-
-def joined(job: MXJob, counters: Mapping[str, ReplicaStatus]) -> dict[str, int]:
-    """How many replicas of every role have been seen running together, those of earlier passes included."""
-    found = {}
-    for role, replica in roles_of(job.spec).items():
-        whole = is_whole(replica, counters[role])
-        if number := replica.replicas if whole else min(job.status.joined.get(role, 0), replica.replicas):
-            found[role] = number
-    return found
 
 
 def is_whole(replica: ReplicaSpec, counted: ReplicaStatus) -> bool:

@@ -16,39 +16,41 @@ from trainmaster.core.policies import completion, fault, restart
 from trainmaster.core.policies.fault import Fault
 from trainmaster.core.policies.node import Trouble
 from trainmaster.core.policies.restart import Fallen
+from trainmaster.core.slot import Slot
 from trainmaster.core.view import PodView
 from trainmaster.kinds.mxjob import labels
-from trainmaster.kinds.mxjob.node import fault_of
+from trainmaster.kinds.mxjob.node import Nodes, fault_of
 from trainmaster.kinds.mxjob.policy import RETRYABLE, policy_of, rules_of
-from trainmaster.kinds.mxjob.role import deciding, roles_of, slot_of
-from trainmaster.kinds.mxjob.status import FAILED, RUNNING, SUCCEEDED, entered_at, is_current
+from trainmaster.kinds.mxjob.role import deciding, roles_of, slots_of
+from trainmaster.kinds.mxjob.status import FAILED, RUNNING, SUCCEEDED, entered_at, is_current, pairs
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """``phase`` is how the job ends, if it does. Otherwise the pods of ``fallen`` are started again, and those of
-    ``outdated`` have been: they are to go."""
+    ``outdated`` have been: they are to go. Those of ``stranded`` wait on a lost node: others take their places."""
 
     phase: str
     message: str
     fallen: tuple[Fallen, ...]
     outdated: tuple[PodView, ...]
+    stranded: tuple[Fallen, ...] = ()
     is_spent: bool = False
     """It fails because it may not try again."""
 
 
-def verdict(job: MXJob, observed: Observed, bad: Mapping[str, Trouble]) -> Verdict:
-    """``bad`` are the nodes that have failed."""
-    fallen, outdated, is_done = _stand(job, observed, bad)
+def verdict(job: MXJob, observed: Observed, nodes: Nodes) -> Verdict:
+    stand = _stand(job, observed, nodes)
+    fallen, outdated = stand.fallen, tuple(stand.outdated)
     wanted = _wanted(job, fallen)
     again = _affordable(job, wanted)
     if len(again) < len(fallen):
         is_spent = len(wanted) == len(fallen)
         come = {(f.role, f.index) for f in again}
         lost = [f for f in fallen if (f.role, f.index) not in come]
-        return Verdict(FAILED, _failure(job, lost, is_spent=is_spent), (), outdated, is_spent)
-    if is_done:
+        return Verdict(FAILED, _failure(job, lost, is_spent=is_spent), (), outdated, is_spent=is_spent)
+    if stand.successes == roles_of(job.spec)[deciding(job.spec)].replicas:
         return Verdict(SUCCEEDED, f"MXJob {job.metadata.name} is successfully completed.", (), outdated)
-    return Verdict("", "", again, outdated)
+    return Verdict("", "", again, outdated, tuple(stand.stranded))
 
 
 def calm_of(job: MXJob, now: datetime) -> timedelta:
@@ -66,48 +68,52 @@ def told(fallen: Sequence[Fallen], limit: int = 3) -> str:
     return f"{counted} replica(s) failed: {said}"
 
 
-def _stand(
-    job: MXJob, observed: Observed, bad: Mapping[str, Trouble]
-) -> tuple[tuple[Fallen, ...], tuple[PodView, ...], bool]:
-    """The pods with a fault, those that are to go for another one, and whether the deciding role has succeeded."""
+class _Stand(msgspec.Struct):
+    """What the places of a job look like."""
+
     fallen: list[Fallen] = []
     outdated: list[PodView] = []
-    successes = 0
-    roles, decides = roles_of(job.spec), deciding(job.spec)
-    for role, replica in roles.items():
-        pods, ran = observed.role(role.lower()), job.status.joined.get(role, 0)
-        done = frozenset(job.status.done.get(role, ()))
-        for index in range(replica.replicas):
-            name = slot_of(job, role, index).name
-            pod = pods.get(index)
-            if pod is not None and pod.key.name != name:
-                pod = None  # its labels were edited: it is another place's
-            if index in done:
-                successes += role == decides
-            elif pod is None:
-                if index < ran:
-                    fallen.append(Fallen(role, index, _lost(name)))
-            elif not is_current(job, role, index, pod) or _never_will(pod, bad):
-                outdated.append(pod)
-            elif pod.phase == "Succeeded":
-                successes += role == decides
-            elif found := _fault(pod, bad, is_missed=not ran or index < ran):
-                fallen.append(Fallen(role, index, found))
-    return tuple(fallen), tuple(outdated), successes == roles[decides].replicas
+    stranded: list[Fallen] = []
+    successes: int = 0
+    """Of the role that decides."""
 
 
-def _never_will(pod: PodView, bad: Mapping[str, Trouble]) -> bool:
-    """It waits to run on a node that has failed: nothing is lost with it."""
-    return pod.phase == "Pending" and pod.node in bad
+def _stand(job: MXJob, observed: Observed, nodes: Nodes) -> _Stand:
+    found = _Stand()
+    decides = deciding(job.spec)
+    done, ran = pairs(job.status.done), pairs(job.status.ran)
+    for slot in slots_of(job):
+        role, index = slot.role, slot.index
+        pod = _pod_in(slot, observed)
+        if (role, index) in done:
+            found.successes += role == decides
+        elif pod is None:
+            if (role, index) in ran:
+                found.fallen.append(Fallen(role, index, _lost(slot.name)))
+        elif not is_current(job, role, index, pod):
+            found.outdated.append(pod)
+        elif pod.phase == "Succeeded":
+            found.successes += role == decides
+        elif pod.phase == "Pending":
+            if (trouble := nodes.bad.get(pod.node)) and pod.node in nodes.lost:
+                found.stranded.append(Fallen(role, index, fault_of(pod, trouble)))
+        elif fault := _fault(pod, nodes.bad):
+            found.fallen.append(Fallen(role, index, fault))
+    return found
 
 
-def _fault(pod: PodView, bad: Mapping[str, Trouble], *, is_missed: bool) -> Fault | None:
-    """A pod that was told to go before it ran is not missed, nor one that had gone for a smaller job when that grew
-    again. On a node that failed nobody ends it."""
+def _pod_in(slot: Slot, observed: Observed) -> PodView | None:
+    """One whose labels were edited is another place's."""
+    pod = observed.role(slot.role.lower()).get(slot.index)
+    return pod if pod is not None and pod.key.name == slot.name else None
+
+
+def _fault(pod: PodView, bad: Mapping[str, Trouble]) -> Fault | None:
+    """Of a pod that has run. On a node that failed nobody ends it."""
     if not pod.is_ended and (trouble := bad.get(pod.node)):
         return fault_of(pod, trouble)
     if pod.deleting:
-        return _lost(pod.key.name) if is_missed and pod.phase in ("Running", "Failed") else None
+        return _lost(pod.key.name)
     return fault.failure(pod, _takes_part) if pod.phase == "Failed" else None
 
 
@@ -125,7 +131,7 @@ def _wanted(job: MXJob, fallen: Sequence[Fallen]) -> tuple[Fallen, ...]:
     if not fallen:
         return ()
     codes = restart.exit_codes(job.spec.restarting_exit_code or RETRYABLE)
-    rules = rules_of(job.spec)
+    rules = rules_of(job)
     return tuple(f for f in fallen if restart.is_wanted(rules[f.role].policy, f.fault, codes))
 
 
@@ -135,7 +141,7 @@ def _affordable(job: MXJob, wanted: tuple[Fallen, ...]) -> tuple[Fallen, ...]:
     if limit is None or not wanted:
         return wanted
     left = max(limit - sum(r.used for r in job.status.restarts.values()), 0)
-    rules = rules_of(job.spec)
+    rules = rules_of(job)
     if any(rules[f.role].scope == "All" for f in wanted):
         return wanted if left else ()
     return wanted[:left]
