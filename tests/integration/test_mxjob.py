@@ -273,6 +273,7 @@ ROWS = [
         (come_up, fails("worker-1", 1)),
         [*UP, "Failed"],
         "backoff limit",
+        left={"worker-1"},
     ),
     Row(
         "one-restart-allowed",
@@ -280,6 +281,7 @@ ROWS = [
         (come_up, fails("worker-1", 1), comes_back(*ALL), fails("server-0", 1)),
         [*UP, "Restarting", "Running", "Failed"],
         "backoff limit",
+        left={"server-0"},
     ),
     # what is taken away
     Row(
