@@ -130,6 +130,28 @@ async def grown(job: Job) -> None:
     await run(job)
 
 
+def cleared_away(place: str) -> Act:
+    """Somebody deletes a pod that has ended."""
+
+    async def act(job: Job) -> None:
+        await job.scene.admin.delete("pods", job.scene.namespace, f"job-{place}")
+        await left_with(ALL - {place})(job)
+
+    return act
+
+
+def left_with(places: set[str]) -> Act:
+    async def act(job: Job) -> None:
+        await job.until(lambda: _own(job.children("pods")) == places, f"it has {places}")
+
+    return act
+
+
+async def regrown(job: Job) -> None:
+    await job.until(lambda: _twice(job) == {"job-worker-1"}, "its second worker is there again")
+    await run(job)
+
+
 def edited(**spec: Any) -> Act:
     return lambda job: job.edit(spec)
 
@@ -163,6 +185,12 @@ ROWS = [
         "all-workers-are-done",
         trains(successPolicy="AllWorkers"),
         (come_up, ends("worker-0", "worker-1")),
+        [*UP, "Succeeded"],
+    ),
+    Row(
+        "all-workers-are-done-and-one-was-cleared-away",
+        trains(successPolicy="AllWorkers"),
+        (come_up, ends("worker-0"), cleared_away("worker-0"), ends("worker-1"), ended),
         [*UP, "Succeeded"],
     ),
     Row(
@@ -323,6 +351,19 @@ ROWS = [
         (come_up, edited(mxReplicaSpecs={"Worker": {"replicas": 3}}), grown),
         UP,
         left=ALL | {"worker-2"},
+    ),
+    Row(
+        "shrinks-and-grows-again",
+        trains(),
+        (
+            come_up,
+            edited(mxReplicaSpecs={"Worker": {"replicas": 1}}),
+            left_with(ALL - {"worker-1"}),
+            edited(mxReplicaSpecs={"Worker": {"replicas": 2}}),
+            regrown,
+        ),
+        UP,
+        left=ALL,
     ),
 ]
 
