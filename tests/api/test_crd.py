@@ -17,12 +17,13 @@ import yaml
 
 from tests.manifests import good
 from tests.manifests.bad import ROWS
-from tests.manifests.build import Manifest
+from tests.manifests.build import Manifest, crew, mlkubejob
 from trainmaster.api import crd, mlkube
 from trainmaster.api.meta import ObjectMeta
 from trainmaster.core import template
 from trainmaster.core.ids import Resource
 from trainmaster.core.policies.restart import EXIT_CODES
+from trainmaster.embedded.apiserver.rule import Rules
 
 LABEL_VALUE = "^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$"
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "crds.yaml"
@@ -371,6 +372,31 @@ def _spec_schema(type_: Any) -> crd.Schema:
 @pytest.mark.parametrize("job", [pytest.param(job, id=job["metadata"]["name"]) for job in good.JOBS])
 def test_a_good_job_fits_its_schema(job: Manifest) -> None:
     assert _schema_accepts(job)
+
+
+@pytest.mark.parametrize(
+    ("role", "edit", "is_refused"),
+    [
+        ("WORKER", {"replicas": 3}, True),
+        ("WORKER", {"restartScope": "Pod"}, True),
+        ("WORKER", {"restartScope": "All"}, False),
+        ("SCHEDULER", {"PsRootPort": 9092}, True),
+        ("SCHEDULER", {"PsRootPort": 9091}, False),
+        ("SERVER", {"template": crew("SERVER", restart="OnFailure")["template"]}, False),
+    ],
+)
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_what_the_members_of_an_mxjob_were_told_stays_from_its_beginning_on(
+    role: str, edit: Manifest, is_refused: bool, has_begun: bool
+) -> None:
+    specs = [crew("SCHEDULER"), crew("SERVER", 2), crew("WORKER", 2)]
+    old = mlkubejob(jobMode="dist", replicaSpecs=specs) | {"status": {"runtimeId": "1kkf"} if has_begun else {}}
+    edited = [spec | edit if spec["mxReplicaType"] == role else spec for spec in specs]
+    new = old | {"spec": old["spec"] | {"replicaSpecs": edited}}
+
+    found = Rules(schema_of("MxJob")).errors(new, old)
+
+    assert [cause.field for cause in found] == ["spec.replicaSpecs"] * (is_refused and has_begun)
 
 
 # Only the schema asks for the name of a volume: a decoder that did would have to know more of volumes than we need.

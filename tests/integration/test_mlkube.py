@@ -116,6 +116,19 @@ async def take_batch_job(job: Job, place: str) -> None:
     await job.scene.admin.request("DELETE", path)
 
 
+async def suspend(job: Job, place: str) -> None:
+    name = batch_at(job, place)["metadata"]["name"]
+    await job.scene.admin.patch(BATCH_JOBS, job.scene.namespace, name, {"spec": {"suspend": True}})
+
+
+async def tidy_up(job: Job, place: str) -> None:
+    """Somebody takes the Job of a replica that has succeeded."""
+    role, _, index = place.rpartition("-")
+    await job.until(lambda: int(index) in job.status.get("done", {}).get(role.upper(), ()), f"{place} is done")
+    await take_batch_job(job, place)
+    await job.until(lambda: not batch_at(job, place), f"the Job of {place} is gone")
+
+
 async def come_back(job: Job, place: str, besides: str) -> None:
     new = await job.until(partial(pod_at, job, place, besides=besides), f"{place} has another pod")
     await job.scene.report("Running", new)
@@ -317,6 +330,13 @@ ROWS = (
     Row("crew-server-is-killed", dist(), (run, at(fall_together, at(die, "server-0", 143)), *ENDED)),
     Row("crew-loses-its-scheduler", dist(), (run, at(fall_together, at(take_pod, "scheduler-0")), *ENDED)),
     Row("crew-loses-a-job", dist(), (run, at(fall_together, at(take_batch_job, "worker-0")), *ENDED)),
+    Row("crew-job-is-suspended", dist(), (run, at(fall_together, at(suspend, "worker-1")), *ENDED)),
+    Row(
+        "crew-is-tidied-up-too-early",
+        dist(),
+        (run, at(end, "worker-0"), at(tidy_up, "worker-0"), at(end, *SERVERS, "worker-1", "scheduler-0")),
+        left=dict.fromkeys((*SERVERS, "worker-1", "scheduler-0"), "Complete"),
+    ),
     Row(
         "crew-falls-twice",
         dist(backoffLimit=2),
@@ -446,8 +466,9 @@ def traced(job: Job, events: list[Object]) -> Trace:
         for event in events
         if not is_about_pace(event)
     ]
-    # Ports are drawn by the uid, and those of the two planes differ.
-    statuses = [plain(told({k: v for k, v in s.items() if k != "ports"})) for s in job.statuses if s.get("phase")]
+    # Ports are drawn by the uid, and those of the two planes differ; who is done is told as fast as they end.
+    kept = [{k: v for k, v in s.items() if k not in ("ports", "done")} for s in job.statuses if s.get("phase")]
+    statuses = [plain(told(status)) for status in kept]
     return Trace(
         statuses=[status for status, _ in groupby(statuses)],
         # Nobody collects garbage on one of the planes: of a job that is gone its Jobs are not looked at.
@@ -519,11 +540,29 @@ async def test_a_job_ends_when_its_time_is_over_though_nothing_happens(scene: Sc
 
 
 @pytest.mark.usefixtures("operator")
+async def test_a_crew_that_a_lost_node_holds_a_pod_of_comes_again(scene: Scene) -> None:
+    """Nobody says that the pod is gone: as long as that is so, its Job is about to fail and does not."""
+    job = await scene.create(dist())
+    await run(job)
+
+    await scene.admin.delete("pods", scene.namespace, pod_at(job, "worker-1"))
+
+    assert "the pod of worker-1 is gone" in await job.says("Recovering", "True")
+
+
+@pytest.mark.usefixtures("operator")
 async def test_the_crew_of_a_job_that_has_begun_cannot_change(scene: Scene) -> None:
     """ps-lite counts its members when it starts: who comes later is never let in."""
     job = await scene.create(dist())
     await job.until(lambda: job.status.get("runtimeId"), "it has begun")
 
-    with pytest.raises(Refused, match=r"spec\.replicaSpecs: Invalid value.*ps-lite counts its members"):
-        await job.edit({"replicaSpecs": [crew("SCHEDULER"), crew("SERVER", 2), crew("WORKER", 3)]})
+    scheduler, servers, workers = DIST
+    for changed in (
+        [scheduler, servers, crew("WORKER", 3)],
+        [scheduler, servers, workers | {"restartScope": "Pod"}],
+        [scheduler | {"PsRootPort": 9092}, servers, workers],
+    ):
+        with pytest.raises(Refused, match=r"spec\.replicaSpecs: Invalid value.*ps-lite counts its members"):
+            await job.edit({"replicaSpecs": changed})
+    await job.edit({"replicaSpecs": [scheduler | {"PsRootPort": 9091}, servers, workers | {"restartScope": "All"}]})
     await job.edit({"ttlSecondsAfterFinished": 60})

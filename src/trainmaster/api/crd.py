@@ -311,7 +311,8 @@ _MXJOB = (
 # In a loop over the entries r of an MxJob's replicaSpecs.
 _TYPE = "r.?mxReplicaType.orValue('WORKER')"
 _SIZE = "r.?replicas.orValue(1)"
-_MEMBERS = f"map(r, [{_TYPE}, string({_SIZE})])"
+_TOLD = "r.?restartScope.orValue('All'), string(r.?PsRootPort.orValue(9091))"
+_MEMBERS = f"map(r, [{_TYPE}, string({_SIZE}), {_TOLD}])"
 _HAS_MAIN = "r.template.spec.containers.exists(c, c.name == 'mxnet')"
 # <job>-<type>-<runtime id>-<index>
 _RUNTIME_ID = "size(self.spec.?RuntimeId.orValue('') == '' ? 'xxxx' : self.spec.RuntimeId)"
@@ -334,8 +335,8 @@ _MLKUBE = (
         ),
         path=".spec.replicaSpecs",
         message=(
-            "jobMode, types and replicas of a job that has begun stay as they are, because ps-lite counts its members "
-            "when it starts; delete the job and create it anew"
+            "jobMode, types, replicas, restartScope and PsRootPort of a job that has begun stay as they are, because "
+            "ps-lite counts its members when it starts; delete the job and create it anew"
         ),
         is_about_changes=True,
     ),

@@ -81,6 +81,8 @@ class MxJobStatus(Wire, frozen=True):
     replica_statuses: tuple[ReplicaStatus, ...] = ()
     restarts: dict[str, Restarts] = {}
     restart_history: tuple[Restart, ...] = ()
+    done: dict[str, tuple[int, ...]] = {}
+    """The places of a type that have succeeded in this attempt. They are filled, whatever becomes of their Jobs."""
     ports: Ports = {}
     start_time: datetime | None = None
     completion_time: datetime | None = None

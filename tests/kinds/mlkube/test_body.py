@@ -128,11 +128,11 @@ def test_the_schedulers_service_leads_to_its_pod_before_that_is_ready() -> None:
 def test_pods_are_restarted_as_their_template_says_but_for_those_of_a_crew(
     given: str | None, alone: str, in_a_crew: str
 ) -> None:
-    """Nobody of a crew comes again alone; of a pod that its kubelet restarts, the Job would leave nothing to look at."""
+    """Nobody of a crew comes again alone, and of a pod that its kubelet restarts the Job would leave nothing."""
     policy: dict[str, Any] = {} if given is None else {"restartPolicy": given}
     template = a_template(a_container("mxnet"), **policy)
-    joins_again = a_begun(specs=[a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 1, template, restartScope="Pod")])
-    jobs = [with_worker(template, mode="local"), joins_again, with_worker(template)]
+    lone = a_begun(specs=[a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 1, template, restartScope="Pod")])
+    jobs = [with_worker(template, mode="local"), lone, with_worker(template)]
 
     stored = [job_of(job, "worker")["spec"]["template"]["spec"]["restartPolicy"] for job in jobs]
 

@@ -238,6 +238,17 @@ def test_it_recovers_until_all_are_back() -> None:
     assert condition_of(every, "Ready")[0] == "True"
 
 
+def test_who_had_succeeded_comes_again_with_the_others() -> None:
+    job = a_crew()
+    job = stored(job, plan_of(job, running(job, a_job(job, "worker", succeeded=1), without=[("worker", 0)])))
+    assert job["status"]["done"] == {"WORKER": [0]}
+
+    job = stored(job, plan_of(job, killed(job)))
+
+    assert "done" not in job["status"]
+    assert name_of(job, "worker", 0) in [create.key.name for create in plan_of(job).creates]
+
+
 def test_a_failure_is_counted_once() -> None:
     job = restarted()
 

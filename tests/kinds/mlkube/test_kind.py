@@ -13,6 +13,7 @@ from tests.kinds.mlkube.build import (
     a_mxjob,
     a_pod,
     a_service,
+    a_spec,
     condition_of,
     crew_of,
     name_of,
@@ -191,6 +192,27 @@ def test_a_job_that_somebody_deleted_before_all_were_there_comes_again() -> None
     assert [(c.resource, c.key.name) for c in jobs.creates] == [(JOB, name_of(job, "server", 1))]
 
 
+LONE = [a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 2, restartScope="Pod")]
+
+
+@pytest.mark.parametrize("given", [pytest.param({"workers": 2}, id="crew"), pytest.param({"specs": LONE}, id="alone")])
+@pytest.mark.parametrize("place", [("worker", 1), ("scheduler", 0)])
+def test_who_has_succeeded_is_not_missed_whatever_becomes_of_its_job(place: tuple[str, int], given: Json) -> None:
+    """Somebody tidies up, or a policy gives every Job of the namespace a time to live."""
+    job = a_begun("Running", "Running", **given)
+    ended = plan_of(job, with_complete(job, place))
+    job = stored(job, ended)
+
+    plan = plan_of(job, running(job, without=[place]))
+    others = [each for each in crew_of(job) if each not in (place, ("server", 0))]
+    last = plan_of(job, running(job, *complete(job, *others), without=[place, *others]))
+
+    assert status_of(ended)["done"] == {place[0].upper(): [place[1]]}
+    assert plan.is_quiet
+    assert status_of(last)["state"] == "Succeeded"
+    assert "done" not in status_of(last)
+
+
 def test_what_the_spec_does_not_ask_for_any_more_is_stopped_and_goes() -> None:
     job = a_begun("Running", "Running", workers=2)
 
@@ -204,13 +226,16 @@ def test_what_the_spec_does_not_ask_for_any_more_is_stopped_and_goes() -> None:
 
 def test_a_change_of_counters_alone_may_wait() -> None:
     job = a_begun()
-    job = stored(job, plan_of(job, running(job)))
+    job = stored(job, plan_of(job, [a_service(job), *(a_job(job, *place) for place in CREW)]))
+    one: list[Child] = [a_pod(job, "server", 0)]
 
-    ended = plan_of(job, with_complete(job, ("server", 0)))
-    begun = plan_of(a_begun(), running(a_begun()))
+    some = plan_of(job, [a_service(job), *(a_job(job, *place) for place in CREW), *one])
+    every = plan_of(job, running(job))
+    ended = plan_of(stored(job, every), with_complete(job, ("server", 0)))
 
-    assert ended.is_lazy
-    assert not begun.is_lazy
+    assert some.is_lazy
+    assert not every.is_lazy
+    assert not ended.is_lazy  # nobody else remembers it when the Job of that server goes
 
 
 def test_a_bad_edit_of_a_running_job_is_said_and_stops_nothing() -> None:

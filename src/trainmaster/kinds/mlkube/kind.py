@@ -25,6 +25,7 @@ from trainmaster.kinds.mlkube.replica import (
     UNKNOWN,
     Replica,
     has_run,
+    is_done,
     is_over,
     replicas_of,
 )
@@ -34,6 +35,7 @@ from trainmaster.kinds.mlkube.status import (
     DONE,
     ENDED,
     counted,
+    done,
     fallen,
     folded,
     judged,
@@ -106,6 +108,7 @@ class MxJobKind(Kind[MxJob]):
             state=RUNNING if runs else UNKNOWN,
             reason="",
             replica_statuses=counted(replicas),
+            done=done(replicas),
             ports=allotted.ports,
             conditions=portless(conditions, allotted.error, now),
         )
@@ -131,6 +134,7 @@ class MxJobKind(Kind[MxJob]):
             runtime_id=next_runtime_id(job),
             restarts=decision.restarts,
             restart_history=decision.history,
+            done={},
             conditions=fallen(old.conditions, decision.message, now),
         )
         event = warning(RECOVERING, decision.message)
@@ -146,7 +150,7 @@ class MxJobKind(Kind[MxJob]):
     def _missing(self, job: MxJob, observed: Observed) -> tuple[Create, ...]:
         """The scheduler's address before anybody who asks for it."""
         found = observed.children.get(JOB, {})
-        empty = [slot for slot in slots_of(job) if slot.name not in found]
+        empty = [slot for slot in slots_of(job) if slot.name not in found and not is_done(job, slot)]
         scheduler = scheduler_of(job)
         nameless = scheduler if scheduler and scheduler.name not in observed.services else None
         if not empty and nameless is None:
@@ -162,6 +166,7 @@ class MxJobKind(Kind[MxJob]):
         new = msgspec.structs.replace(
             judged(_begun(job, now), DONE if keeps else CLEAN_UP, state, message, now),
             replica_statuses=counters,
+            done={},
             ports={} if keeps else job.status.ports,  # pods that are left keep theirs as long as they run
         )
         make = normal if state == SUCCEEDED else warning

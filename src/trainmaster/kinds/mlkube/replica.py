@@ -108,12 +108,19 @@ def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
     found = []
     for slot in slots_of(job):
         child = observed.child(JOB, slot.name)
-        if child is None or child.deleting:
+        if is_done(job, slot):
+            found.append(Replica(slot, SUCCEEDED))
+        elif child is None or child.deleting:
             is_lost = is_formed and not slot.is_alone
             found.append(Replica(slot, STARTING, fault=_lost(f"the Job of {slot.place} is gone") if is_lost else None))
         else:
             found.append(_judged(slot, child, pods.get(child.uid, ()), retryable, is_formed=is_formed))
     return found
+
+
+def is_done(job: MxJob, slot: Slot) -> bool:
+    """It is on record that this replica has succeeded: nobody misses its Job."""
+    return slot.index in job.status.done.get(slot.role, ())
 
 
 def has_run(job: MxJob) -> bool:

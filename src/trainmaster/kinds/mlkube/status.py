@@ -40,6 +40,15 @@ def counted(replicas: Sequence[Replica]) -> tuple[ReplicaStatus, ...]:
     return tuple(found)
 
 
+def done(replicas: Sequence[Replica]) -> dict[str, tuple[int, ...]]:
+    """The places that have succeeded, by type."""
+    found: dict[str, tuple[int, ...]] = {}
+    for replica in replicas:
+        if replica.state == SUCCEEDED:
+            found[replica.slot.role] = (*found.get(replica.slot.role, ()), replica.slot.index)
+    return found
+
+
 def _together(states: Sequence[str]) -> str:
     """The state of all replicas of one type: the first of these that one of them is in."""
     return next((state for state in (FAILED, RUNNING, STARTING, UNKNOWN) if state in states), SUCCEEDED)
