@@ -331,8 +331,7 @@ class JobMachine(RuleBasedStateMachine):
             return
         if phase not in ENDED:
             wanted = self.maker.children(key, job["spec"])
-            done = {f"{key.name}-{role.lower()}-{i}" for role, of in job["status"].get("done", {}).items() for i in of}
-            if {k.name for k in pods} | done != wanted or services != wanted:  # who has succeeded may be gone
+            if {k.name for k in pods} | _done(key, job) != wanted or services != wanted:
                 raise LawBroken(f"settles: {sorted(wanted)} wanted, pods {sorted(pods)}, services {services}")
             return
         if stored_ports(job):
@@ -341,6 +340,14 @@ class JobMachine(RuleBasedStateMachine):
         policy = self.maker.policy(job["spec"])
         if (policy == "All" and (pods or services)) or (policy == "Running" and (alive or services)):
             raise LawBroken(f"settles: an ended job with cleanPodPolicy {policy} has {sorted(pods)} {services}")
+
+
+def _done(key: Key, job: Object) -> set[str]:
+    """The names of those who have succeeded, by the job's own account: they may be gone."""
+    status = job["status"]
+    attempt = f"{status['runtimeId']}-" if "runtimeId" in status else ""
+    places = ((role.lower(), index) for role, indices in status.get("done", {}).items() for index in indices)
+    return {f"{key.name}-{role}-{attempt}{index}" for role, index in places}
 
 
 def _is_ready(status: Object) -> bool:
@@ -594,7 +601,7 @@ class BatchMachine(JobMachine):
         if phase not in ENDED:
             wanted = self.maker.names(key, job)
             addressed = {name for name in wanted if "-scheduler-" in name}
-            if set(jobs) != wanted or services != addressed:
+            if set(jobs) | _done(key, job) != wanted or services != addressed:
                 raise LawBroken(f"settles: {sorted(wanted)} wanted, Jobs {sorted(jobs)}, services {services}")
             return
         if stored_ports(job):
