@@ -61,7 +61,7 @@ def test_an_event_is_normal_or_a_warning() -> None:
 
 
 def test_a_plan_acts_at_once_and_stores_at_once_unless_told() -> None:
-    assert (Plan().status_first, Plan().is_lazy, Plan().requeue_after) == (False, False, None)
+    assert (Plan().status_first, Plan().lazy, Plan().requeue_after) == (False, 0.0, None)
 
 
 @pytest.mark.parametrize(

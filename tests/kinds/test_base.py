@@ -33,7 +33,7 @@ from tests.build import (
     with_status,
 )
 from trainmaster.core.ids import POD, SERVICE, Key
-from trainmaster.core.plan import Create, Delete, Event, Plan
+from trainmaster.core.plan import LAZY, Create, Delete, Event, Plan
 from trainmaster.kinds.base import Failure, Settings, named
 from trainmaster.kinds.registry import KINDS, all_kinds
 
@@ -315,11 +315,11 @@ def test_the_time_of_a_refusal_has_whole_seconds(job: Json) -> None:
 @pytest.mark.parametrize("job", GOOD)
 def test_a_refusal_is_stored_at_once_with_all_that_the_plan_had(job: Json) -> None:
     plan = plan_of(job)
-    lazy = Plan(creates=plan.creates, status=plan.status, is_lazy=True, events=(Event("Normal", "A", "b"),))
+    lazy = Plan(creates=plan.creates, status=plan.status, lazy=LAZY, events=(Event("Normal", "A", "b"),))
 
     found = concluded(job, lazy, a_failure(job))
 
-    assert not found.is_lazy
+    assert not found.lazy
     assert (found.creates, found.events) == (lazy.creates, lazy.events)
 
 

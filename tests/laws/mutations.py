@@ -141,7 +141,7 @@ def _status_says_the_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lazy_status_is_never_stored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Controller, "_is_time_to_store", lambda self, key, is_lazy, is_waiting: not is_lazy)
+    patch.setattr(Controller, "_is_time_to_store", lambda self, key, lazy, is_waiting: not lazy)
 
 
 def _generation_seen_is_guessed(patch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from tests.runtime.kind import (
 from trainmaster.core.errors import Conflict, Forbidden, NotSynced, ServerError, Unreachable
 from trainmaster.core.ids import CONFIG_MAP, JOB, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Delete, Event, Patch, Plan, normal, warning
+from trainmaster.core.plan import LAZY, Delete, Event, Patch, Plan, normal, warning
 from trainmaster.core.view import (
     JOB_CODEC,
     POD_CODEC,
@@ -44,7 +44,7 @@ from trainmaster.core.view import (
 from trainmaster.kinds.base import Related
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
-from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, LAZY_SECONDS, RESERVED, Controller
+from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, RESERVED, Controller
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.node import POLL, NodeBook
 from trainmaster.runtime.port import PortBook
@@ -433,30 +433,30 @@ async def test_a_new_incarnation_does_not_wait_for_the_writes_of_the_old() -> No
 
 # --- counters may wait ---
 
-LAZY = Plan(status={"active": 1}, is_lazy=True)
+COUNTED = Plan(status={"active": 1}, lazy=LAZY)
 
 
 async def test_a_lazy_status_waits_for_company_but_not_for_ever() -> None:
-    rig = Rig(lambda job, observed: Plan() if job.status.active else LAZY)
-    async with rig.working(LAZY_SECONDS - 0.1):
+    rig = Rig(lambda job, observed: Plan() if job.status.active else COUNTED)
+    async with rig.working(LAZY - 0.1):
         assert rig.cluster.asked("patch") == []
         await asyncio.sleep(0.2)
         assert rig.stored().raw.endswith(b'"status":{"active":1}}')
-    assert rig.passes()[1] == LAZY_SECONDS
+    assert rig.passes()[1] == LAZY
 
 
 async def test_events_do_not_prolong_the_wait_of_a_lazy_status() -> None:
-    rig = Rig(lambda job, observed: Plan() if job.status.active else LAZY)
+    rig = Rig(lambda job, observed: Plan() if job.status.active else COUNTED)
     async with rig.working():
         for _ in range(70):
             rig.queue.add(KEY)
             await asyncio.sleep(0.1)
     (patch,) = rig.cluster.asked("patch")
-    assert patch.at - rig.kind.passes[0][1] == pytest.approx(LAZY_SECONDS, abs=0.2)
+    assert patch.at - rig.kind.passes[0][1] == pytest.approx(LAZY, abs=0.2)
 
 
 async def test_a_lazy_status_travels_with_the_next_change() -> None:
-    rig = Rig(in_turn(LAZY, Plan(status={"active": 2, "phase": "Running"})))
+    rig = Rig(in_turn(COUNTED, Plan(status={"active": 2, "phase": "Running"})))
     async with rig.working(1):
         rig.queue.add(KEY)
         await asyncio.sleep(20)
@@ -464,18 +464,18 @@ async def test_a_lazy_status_travels_with_the_next_change() -> None:
 
 
 async def test_each_lazy_status_has_its_own_wait() -> None:
-    rig = Rig(lambda job, observed: Plan(status={"active": job.status.active + 1}, is_lazy=True))
-    async with rig.working(3 * LAZY_SECONDS + 1):
+    rig = Rig(lambda job, observed: Plan(status={"active": job.status.active + 1}, lazy=LAZY))
+    async with rig.working(3 * LAZY + 1):
         pass
     times = [call.at for call in rig.cluster.asked("patch")]
     assert len(times) == 3
-    assert all(later - sooner >= LAZY_SECONDS for sooner, later in itertools.pairwise(times))
+    assert all(later - sooner >= LAZY for sooner, later in itertools.pairwise(times))
 
 
 async def test_a_status_that_took_itself_back_leaves_no_wait_behind() -> None:
-    rig = Rig(in_turn(LAZY, Plan(), LAZY))
+    rig = Rig(in_turn(COUNTED, Plan(), COUNTED))
     await rig.reconcile()
-    await asyncio.sleep(LAZY_SECONDS - 1)
+    await asyncio.sleep(LAZY - 1)
     await rig.reconcile()
     await asyncio.sleep(2)
     await rig.reconcile()
@@ -499,7 +499,7 @@ async def test_a_refusal_is_told_in_the_status_and_tried_again() -> None:
 
 
 async def test_a_refusal_is_told_at_once_even_when_the_status_could_wait() -> None:
-    rig = Rig(always(Plan(creates=create_pods(1), status={"active": 1}, is_lazy=True)))
+    rig = Rig(always(Plan(creates=create_pods(1), status={"active": 1}, lazy=LAZY)))
     rig.cluster.before = raising("create", Forbidden("exceeded quota: gpu"))
     await rig.reconcile()
 
@@ -737,7 +737,7 @@ async def test_a_standby_does_not_pile_up_the_keys_of_jobs_that_are_gone() -> No
 
 
 async def test_a_job_that_disappears_is_forgotten() -> None:
-    rig = Rig(always(Plan(creates=create_pods(1), status={"active": 1}, is_lazy=True)))
+    rig = Rig(always(Plan(creates=create_pods(1), status={"active": 1}, lazy=LAZY)))
     await rig.reconcile()
     rig.queue.retry(KEY)
     rig.jobs.remove(a_toy(version=2000))
@@ -747,7 +747,7 @@ async def test_a_job_that_disappears_is_forgotten() -> None:
 
 
 async def test_a_job_that_disappears_during_its_pass_leaves_nothing_behind() -> None:
-    rig = Rig(always(Plan(creates=create_pods(1), status={"active": 1}, is_lazy=True)))
+    rig = Rig(always(Plan(creates=create_pods(1), status={"active": 1}, lazy=LAZY)))
     rig.cluster.before = waiting("create", 1.0)
     going = asyncio.create_task(rig.reconcile())
     await asyncio.sleep(0.5)

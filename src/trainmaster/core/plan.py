@@ -75,13 +75,19 @@ def soonest(*seconds: float | None) -> float | None:
     return min((s for s in seconds if s is not None), default=None)
 
 
+LAZY = 5.0
+"""Seconds that a status may wait for company that differs in counters alone."""
+BRIEF = 0.2
+"""The same of one that tells of a success: others mostly follow at once, and its pod may be cleared away."""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """The next step for one job. An empty Plan means that the job has settled.
 
     ``status`` is the whole new status, None when it stays as it is. With ``status_first`` the pass only
-    stores it: a verdict is on record before anything irreversible follows from it. ``is_lazy`` marks a
-    status that differs in counters alone and may be stored a little later, together with more. ``ports``
-    are those that this status takes and nobody had before.
+    stores it: a verdict is on record before anything irreversible follows from it. ``lazy`` are the seconds
+    that the status may wait, to be stored together with more. ``ports`` are those that this status takes and
+    nobody had before.
     """
 
     deletes: tuple[Delete, ...] = ()
@@ -89,7 +95,7 @@ class Plan(msgspec.Struct, frozen=True):
     patches: tuple[Patch, ...] = ()
     status: Mapping[str, Any] | None = None
     status_first: bool = False
-    is_lazy: bool = False
+    lazy: float = 0.0
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
     ports: tuple[int, ...] = ()

@@ -244,7 +244,7 @@ class Kind(ABC, Generic[J]):
             now.replace(microsecond=0),
         )
         changed = changed_status(stored, msgspec.structs.replace(status, conditions=conditions))
-        return msgspec.structs.replace(plan, status=changed, is_lazy=False)
+        return msgspec.structs.replace(plan, status=changed, lazy=0.0)
 
     def owner(self, job: J) -> Owner:
         meta = job.metadata

@@ -16,7 +16,7 @@ import structlog
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, merge_patch, soonest
+from trainmaster.core.plan import LAZY, Create, Delete, Event, Patch, Plan, merge_patch, soonest
 from trainmaster.core.standing import standing_of
 from trainmaster.core.view import ChildView, JobView, OwnerView, PodView, ServiceView
 from trainmaster.kinds.base import Kind
@@ -34,8 +34,6 @@ BARRIER_POLL = 0.25
 """Seconds until a job that waits for its own writes is looked at again, should no event come first."""
 CREATED_POLL = 5.0
 """Seconds until a job that created something is looked at again, should no event come first."""
-LAZY_SECONDS = 5.0
-"""How long a status that differs in counters alone may wait for company."""
 
 RESERVED = 8
 """Workers besides the others, which take urgent keys alone."""
@@ -246,7 +244,7 @@ class Controller:
             not (stored or applied.failures or plan.status_first)  # its pods wait for that status
             and all(p.phase == "Pending" for p in observed.all_pods)
         )
-        if not self._is_time_to_store(job.key, plan.is_lazy, is_waiting=is_waiting):
+        if not self._is_time_to_store(job.key, plan.lazy, is_waiting=is_waiting):
             return applied
         told = _Told(job, stored, plan)
         # One that is waited for stays: should it be stored after all, this one is refused.
@@ -284,13 +282,13 @@ class Controller:
                     self.queue.add(key)
                 self._gave_way.clear()
 
-    def _is_time_to_store(self, key: Key, is_lazy: bool, *, is_waiting: bool) -> bool:
+    def _is_time_to_store(self, key: Key, lazy: float, *, is_waiting: bool) -> bool:
         """Counters alone wait a little: the phase change that follows takes them along. The first status, which
         only says that a job waits, gives way to jobs that are getting their pods."""
         now = asyncio.get_running_loop().time()
-        due = self._lazy_since.setdefault(key, now) + LAZY_SECONDS
         gives_way = is_waiting and self._creating > 0
-        if (is_lazy or gives_way) and now < due:
+        due = self._lazy_since.setdefault(key, now) + (LAZY if gives_way else lazy)
+        if now < due:
             self.queue.add(key, after=due - now)
             if gives_way:
                 self._gave_way.add(key)

@@ -73,7 +73,7 @@ def test_a_new_job_gets_all_its_services_and_then_all_its_pods() -> None:
         *((POD, name) for name in names),
     ]
     assert all(create.why for create in plan.creates)
-    assert (plan.deletes, plan.status_first, plan.is_lazy, plan.events) == ((), False, False, ())
+    assert (plan.deletes, plan.status_first, plan.lazy, plan.events) == ((), False, 0.0, ())
 
 
 def test_a_new_job_is_pending() -> None:
@@ -609,7 +609,7 @@ def test_a_status_is_lazy_when_only_its_counters_change(change: str, lazy: bool)
     plan = plan_of(job, children)
 
     assert (plan.status is None) == (change == "nothing")
-    assert plan.is_lazy is lazy
+    assert bool(plan.lazy) is lazy
 
 
 def test_a_change_of_counters_is_complete_in_the_lazy_status() -> None:

@@ -123,7 +123,7 @@ def test_a_crew_that_is_complete_is_left_in_peace_and_counted() -> None:
 def test_counters_alone_may_wait() -> None:
     job = a_job()
 
-    assert plan_of(job, crew(job, COLLECTOR)).is_lazy
+    assert plan_of(job, crew(job, COLLECTOR)).lazy
 
 
 def test_a_deleted_pod_comes_again_under_its_name() -> None:

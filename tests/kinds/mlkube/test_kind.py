@@ -22,7 +22,7 @@ from tests.kinds.mlkube.build import (
     status_of,
 )
 from trainmaster.core.ids import JOB, SERVICE, Key
-from trainmaster.core.plan import Plan
+from trainmaster.core.plan import BRIEF, LAZY, Plan
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
 
@@ -195,6 +195,17 @@ def test_a_job_that_somebody_deleted_before_all_were_there_comes_again() -> None
 LONE = [a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 2, restartScope="Pod")]
 
 
+def test_a_job_that_is_on_its_way_out_when_its_success_is_seen_has_succeeded() -> None:
+    """A time to live of no seconds: its controller is as fast as we are."""
+    job = a_begun("Running", "Running")
+    leaving = a_job(job, "worker", 1, succeeded=1, conditions={"Complete": ("", "")}, deleting=True)
+
+    plan = plan_of(job, running(job, leaving, without=[("worker", 1)]))
+
+    assert status_of(plan)["done"] == {"WORKER": [1]}
+    assert "restarts" not in status_of(plan)
+
+
 @pytest.mark.parametrize("given", [pytest.param({"workers": 2}, id="crew"), pytest.param({"specs": LONE}, id="alone")])
 @pytest.mark.parametrize("place", [("worker", 1), ("scheduler", 0)])
 def test_who_has_succeeded_is_not_missed_whatever_becomes_of_its_job(place: tuple[str, int], given: Json) -> None:
@@ -233,9 +244,8 @@ def test_a_change_of_counters_alone_may_wait() -> None:
     every = plan_of(job, running(job))
     ended = plan_of(stored(job, every), with_complete(job, ("server", 0)))
 
-    assert some.is_lazy
-    assert not every.is_lazy
-    assert not ended.is_lazy  # nobody else remembers it when the Job of that server goes
+    assert (some.lazy, every.lazy) == (LAZY, 0.0)
+    assert ended.lazy == BRIEF  # nobody else remembers it when the Job of that server goes
 
 
 def test_a_bad_edit_of_a_running_job_is_said_and_stops_nothing() -> None:

@@ -23,7 +23,7 @@ from tests.build import (
     with_status,
 )
 from trainmaster.core.ids import POD, SERVICE
-from trainmaster.core.plan import Plan
+from trainmaster.core.plan import BRIEF, Plan
 
 CREATED, RUNNING = "Created", "Running"
 TUNING: dict[str, Any] = {"TunerTracker": 1, "TunerServer": 1, "Tuner": 1}
@@ -515,10 +515,10 @@ def test_a_worker_that_succeeded_is_not_missed_when_its_pod_is_removed() -> None
     assert job["status"]["replicaStatuses"]["Worker"] == {"active": 1, "succeeded": 1}
 
 
-def test_that_it_succeeded_is_stored_at_once() -> None:
+def test_that_it_succeeded_waits_but_briefly_for_company() -> None:
     job, children = running(all_workers())
 
-    assert not plan_of(job, but(job, children, worker_1=0)).is_lazy
+    assert plan_of(job, but(job, children, worker_1=0)).lazy == BRIEF
 
 
 def test_it_still_counts_when_the_last_of_them_ends() -> None:

@@ -10,7 +10,7 @@ from trainmaster.api.aitrainingjob import RESOURCE, AITrainingJob, AITrainingJob
 from trainmaster.core.condition import CONTAINER_CREATE_FAILED, SUSPENDED, Conditions, is_true, put_standard
 from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, soonest, warning
+from trainmaster.core.plan import LAZY, Create, Delete, Event, Plan, deletions, normal, soonest, warning
 from trainmaster.core.policies import completion, node, restart
 from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.core.policies.completion import Result
@@ -267,7 +267,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             status=status,
             # A pod is told its port, and nobody else must ever be given it. A generation is given out once.
             status_first=allotted.is_new or told.is_new,
-            is_lazy=status is not None and new == _counted(old, new),
+            lazy=LAZY if old != new == _counted(old, new) else 0.0,
             events=(*_started(job, phase, message), *_failing(job, faults)),
             requeue_after=soonest(allotted.retry_after, told.retry_after, *waits.values(), patience(outdated, now)),
             ports=allotted.drawn,

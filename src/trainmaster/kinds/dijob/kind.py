@@ -15,7 +15,7 @@ from trainmaster.core.condition import Conditions
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.ids import POD, SERVICE, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, warning
+from trainmaster.core.plan import LAZY, Create, Delete, Event, Plan, deletions, normal, warning
 from trainmaster.core.policies.cleanup import CleanPodPolicy, pods_to_clean
 from trainmaster.core.policies.port import NOTHING, Allotment, allot, is_complete
 from trainmaster.kinds.base import Kind, Related, changed_status, cleared, named, portless
@@ -132,7 +132,7 @@ class DIJobKind(Kind[DIJob]):
             status=status,
             # A port is stored before a pod is told it.
             status_first=allotted.is_new,
-            is_lazy=_is_about_counters(job.status, new),
+            lazy=LAZY if _is_about_counters(job.status, new) else 0.0,
             events=events,
             requeue_after=min((wait for wait in waits if wait is not None), default=None),
             ports=allotted.drawn,

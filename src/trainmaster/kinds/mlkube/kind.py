@@ -10,7 +10,7 @@ from trainmaster.api.mlkube import MxJob, MxJobStatus
 from trainmaster.core.condition import find, is_true
 from trainmaster.core.ids import JOB, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, deletions, normal, soonest, warning
+from trainmaster.core.plan import BRIEF, LAZY, Create, Delete, Event, Patch, Plan, deletions, normal, soonest, warning
 from trainmaster.core.policies.limit import Limit, overdue, seconds_left
 from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.view import ChildView
@@ -119,7 +119,7 @@ class MxJobKind(Kind[MxJob]):
             status=changed_status(old, new),
             # A name that could change is on record before it is given, and so is a port before a pod is told it.
             status_first=not is_named or allotted.is_new,
-            is_lazy=old != new and old == msgspec.structs.replace(new, replica_statuses=old.replica_statuses),
+            lazy=_lazy(old, new),
             events=_steps(old, new, replicas),
             requeue_after=soonest(allotted.retry_after, wait, swept.wait),
             ports=allotted.drawn,
@@ -250,6 +250,12 @@ def _patience(job: MxJob, replicas: Iterable[Replica]) -> Iterator[Limit]:
         for replica in replicas:
             if replica.is_held:
                 yield Limit(told.last_transition_time, LINGER, f"{replica.slot.place}: {replica.message}")
+
+
+def _lazy(old: MxJobStatus, new: MxJobStatus) -> float:
+    if old == new or old != msgspec.structs.replace(new, replica_statuses=old.replica_statuses, done=old.done):
+        return 0.0
+    return LAZY if old.done == new.done else BRIEF
 
 
 def _steps(old: MxJobStatus, new: MxJobStatus, replicas: Iterable[Replica]) -> tuple[Event, ...]:

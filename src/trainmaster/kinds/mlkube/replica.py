@@ -110,12 +110,17 @@ def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
         child = observed.child(JOB, slot.name)
         if is_done(job, slot):
             found.append(Replica(slot, SUCCEEDED))
-        elif child is None or child.deleting:
+        elif child is None or (child.deleting and not _is_complete(child)):
             is_lost = is_formed and not slot.is_alone
             found.append(Replica(slot, STARTING, fault=_lost(f"the Job of {slot.place} is gone") if is_lost else None))
         else:
             found.append(_judged(slot, child, pods.get(child.uid, ()), retryable, is_formed=is_formed))
     return found
+
+
+def _is_complete(child: ChildView) -> bool:
+    """True of a batch Job that has succeeded, be it on its way out."""
+    return bool(_JOB_PART.decode(child.raw).status.succeeded)
 
 
 def is_done(job: MxJob, slot: Slot) -> bool:

@@ -9,7 +9,7 @@ from trainmaster.api.mxjob import RESOURCE, MXJob, MXJobStatus, ReplicaStatus
 from trainmaster.core.condition import FINISHED, SUSPENDED, find, put_standard
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, Plan, deletions, normal, soonest, warning
+from trainmaster.core.plan import BRIEF, LAZY, Create, Delete, Event, Plan, deletions, normal, soonest, warning
 from trainmaster.core.policies import gang, restart
 from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.core.policies.limit import Limit, overdue, seconds_left
@@ -139,7 +139,7 @@ class MXJobKind(Kind[MXJob]):
             patches=gang.changed(team, observed) if team else (),
             status=status,
             status_first=allotted.is_new,  # a pod is told its port, and nobody else must ever be given it
-            is_lazy=status is not None and _is_counted_only(job, old, new),
+            lazy=_lazy(job, old, new),
             events=_started(job, phase, message, self.settings.gang_scheduler),
             requeue_after=soonest(
                 allotted.retry_after, *waits.values(), patience((*found.outdated, *_unplaced(job, observed)), now)
@@ -385,14 +385,15 @@ def _created(job: MXJob) -> str:
     return f"MXJob {job.metadata.name} is created."
 
 
-def _is_counted_only(job: MXJob, old: MXJobStatus, new: MXJobStatus) -> bool:
-    """Counters alone may wait. That all have run may not: from then on a pod that is gone is missed. Nor that one has
-    succeeded: its pod may be cleared away."""
+def _lazy(job: MXJob, old: MXJobStatus, new: MXJobStatus) -> float:
+    """Counters alone may wait. That all have run may not: from then on a pod that is gone is missed."""
     is_first = new.ran != old.ran and all(len(new.ran.get(r, ())) == s.replicas for r, s in roles_of(job.spec).items())
     counted = msgspec.structs.replace(
-        old, replica_statuses=new.replica_statuses, ran=new.ran, conditions=new.conditions
+        old, replica_statuses=new.replica_statuses, ran=new.ran, done=new.done, conditions=new.conditions
     )
-    return new == counted and not is_first
+    if old == new or new != counted or is_first:
+        return 0.0
+    return LAZY if new.done == old.done else BRIEF
 
 
 def _outdated(restarts: dict[str, Restarts], roles: Iterable[str]) -> dict[str, Restarts]:
