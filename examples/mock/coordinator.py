@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TypeAlias
 
 from examples.mock.master import FAULTS, Master
@@ -33,10 +34,11 @@ Buffer: TypeAlias = "queue.Queue[float]"
 
 
 class Coordinator:
-    def __init__(self, server: DiServer, aggregator: str, seed: str) -> None:
+    def __init__(self, server: DiServer, aggregator: str, seed: str, until: str = "") -> None:
         self.master = Master()
         self._roster = Roster(server, self.master, aggregator)
         self._has_aggregator = bool(aggregator)
+        self._until = Path(until) if until else None
         self._random = random.Random(seed)  # noqa: S311 - no secret comes of it
         self._queue = Queue(f"Coordinator({new_id()})")
         self._working: set[str] = set()
@@ -75,7 +77,7 @@ class Coordinator:
             if self._has_learnt.is_set() and time.monotonic() - evaluated > seconds(EVALUATE_EVERY):
                 evaluated = time.monotonic()
                 self._has_learnt.clear()  # the next one only after there is something new to evaluate
-                if self._random.random() < CHANCE:
+                if self._random.random() < CHANCE and (self._until is None or self._until.exists()):
                     return True
             pause(TICK)
         return False
@@ -142,7 +144,10 @@ class Coordinator:
 def main() -> int:
     end_on_sigterm(1)
     coordinator = Coordinator(
-        DiServer(os.environ), os.environ.get("KUBERNETES_AGGREGATOR_URL", ""), os.environ.get("MOCK_SEED", "0")
+        DiServer(os.environ),
+        os.environ.get("KUBERNETES_AGGREGATOR_URL", ""),
+        seed=os.environ.get("MOCK_SEED", "0"),
+        until=os.environ.get("MOCK_UNTIL", ""),
     )
     listener = Listener(int(os.environ["COORDINATOR_PORT"]), coordinator.master.routes)
     coordinator.master.port = listener.port
