@@ -55,6 +55,16 @@ def test_a_pod_that_waits_on_a_node_that_is_gone_is_made_anew_and_nobody_is_char
     assert names_of(gone.creates, POD) == ["mnist-worker-1"]
 
 
+def test_a_job_whose_first_status_tells_of_a_lost_node_is_created_all_the_same() -> None:
+    job = an_mxjob()
+    waiting = but(job, children_of(job, phase="Pending"), worker_1={"phase": "Pending", "node": "node-2"})
+
+    plan = plan_of(job, waiting, nodes=[WELL, GONE])
+
+    assert phase_of(plan) == "Created"
+    assert [event.reason for event in plan.events] == ["MXJobCreated", "PodReplaced"]
+
+
 def test_a_place_that_meets_lost_nodes_again_and_again_waits_longer_each_time() -> None:
     job = an_mxjob()
     job = with_status(job, plan_of(job))

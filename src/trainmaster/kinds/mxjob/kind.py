@@ -220,16 +220,21 @@ class MXJobKind(Kind[MXJob]):
         old, pods = job.status, pods_of(job, observed)
         waiting = [(f.role, f.index) for f in stranded]
         restarts = restart.replaced(old.restarts, leaving, 0, now)
+        message = _created(job)
+        entered = old if old.phase else enter(old, CREATED, message, now)
         new = msgspec.structs.replace(
-            old,
+            entered,
             observed_generation=job.metadata.generation,
             replica_statuses=count(job, pods),
             restarts=restart.replaced(restarts, waiting, BACKOFF, now),
             ran=without(ran(job, pods), waiting),
             done=done(job, pods),
         )
-        events = [warning("PodReplaced", f"{f.fault.message}; another pod takes its place") for f in stranded]
-        return Plan(status=changed_status(old, new), status_first=True, events=tuple(events))
+        events = (
+            *_started(job, entered.phase, message, self.settings.gang_scheduler),
+            *(warning("PodReplaced", f"{f.fault.message}; another pod takes its place") for f in stranded),
+        )
+        return Plan(status=changed_status(old, new), status_first=True, events=events)
 
     # --- while it is stopped ---
 
