@@ -3,9 +3,8 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
-import sys
-import sysconfig
 import venv
 from fnmatch import fnmatch
 from pathlib import Path
@@ -78,28 +77,44 @@ def test_every_package_is_pinned_by_its_hash() -> None:
     assert all("--require-hashes" in words for words in installed)
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Path:
-    """A virtual environment made as the Dockerfile makes it, but for the packages: those are ours."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "src"):
-        (source / name).symlink_to(REPOSITORY / name)
-    wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]
-    subprocess.run(wheel, check=True)
-    venv.create(tmp_path / "venv", with_pip=False)
-    [file] = tmp_path.glob("*.whl")
-    subprocess.run([*pip, "--python", str(tmp_path / "venv"), "install", "--no-deps", "--no-index", file], check=True)
-    return tmp_path / "venv"
+def build_stage() -> list[tuple[str, list[str]]]:
+    """The instructions of the stage that installs everything."""
+    first, second = (i for i, (name, _) in enumerate(instructions()) if name == "FROM")
+    return instructions()[first + 1 : second]
 
 
-def test_the_wheel_has_the_command_and_all_that_it_needs(installed: Path) -> None:
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        target.mkdir(exist_ok=True)
+        shutil.copy(source, target)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs the build stage of the Dockerfile in an empty environment; returns what it would copy into the image."""
+    folder = tmp_path_factory.mktemp("image")
+    venv.create(folder / "base", with_pip=True)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environ |= {"PATH": f"{folder / 'base' / 'bin'}:{os.defpath}", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    build = folder / "build"
+    build.mkdir()
+    for name, words in build_stage():
+        if name == "COPY":
+            for path in words[:-1]:
+                _copy(REPOSITORY / path, build / words[-1])
+        elif name == "RUN":
+            command = " ".join(words).replace("/opt/trainmaster", str(folder / "opt"))
+            done = subprocess.run(["sh", "-ec", command], cwd=build, env=environ, capture_output=True, text=True)
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return folder / "opt"
+
+
+@pytest.mark.long
+def test_the_build_stage_of_the_image_installs_the_command_with_all_that_it_needs(installed: Path) -> None:
     def run(*words: str | Path) -> str:
-        packages = sysconfig.get_path("purelib")
-        # Nothing of ours may be found in the packages: the wheel comes first.
-        own = next(installed.glob("lib/python*/site-packages"))
-        environ = {"PATH": os.defpath, "PYTHONPATH": f"{own}:{packages}", "PYTHONDONTWRITEBYTECODE": "1"}
+        environ = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(words, env=environ, cwd=installed, capture_output=True, text=True, check=True)
         return done.stdout
 
