@@ -170,14 +170,14 @@ def env_of(container: dict[str, Any]) -> list[Any]:
     return env
 
 
-def test_our_variables_come_after_the_users_in_our_order() -> None:
+def test_our_variables_come_before_the_users_in_our_order() -> None:
     container = a_container("main", env=[{"name": "Z", "value": "1"}, {"name": "A", "value": "2"}])
 
     assert env_of(with_env(container, {"RANK": "0", "HOST": "h"})) == [
-        {"name": "Z", "value": "1"},
-        {"name": "A", "value": "2"},
         {"name": "RANK", "value": "0"},
         {"name": "HOST", "value": "h"},
+        {"name": "Z", "value": "1"},
+        {"name": "A", "value": "2"},
     ]
 
 
@@ -186,8 +186,8 @@ def test_the_users_variables_of_our_names_are_replaced_however_often_they_occur(
     container = a_container("main", env=[{"name": "RANK", "value": "7"}, {"name": "A", "value": "$(RANK)"}, from_field])
 
     assert env_of(with_env(container, {"RANK": "0"})) == [
-        {"name": "A", "value": "$(RANK)"},
         {"name": "RANK", "value": "0"},
+        {"name": "A", "value": "$(RANK)"},
     ]
 
 
@@ -216,10 +216,8 @@ def test_setting_variables_changes_nothing_else_and_not_the_original(env: list[A
 
     assert container == before
     assert {key: value for key, value in after.items() if key != "env"} == {**unknown, "name": "main"}
-    assert after["env"] == [entry for entry in env if entry["name"] not in ("RANK", "HOST")] + [
-        {"name": "RANK", "value": "0"},
-        {"name": "HOST", "value": "h"},
-    ]
+    ours = [{"name": "RANK", "value": "0"}, {"name": "HOST", "value": "h"}]
+    assert after["env"] == ours + [entry for entry in env if entry["name"] not in ("RANK", "HOST")]
 
 
 # --- bodies ------------------------------------------------------------------------------------

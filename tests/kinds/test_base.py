@@ -435,7 +435,7 @@ def test_fields_that_we_have_never_heard_of_survive(
         assert {key: built[key] for key in unknown} == unknown
         assert built["image"] == "registry.example/train:1"
     assert {key: spec["initContainers"][0][key] for key in of_init} == of_init
-    assert spec["containers"][0]["env"][0] == {"name": "MINE", **of_env}
+    assert spec["containers"][0]["env"][-1] == {"name": "MINE", **of_env}
 
 
 # --- words -------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""The real MXNet 1.9.1 as an MXJob on this machine: scheduler, server and workers find each other by what we tell them.
+"""The real MXNet 1.9.1 as an MXJob and as an MxJob on this machine: scheduler, server and workers find each other by
+the environment that the operator sets.
 
 MXNet is abandoned and wants Python 3.8 (and numpy before 1.24). `TRAINMASTER_MXNET_PYTHON` names a Python that has it;
 otherwise `python3.8` is asked. Nothing is downloaded here.
@@ -7,6 +8,7 @@ otherwise `python3.8` is asked. Nothing is downloaded here.
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from tests.local.conftest import Start
 from tests.local.program import containers_of, written
 from tests.local.test_run import lines_of
-from tests.manifests.build import MXNET, Manifest, container, mx_replica, mxjob
+from tests.manifests.build import MXNET, Manifest, container, crew, mlkubejob, mx_replica, mxjob
 
 JOINS = "import mxnet"
 """All that a scheduler and a server do: the import does not come back before the training is over, and then it ends
@@ -42,19 +44,33 @@ def mxnet_python() -> str:
     return python
 
 
-def role(python: str, program: str, replicas: int = 1) -> Manifest:
-    return mx_replica(container(MXNET, command=[python, "-c", program]), replicas=replicas)
+def training(python: str, program: str) -> Manifest:
+    return container(MXNET, command=[python, "-c", program])
 
 
+def kubeflow_job(python: str) -> Manifest:
+    joins, trains = training(python, JOINS), training(python, TRAINS)
+    roles = {"Scheduler": mx_replica(joins), "Server": mx_replica(joins), "Worker": mx_replica(trains, replicas=2)}
+    return mxjob(mxReplicaSpecs=roles)
+
+
+def mlkube_job(python: str) -> Manifest:
+    joins, trains = training(python, JOINS), training(python, TRAINS)
+    specs = [crew("SCHEDULER", 1, joins), crew("SERVER", 1, joins), crew("WORKER", 2, trains)]
+    return mlkubejob(jobMode="dist", replicaSpecs=specs)
+
+
+@pytest.mark.parametrize(
+    ("job", "end"),
+    [
+        pytest.param(kubeflow_job, "mxjob/job Succeeded: MXJob job is successfully completed.", id="MXJob"),
+        pytest.param(mlkube_job, "mxjob/job Done", id="MxJob"),
+    ],
+)
 def test_mxnet_trains_with_one_scheduler_one_server_and_two_workers(
-    mxnet_python: str, start: Start, tmp_path: Path
+    mxnet_python: str, start: Start, tmp_path: Path, job: Callable[[str], Manifest], end: str
 ) -> None:
-    roles = {
-        "Scheduler": role(mxnet_python, JOINS),
-        "Server": role(mxnet_python, JOINS),
-        "Worker": role(mxnet_python, TRAINS, 2),
-    }
-    manifest = written(tmp_path, mxjob(mxReplicaSpecs=roles))
+    manifest = written(tmp_path, job(mxnet_python))
 
     code, said, errors = start("run", manifest, "--timeout", "3m").end()
 
@@ -62,5 +78,5 @@ def test_mxnet_trains_with_one_scheduler_one_server_and_two_workers(
     # In dist_sync a key holds the sum of what all workers pushed: 1 and 2.
     for worker in ("worker-0", "worker-1"):
         assert lines_of(said, worker) == ["workers 2 sum 3.0 3.0"]
-    assert "mxjob/job Succeeded: MXJob job is successfully completed." in said
+    assert end in said
     assert containers_of(tmp_path) == []

@@ -99,9 +99,14 @@ Env = Mapping[str, str]
 
 
 def with_env(container: Mapping[str, Any], env: Env) -> Body:
-    """The container with ``env`` behind the user's own variables; ours win over the same name."""
+    """The container with ``env`` before the user's own variables; ours win over the same name.
+
+    Kubernetes expands ``$(NAME)`` in a value only where NAME is defined before it.
+    """
+    if not env:
+        return dict(container)
     kept = [entry for entry in container.get("env") or () if entry["name"] not in env]
-    return {**container, "env": [*kept, *({"name": name, "value": value} for name, value in env.items())]}
+    return {**container, "env": [*({"name": name, "value": value} for name, value in env.items()), *kept]}
 
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")

@@ -107,7 +107,7 @@ def test_the_injected_value_wins_over_the_users() -> None:
     (container,) = pod_of(a_dijob(coordinator=template))["spec"]["containers"]
 
     assert env_of(container)["COORDINATOR_PORT"] == "22273"
-    assert container["env"][0] == {"name": "MINE", "value": "2"}
+    assert container["env"][-1] == {"name": "MINE", "value": "2"}
 
 
 # --- port --------------------------------------------------------------------------------------

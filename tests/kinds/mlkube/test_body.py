@@ -180,6 +180,7 @@ def test_every_process_is_told_where_the_scheduler_is_and_how_many_they_are(role
         {"name": "DMLC_NUM_SERVER", "value": "2"},
         {"name": "DMLC_NUM_WORKER", "value": "3"},
         {"name": "DMLC_ROLE", "value": role},
+        {"name": "DMLC_USE_KUBERNETES", "value": "1"},
     ]
 
 
@@ -198,13 +199,14 @@ def test_variables_of_the_user_keep_their_order_and_number(count: int) -> None:
     own = [{"name": f"OWN_{i}", "value": str(i)} for i in range(count)]
     env = main_of(job_of(with_worker(a_template(a_container("mxnet", env=own))), "worker"))["env"]
 
-    assert env[5:] == own
-    assert [entry["name"] for entry in env[:5]] == [
+    assert env[6:] == own
+    assert [entry["name"] for entry in env[:6]] == [
         "DMLC_PS_ROOT_PORT",
         "DMLC_PS_ROOT_URI",
         "DMLC_NUM_SERVER",
         "DMLC_NUM_WORKER",
         "DMLC_ROLE",
+        "DMLC_USE_KUBERNETES",
     ]
 
 
@@ -213,7 +215,7 @@ def test_ours_win_over_the_same_name() -> None:
     env = main_of(job_of(with_worker(a_template(a_container("mxnet", env=own))), "worker"))["env"]
 
     assert [entry["value"] for entry in env if entry["name"] == "DMLC_ROLE"] == ["worker"]
-    assert [entry["name"] for entry in env[5:]] == ["A", "B"]
+    assert [entry["name"] for entry in env[6:]] == ["A", "B"]
 
 
 def test_side_cars_are_told_nothing() -> None:

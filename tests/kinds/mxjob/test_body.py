@@ -79,14 +79,14 @@ def test_the_keys_of_mx_config_are_sorted() -> None:
     assert '"labels":{"tuner":"","tunerserver":"","tunertracker":""}' in env_of(tracker)["MX_CONFIG"]
 
 
-def test_the_variables_of_ps_lite_stand_in_their_order_behind_those_of_the_user() -> None:
+def test_the_variables_of_ps_lite_stand_in_their_order_before_those_of_the_user() -> None:
     template = a_template(a_container("mxnet", env=[{"name": "SEED", "value": "7"}]))
     job = an_mxjob(Scheduler=1, Server=2, Worker=an_mx_replica(3, template))
 
     worker = main_of(created(job)["Pod", "worker-2"])
 
     assert [entry["name"] for entry in worker["env"]] == [
-        "SEED",
+        "DMLC_NODE_HOST",
         "MX_CONFIG",
         "DMLC_PS_ROOT_PORT",
         "DMLC_PS_ROOT_URI",
@@ -95,7 +95,7 @@ def test_the_variables_of_ps_lite_stand_in_their_order_behind_those_of_the_user(
         "DMLC_ROLE",
         "DMLC_USE_KUBERNETES",
         "DMLC_WORKER_ID",
-        "DMLC_NODE_HOST",
+        "SEED",
     ]
     assert env_of(worker) | {"MX_CONFIG": ""} == {
         "SEED": "7",

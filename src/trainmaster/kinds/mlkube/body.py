@@ -155,7 +155,9 @@ class Builder:
             {
                 **given,
                 "containers": [
-                    _with_env(container, self._env(slot)) if container["name"] == labels.CONTAINER else container
+                    template.with_env(container, self._env(slot))
+                    if container["name"] == labels.CONTAINER
+                    else container
                     for container in given["containers"]
                 ],
                 # Of one that its kubelet restarts the Job of a crew would leave nothing: no exit code, no logs.
@@ -176,6 +178,8 @@ class Builder:
             "DMLC_NUM_SERVER": str(counts[labels.SERVER]),
             "DMLC_NUM_WORKER": str(counts[labels.WORKER]),
             "DMLC_ROLE": slot.role.lower(),
+            # Without it ps-lite binds the scheduler to DMLC_PS_ROOT_URI, which is the name of a service.
+            "DMLC_USE_KUBERNETES": "1",
         }
 
     def _port(self, scheduler: Slot) -> int:
@@ -192,12 +196,3 @@ class Builder:
             labels.TASK_INDEX: str(slot.index),
             **MANAGED_BY,
         }
-
-
-def _with_env(container: Body, env: Mapping[str, str]) -> Body:
-    """The container with ``env`` before the user's own variables, which may refer to it, in their order; ours win over
-    the same name."""
-    if not env:
-        return container
-    kept = [entry for entry in container.get("env") or () if entry["name"] not in env]
-    return {**container, "env": [*({"name": name, "value": value} for name, value in env.items()), *kept]}

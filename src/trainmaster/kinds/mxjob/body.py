@@ -233,4 +233,4 @@ def _with_node_host(container: Body) -> Body:
     if any(entry["name"] in ("DMLC_NODE_HOST", "DMLC_INTERFACE") for entry in env):
         return container
     own = {"name": "DMLC_NODE_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    return {**container, "env": [*env, own]}
+    return {**container, "env": [own, *env]}
