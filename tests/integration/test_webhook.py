@@ -185,8 +185,8 @@ async def test_a_generated_name_is_judged_as_well(webhook: WebhookProcess, admin
     [
         pytest.param(dijob("odd"), "spec.coordinator.template.spec.containers[0].command: is missing", id="DIJob"),
         pytest.param(
-            aitrainingjob("odd", replicaSpecs={"ps": replica(container("main"))}),
-            "spec.replicaSpecs.ps.template.spec.containers: none is called aitj-*",
+            aitrainingjob("odd", replicaSpecs={"ps": replica(container("aitj-main"))}),
+            "spec.replicaSpecs.ps.template.spec.containers[0].command: is missing",
             id="AITrainingJob",
         ),
     ],

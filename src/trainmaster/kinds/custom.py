@@ -9,10 +9,10 @@ import msgspec
 
 class Main(msgspec.Struct, frozen=True):
     """The containers that the job is about: a pattern of their names, in which ``{role}`` is that of their template,
-    and what happens where none has it."""
+    and what happens where none has it, empty where all containers are meant then."""
 
     pattern: str
-    otherwise: str
+    otherwise: str = ""
 
     def pattern_of(self, role: str) -> str:
         return self.pattern.format(role=role)

@@ -179,13 +179,14 @@ def test_init_containers_get_the_environment_without_ports_of_their_own() -> Non
     assert init == {name: value for name, value in main.items() if name != "TRAININGJOB_PORTS"}
 
 
-def test_the_users_variables_stay_first_and_ours_win() -> None:
-    mine = [{"name": "LR", "value": "0.1"}, {"name": "TRAININGJOB_NAME", "value": "mine"}]
+def test_our_variables_stand_before_the_users_which_may_refer_to_them() -> None:
+    rank = {"name": "RANK", "value": "$(TRAININGJOB_REPLICA_INDEX)"}
+    mine = [rank, {"name": "TRAININGJOB_NAME", "value": "mine"}]
     job = a_trainer(a_container("aitj-main", env=mine))
 
     (container,) = pod_of(job)["spec"]["containers"]
 
-    assert container["env"][0] == {"name": "LR", "value": "0.1"}
+    assert container["env"][-1] == rank
     assert env_of(container)["TRAININGJOB_NAME"] == "mnist"
 
 
@@ -271,17 +272,32 @@ def test_the_service_of_a_pod_has_its_name_and_selects_its_slot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("container", "services"),
+    ("containers", "published"),
     [
-        pytest.param(a_container("aitj-main"), 1, id="a training container needs no port"),
-        pytest.param(a_container("main", ports={"aitj-1": 1}), 0, id="no training container, no service"),
+        pytest.param([a_container("aitj-main")], [], id="a training container needs no port"),
+        pytest.param([a_container("main", ports={"aitj-1": 1})], [1], id="a container without the prefix"),
+        pytest.param([a_container("main", ports={"": 1, "web": 2})], [1, 2], id="ports without the prefix"),
+        pytest.param([a_container("aitj-main", ports={"web": 2})], [2], id="prefixed container, port without"),
+        pytest.param([a_container("aitj-main", ports={"aitj-1": 1, "web": 2})], [1], id="one of the ports is prefixed"),
+        pytest.param([a_container("a", ports={"x": 1}), a_container("b", ports={"y": 2})], [1, 2], id="two without"),
+        pytest.param([a_container("aitj-a"), a_container("b", ports={"aitj-2": 2})], [], id="the port of a side-car"),
     ],
 )
-def test_a_role_with_a_training_container_has_services(container: Json, services: int) -> None:
-    creates = plan_of(a_trainer(container)).creates
+def test_every_replica_has_a_service_with_the_ports_that_are_published(
+    containers: list[Json], published: list[int]
+) -> None:
+    job = a_trainer(*containers)
 
-    assert [create.resource for create in creates].count(SERVICE) == services
-    assert [create.resource for create in creates].count(POD) == 1
+    assert [port["port"] for port in service_of(job)["spec"].get("ports", ())] == published
+    assert env_of(pod_of(job)["spec"]["containers"][0])["TRAINER_PORTS"] == ",".join(map(str, published))
+
+
+def test_a_side_car_is_told_no_ports_of_its_own() -> None:
+    job = a_trainer(a_container("aitj-a", ports={"aitj-1": 1}), a_container("b", ports={"web": 2}))
+
+    told = {c["name"]: env_of(c)["TRAININGJOB_PORTS"] for c in pod_of(job)["spec"]["containers"]}
+
+    assert told == {"aitj-a": "1", "b": ""}
 
 
 def test_a_port_that_two_containers_name_is_published_once() -> None:

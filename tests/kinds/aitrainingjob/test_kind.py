@@ -11,11 +11,9 @@ from tests.build import (
     STAMP,
     Child,
     Json,
-    a_container,
     a_pod,
     a_replica,
     a_service,
-    a_template,
     after,
     an_aitj,
     child_labels,
@@ -666,14 +664,6 @@ def test_actions_are_told_in_the_ancestors_words(verb: str, resource: Any, error
 
 def test_events_come_from_the_ancestors_component() -> None:
     assert kind_of(JOB).component == "TrainingJobOperator"
-
-
-def test_a_role_without_a_training_container_runs_without_services() -> None:
-    job = an_aitj(trainer=a_replica(2, a_template(a_container("plain"))))
-
-    plan = plan_of(job)
-
-    assert (len(names_of(plan.creates, POD)), names_of(plan.creates, SERVICE)) == (2, [])
 
 
 def test_a_pod_that_fails_while_it_is_being_deleted_does_not_fail_the_job() -> None:

@@ -92,7 +92,7 @@ def test_ports_are_stored_before_any_pod_is_created(job: Json, settings: Setting
         pytest.param(an_aitj(trainer=3), SETTINGS, id="a network for each pod"),
         pytest.param(an_aitj(trainer=a_host_replica(1, a_container("aitj-main"))), SETTINGS, id="no port"),
         pytest.param(
-            an_aitj(trainer=a_host_replica(1, a_container("main", ports={"aitj-1": 1}))), SETTINGS, id="not published"
+            an_aitj(trainer=a_host_replica(1, a_container("main", ports={"web": 1}))), SETTINGS, id="not of the prefix"
         ),
         pytest.param(an_aitj(trainer=a_replica(1, a_template(a_container("aitj-main")))), LOCAL, id="no port here"),
     ],

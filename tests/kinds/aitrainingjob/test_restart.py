@@ -95,6 +95,22 @@ def test_the_policy_decides_between_a_restart_and_the_end(policy: str, codes: se
 
 
 @pytest.mark.parametrize(
+    ("containers", "comes_again"),
+    [
+        pytest.param({"main": 137}, True, id="no container has the prefix: all count"),
+        pytest.param({"aitj-main": 137, "logs": 1}, True, id="a side-car does not count"),
+        pytest.param({"aitj-main": None, "logs": 137}, False, id="a side-car alone decides nothing"),
+        pytest.param({"main": 137, "logs": 1}, False, id="without the prefix nobody is a side-car"),
+    ],
+)
+def test_exit_codes_of_the_containers_that_train_decide(containers: dict[str, int | None], comes_again: bool) -> None:
+    job = running(a_job(policy="ExitCode"))
+    children = [pod(job, "trainer", 0, phase="Failed", containers=containers), *failed(job)[1:]]
+
+    assert ("RestartReplicaName" in status_of(plan_of(job, children))) == comes_again
+
+
+@pytest.mark.parametrize(
     ("scope", "counts", "gone", "says"),
     [
         ("Pod", {"trainer": 1}, ["mnist-trainer-1"], "pod is restarting now"),

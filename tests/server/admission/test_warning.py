@@ -59,10 +59,10 @@ PATH = "spec.coordinator.template.spec"
             id="no command",
         ),
         pytest.param(
-            an_aitj(PS=a_replica(template=a_template(a_container("main", command=["serve"])))),
-            "spec.replicaSpecs.PS.template.spec.containers: none is called aitj-*; "
-            "none of its ports is published, and none of its exit codes is looked at",
-            id="in a replica",
+            an_aitj(PS=a_replica(template=a_template(TRAIN, a_container("web", ports={"web": 80})))),
+            "spec.replicaSpecs.PS.template.spec.containers[1].ports: are not published: another container of the pod "
+            "is called aitj-*, and this one is not",
+            id="ports of a side-car",
         ),
         pytest.param(
             a_nervexjob(coordinator=a_template(RUN)),

@@ -31,7 +31,7 @@ def child_name(job: AITrainingJob, role: str, index: int) -> str:
 def hosts_size(job: AITrainingJob, role: str) -> int:
     """About how long ``<ROLE>_HOSTS`` will be, the longest of the variables."""
     spec = job.spec.replica_specs[role]
-    ports = _published(template.read(spec.template).spec.containers) or ()
+    ports = _published(template.read(spec.template).spec.containers)
     host = f"{child_name(job, role, spec.replicas)}.{job.metadata.namespace}:65535,"
     return spec.replicas * max(len(ports), 1) * len(host)
 
@@ -40,7 +40,7 @@ def membership_size(job: AITrainingJob) -> int:
     """About how long the file with all members will be."""
     total = 0
     for role, spec in job.spec.replica_specs.items():
-        ports = _published(template.read(spec.template).spec.containers) or ()
+        ports = _published(template.read(spec.template).spec.containers)
         name = child_name(job, role, spec.replicas)
         words = 2 * len(name) + len(job.metadata.namespace) + len(role) + 6 * len(ports)
         total += spec.replicas * (words + _MEMBER_SIZE)
@@ -57,14 +57,17 @@ def slots_of(job: AITrainingJob) -> list[Slot]:
 
 
 def shared_ports(job: AITrainingJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
-    """The published ports of every slot that shares its network with strangers."""
-    return {
-        place_of(role, index): ports
-        for role, spec in sorted(job.spec.replica_specs.items())
-        if (shared_network or template.is_on_host(spec.template))
-        and (ports := _published(template.read(spec.template).spec.containers))
-        for index in range(spec.replicas)
-    }
+    """The ports of every slot that are given out, because the slot shares its network with other pods.
+
+    On the network of a node only ports of the prefix are: a program may insist on any other.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for role, spec in sorted(job.spec.replica_specs.items()):
+        containers = template.read(spec.template).spec.containers
+        ports = _published(containers, only_prefixed=not shared_network)
+        if ports and (shared_network or template.is_on_host(spec.template)):
+            found |= {place_of(role, index): ports for index in range(spec.replicas)}
+    return found
 
 
 def declared_ports(job: AITrainingJob) -> frozenset[int]:
@@ -82,21 +85,18 @@ class Builder:
         self.owner = owner.reference(blocks=True)
         self._is_elastic = bool(elastic_roles(job))
         self._containers = {r: template.read(s.template).spec.containers for r, s in job.spec.replica_specs.items()}
+        self._training = {r: labels.training_containers(c.name for c in cs) for r, cs in self._containers.items()}
         self._ports = {role: _published(containers) for role, containers in self._containers.items()}
         self._discovery = {
             variable: value for role in sorted(self._ports) for variable, value in self._role_env(role).items()
         }
-
-    def has_service(self, role: str) -> bool:
-        """A role without a training container is nobody's peer and gets no address."""
-        return self._ports[role] is not None
 
     def address(self, slot: Slot) -> str:
         return f"{slot.name}.{self._job.metadata.namespace}"
 
     def ports(self, slot: Slot) -> tuple[int, ...]:
         """The published ports that a slot has."""
-        return tuple(self._given(slot, self._ports[slot.role] or ()))
+        return tuple(self._given(slot, self._ports[slot.role]))
 
     def pod(self, slot: Slot) -> Body:
         spec = self._job.spec.replica_specs[slot.role]
@@ -107,7 +107,7 @@ class Builder:
             "containers": [
                 template.with_env(
                     self._moved(container, slot),
-                    env | {"TRAININGJOB_PORTS": _listed(self._given(slot, _training_ports(part)))},
+                    env | {"TRAININGJOB_PORTS": _listed(self._given(slot, self._ports_in(part, slot)))},
                 )
                 for container, part in zip(given["containers"], self._containers[slot.role], strict=True)
             ],
@@ -131,7 +131,7 @@ class Builder:
 
     def service(self, slot: Slot) -> Body:
         slot_labels = self._slot_labels(slot)
-        declared = self._ports[slot.role] or ()
+        declared = self._ports[slot.role]
         return template.headless_service_body(
             name=slot.name,
             namespace=self._job.metadata.namespace,
@@ -151,18 +151,21 @@ class Builder:
         given = allotted.get(slot.place, {})
         return [given.get(str(port), port) for port in declared]
 
+    def _ports_in(self, container: ContainerPart, slot: Slot) -> list[int]:
+        """The published ports of one container; a side-car has none."""
+        return _ports_of(container) if container.name in self._training[slot.role] else []
+
     def _moved(self, container: Body, slot: Slot) -> Body:
         if not (allotted := self._job.status.ports) or not (given := allotted.get(slot.place)):
             return container
         on_host = self._shared_network or template.is_on_host(self._job.spec.replica_specs[slot.role].template)
-        is_training = container["name"].startswith(labels.PREFIX)
-        return template.with_ports(
-            container, given, lambda name: is_training and name.startswith(labels.PREFIX), on_host=on_host
-        )
+        names = [port.get("name") or "" for port in container.get("ports") or ()]
+        ours = (_prefixed(names) or names) if container["name"] in self._training[slot.role] else ()
+        return template.with_ports(container, given, lambda name: name in ours, on_host=on_host)
 
     def _own_ports(self, slot: Slot) -> dict[str, str]:
         """Peers of the role listen elsewhere: of its own role a pod is told what it has itself."""
-        ports = _listed(self._given(slot, self._ports[slot.role] or ()))
+        ports = _listed(self._given(slot, self._ports[slot.role]))
         return {f"{prefix}_PORTS": ports for prefix in _env_prefixes(slot.role)}
 
     def _with_job_labels(self, spec: ReplicaSpec) -> Mapping[str, object]:
@@ -196,7 +199,7 @@ class Builder:
         # The ancestors kept the case of the name here while the pods are named in lower case: such an
         # address could never resolve. Ours is the name that the service really has.
         instances = [self.address(slot) for slot in slots[:count]]
-        ports = [self._given(slot, self._ports[role] or ()) for slot in slots]
+        ports = [self._given(slot, self._ports[role]) for slot in slots]
         hosts = [f"{instance}:{port}" for instance, of in zip(instances, ports, strict=False) for port in of]
         values: dict[str, str] = {}
         for prefix in _env_prefixes(role):
@@ -243,15 +246,19 @@ def _env_prefixes(role: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((raw, raw.replace("-", "_"))))
 
 
-def _published(containers: Sequence[ContainerPart]) -> tuple[int, ...] | None:
-    """Ports of a role that are published; None when it has no training container at all."""
-    if not any(container.name.startswith(labels.PREFIX) for container in containers):
-        return None
-    return tuple(dict.fromkeys(port for container in containers for port in _training_ports(container)))
+def _published(containers: Sequence[ContainerPart], *, only_prefixed: bool = False) -> tuple[int, ...]:
+    """The ports of a role that its peers are told."""
+    training = labels.training_containers(container.name for container in containers)
+    found = (_ports_of(c, only_prefixed=only_prefixed) for c in containers if c.name in training)
+    return tuple(dict.fromkeys(port for ports in found for port in ports))
 
 
-def _training_ports(container: ContainerPart) -> list[int]:
-    """Empty for a side-car: only containers and ports of the prefix take part."""
-    if not container.name.startswith(labels.PREFIX):
-        return []
-    return [port.container_port for port in container.ports or () if port.name.startswith(labels.PREFIX)]
+def _ports_of(container: ContainerPart, *, only_prefixed: bool = False) -> list[int]:
+    """The published ports of a container that takes part in the training."""
+    ports = container.ports or ()
+    prefixed = _prefixed(port.name for port in ports)
+    return [p.container_port for p in ports if p.name in prefixed or not (prefixed or only_prefixed)]
+
+
+def _prefixed(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(labels.PREFIX)]

@@ -60,7 +60,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
     initial_phase = PENDING
     ended = ENDED
     custom = Custom(
-        main=Main("aitj-*", "none of its ports is published, and none of its exit codes is looked at"),
+        main=Main("aitj-*"),
     )
     looks_at_nodes = True
 
@@ -291,9 +291,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             return ()
         builder = self._builder(job)
         services = [
-            Create(SERVICE, builder.service(slot), f"{slot.role}-{slot.index} has no address")
-            for slot in nameless
-            if builder.has_service(slot.role)
+            Create(SERVICE, builder.service(slot), f"{slot.role}-{slot.index} has no address") for slot in nameless
         ]
         pods = [Create(POD, builder.pod(slot), f"{slot.role}-{slot.index} has no pod") for slot in empty]
         return (*services, *pods)

@@ -104,7 +104,7 @@ def _stand(
             elif pod.phase == "Succeeded":
                 results[name][index] = Result(completion.SUCCEED)
             else:
-                fallen.append(Fallen(name, index, fault.failure(pod, _takes_part)))
+                fallen.append(Fallen(name, index, _failure(pod)))
     return results, fallen, tuple(outdated)
 
 
@@ -114,8 +114,9 @@ def attempt_of(pod: PodView) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else 0
 
 
-def _takes_part(container: str) -> bool:
-    return container.startswith(labels.PREFIX)
+def _failure(pod: PodView) -> fault.Fault:
+    training = labels.training_containers(c.name for c in pod.containers)
+    return fault.failure(pod, training.__contains__)
 
 
 def _after(fallen: Fallen, job: AITrainingJob, *, is_again: bool, is_wanted: bool) -> Result:

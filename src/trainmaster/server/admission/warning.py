@@ -36,7 +36,12 @@ def warnings_of(job: dict[str, Any], custom: Custom) -> list[str]:
         return []
     found = [*_lonely(spec, custom)]
     for template in _templates("spec", spec, _DEPTH):
-        found += [*_unnamed(template, custom), *_endless(template, custom), *_colliding(template)]
+        found += [
+            *_unnamed(template, custom),
+            *_unpublished(template, custom),
+            *_endless(template, custom),
+            *_colliding(template),
+        ]
         found += _idle(template, custom)
     return [warning if len(warning) <= LONGEST else f"{warning[: LONGEST - 1]}…" for warning in found[:MOST]]
 
@@ -60,9 +65,24 @@ def _lonely(spec: dict[str, Any], custom: Custom) -> Iterator[str]:
 
 def _unnamed(template: Template, custom: Custom) -> Iterator[str]:
     main = custom.main
-    if main and not any(_is_main(container, template, custom) for _, container in template.containers):
+    if (
+        main
+        and main.otherwise
+        and not any(_is_main(container, template, custom) for _, container in template.containers)
+    ):
         name = main.pattern_of(template.role)
         yield f"{template.path}.spec.containers: none is called {name}; {main.otherwise}"
+
+
+def _unpublished(template: Template, custom: Custom) -> Iterator[str]:
+    """Ports of a side-car: whoever declares them may expect that the peers are told."""
+    main = custom.main
+    if main is None or main.otherwise or not any(_is_main(c, template, custom) for _, c in template.containers):
+        return
+    for path, container in template.containers:
+        if container.get("ports") and not _is_main(container, template, custom):
+            name = main.pattern_of(template.role)
+            yield f"{path}.ports: are not published: another container of the pod is called {name}, and this one is not"
 
 
 def _endless(template: Template, custom: Custom) -> Iterator[str]:
