@@ -266,6 +266,10 @@ def owner_reference(job: Json) -> Json:
     return reference if job["kind"] in RL else reference | {"blockOwnerDeletion": True}
 
 
+ContainerState = int | tuple[int, str] | str | None
+"""None runs, a number is its exit code, with another reason than Error if there is one, a word is why it waits."""
+
+
 def pod_json(
     job: Json,
     role: str,
@@ -273,7 +277,7 @@ def pod_json(
     *,
     phase: str = "",
     exit_code: int | None = None,
-    containers: Mapping[str, int | str | None] | None = None,
+    containers: Mapping[str, ContainerState] | None = None,
     node: str | None = None,
     reason: str = "",
     message: str = "",
@@ -283,7 +287,7 @@ def pod_json(
     name: str = "",
     uid: str = "",
     labels: Mapping[str, str] | None = None,
-    init: Mapping[str, int | str | None] | None = None,
+    init: Mapping[str, ContainerState] | None = None,
     started: str = STAMP,
     devices: Mapping[str, int] | None = None,
 ) -> Json:
@@ -320,17 +324,19 @@ def pod_json(
     return found
 
 
-def _container_status(name: str, state: int | str | None) -> Json:
+def _container_status(name: str, state: ContainerState) -> Json:
     return {"name": name, "image": "registry.example/train:1", "state": _container_state(state)}
 
 
-def _container_state(state: int | str | None) -> Json:
+def _container_state(state: ContainerState) -> Json:
     match state:
         case None:
             return {"running": {"startedAt": STAMP}}
         case str():
             reason, _, said = state.partition(": ")
             return {"waiting": {"reason": reason, "message": said}}
+        case (code, reason):
+            return {"terminated": {"exitCode": code, "reason": reason}}
     return {"terminated": {"exitCode": state, "reason": "Error" if state else "Completed"}}
 
 
@@ -356,7 +362,7 @@ def a_pod(
     *,
     phase: str = "",
     exit_code: int | None = None,
-    containers: Mapping[str, int | str | None] | None = None,
+    containers: Mapping[str, ContainerState] | None = None,
     node: str | None = None,
     reason: str = "",
     message: str = "",
@@ -366,7 +372,7 @@ def a_pod(
     name: str = "",
     uid: str = "",
     labels: Mapping[str, str] | None = None,
-    init: Mapping[str, int | str | None] | None = None,
+    init: Mapping[str, ContainerState] | None = None,
     started: str = STAMP,
     devices: Mapping[str, int] | None = None,
 ) -> PodView:

@@ -180,8 +180,8 @@ def _a_role_that_restarts_begins_to_count_anew(patch: pytest.MonkeyPatch) -> Non
 def _a_stop_is_not_stored_before_the_pods_go(patch: pytest.MonkeyPatch) -> None:
     original = AITrainingJobKind._stop
 
-    def stop(self: Any, job: Any, why: str, observed: Any, now: Any) -> Plan:
-        wanted = original(self, job, why, observed, now)
+    def stop(self: Any, job: Any, why: str, found: Any, observed: Any, now: Any) -> Plan:
+        wanted = original(self, job, why, found, observed, now)
         pods = plans.deletions(POD, observed.all_pods, why)
         return msgspec.structs.replace(wanted, status_first=False, deletes=pods)
 

@@ -91,6 +91,8 @@ class AITrainingJobStatus(Wire, frozen=True):
     restart_replica_name: str = msgspec.field(name="RestartReplicaName", default="")
     restarts: dict[str, Restarts] = {}
     restart_history: tuple[Restart, ...] = ()
+    done: dict[str, tuple[int, ...]] = {}
+    """The replicas of the present attempt that have succeeded, by role: their pods may be deleted by now."""
     elastic_replicas: int = 0
     selector: str = ""
     """Of the pods of the elastic role, as the scale subresource shows it."""

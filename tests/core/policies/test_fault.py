@@ -78,3 +78,16 @@ def test_an_init_container_that_failed_is_told_of_and_its_code_counts_for_nothin
         "pod mnist-trainer-0 failed: container fetch on node n1 exited with reason Error exitcode 3"
     )
     assert fault.exits == ()
+
+
+@pytest.mark.parametrize("reason", ["StartError", "ContainerCannotRun"])
+@pytest.mark.parametrize("where", ["containers", "init"])
+def test_a_container_that_cannot_be_started_does_not_come_again(reason: str, where: str) -> None:
+    """128 is what a container runtime reports then; no signal has that number."""
+    fault = fault_of(phase="Failed", **{"containers": {}, where: {"aitj-main": (128, reason)}})
+
+    assert fault.comes_again is False
+
+
+def test_the_start_error_of_a_side_car_decides_nothing() -> None:
+    assert fault_of(phase="Failed", containers={"aitj-a": 1, "proxy": (128, "StartError")}).comes_again is None

@@ -28,7 +28,7 @@ from tests.build import (
     with_status,
 )
 from trainmaster.core.ids import POD, SERVICE
-from trainmaster.core.plan import Event, Plan
+from trainmaster.core.plan import BRIEF, Event, Plan
 
 LATER = NOW + timedelta(minutes=5)
 JOB = an_aitj(trainer=2, ps=1)
@@ -618,7 +618,9 @@ def test_a_change_of_counters_is_complete_in_the_lazy_status() -> None:
     assert status_of(plan) == {
         **running(JOB)["status"],
         "replicaStatuses": {"ps": {"succeeded": 1}, "trainer": {"active": 2}},
+        "done": {"ps": [0]},
     }
+    assert plan.lazy == BRIEF
 
 
 def test_a_job_of_2000_pods_takes_500_actions_a_pass() -> None:

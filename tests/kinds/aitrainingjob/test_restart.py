@@ -94,6 +94,16 @@ def test_the_policy_decides_between_a_restart_and_the_end(policy: str, codes: se
     assert ("ending" in status) == (code not in codes)
 
 
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "ExitCode", "OnNodeFailWithExitCode"])
+def test_a_command_that_cannot_be_started_fails_the_job_under_every_policy(policy: str) -> None:
+    job = running(a_job(policy=policy))
+    wrong = pod(job, "trainer", 0, phase="Failed", containers={"aitj-main": (128, "StartError")})
+
+    status = status_of(plan_of(job, [wrong, *failed(job)[1:]]))
+
+    assert (status["ending"]["phase"], "RestartReplicaName" in status) == ("Failed", False)
+
+
 @pytest.mark.parametrize(
     ("containers", "comes_again"),
     [

@@ -202,7 +202,7 @@ def test_a_coordinator_that_tells_nothing_leaves_the_phase(stored: str, phase: s
             id="a deadline",
         ),
         pytest.param(
-            a_pod(JOB, "coordinator", phase="Failed", reason="NodeLost"), "NodeLost", id="a reason without a message"
+            a_pod(JOB, "coordinator", phase="Failed", reason="Unheard"), "Unheard", id="a reason without a message"
         ),
     ],
 )

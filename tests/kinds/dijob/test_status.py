@@ -137,7 +137,8 @@ def test_every_role_is_counted_and_ddp_learners_only_when_there_are_any() -> Non
         ("Failed", "UnexpectedAdmissionError", True),
         ("Failed", "", False),
         ("Failed", "DeadlineExceeded", False),
-        ("Failed", "NodeLost", False),
+        ("Failed", "NodeLost", True),
+        ("Failed", "Shutdown", True),
         ("Running", "Evicted", False),
     ],
 )

@@ -146,6 +146,16 @@ def test_a_permanent_failure_names_pod_node_and_code() -> None:
     )
 
 
+def test_a_replica_whose_command_cannot_be_started_is_not_tried_again() -> None:
+    job = a_running(restartingExitCode="128")
+    pod = a_pod(job, *WORKER, code=128, why="StartError", phase="Failed")
+
+    plan = plan_of(job, running(job, a_job(job, *WORKER), pod, without=[WORKER]))
+
+    assert status_of(plan)["state"] == "Failed"
+    assert "a container that cannot be started is not retried" in status_of(plan)["reason"]
+
+
 @pytest.mark.parametrize("how", ["Never", "OnFailure"])
 def test_a_replica_without_memory_fails_and_says_so(how: str) -> None:
     job = a_running()

@@ -76,6 +76,14 @@ def test_a_permanent_exit_code_fails_the_job_and_is_told() -> None:
     assert "completionTime" in plan.status
 
 
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always", "ExitCode"])
+def test_a_command_that_cannot_be_started_fails_the_job_under_every_policy(policy: str) -> None:
+    job, children = running(trained(policy))
+    wrong = {"phase": "Failed", "containers": {"mxnet": (128, "StartError")}}
+
+    assert phase_of(plan_of(job, but(job, children, worker_1=wrong))) == "Failed"
+
+
 def test_an_evicted_pod_comes_again_under_exit_code() -> None:
     job, children = running(trained("ExitCode"))
     evicted = {"phase": "Failed", "reason": "Evicted", "containers": {}}

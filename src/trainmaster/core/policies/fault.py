@@ -35,6 +35,9 @@ _SIGNALS = (
 SIGNALS = {name: number for number, name in enumerate(_SIGNALS, start=1)}
 """As Linux numbers them, wherever this runs: pods are Linux."""
 
+START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
+"""Why a container could not be started: its command is wrong. Its exit code is 127 or 128, and no program had it."""
+
 SIGNALLED = 128
 """A program that a signal ended exits with this and the number of the signal."""
 
@@ -78,11 +81,17 @@ def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
         message=f"pod {pod.key.name} failed: {why}",
         node=pod.node,
         has_failed=True,
-        is_node=pod.reason in NODE_REASONS or pod.reason.startswith("OutOf"),
+        is_node=is_node_reason(pod.reason),
+        comes_again=False if any(c.reason in START_ERRORS for c in failed or before) else None,
         exits=tuple(c.exit_code for c in failed if c.exit_code),
         reason=failed[0].reason if failed else pod.reason,
         line=failed[0].line if failed else "",
     )
+
+
+def is_node_reason(reason: str) -> bool:
+    """True when a pod ended for something that its program did not do."""
+    return reason in NODE_REASONS or reason.lower().startswith("outof")
 
 
 def _exit(ended: ContainerView, node: str) -> str:

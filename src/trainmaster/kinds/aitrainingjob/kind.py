@@ -1,6 +1,6 @@
 """AITrainingJob: any number of roles, created at once; end policies decide when and how it ends."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from trainmaster.api.aitrainingjob import RESOURCE, AITrainingJob, AITrainingJob
 from trainmaster.core.condition import CONTAINER_CREATE_FAILED, SUSPENDED, Conditions, is_true, put_standard
 from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import LAZY, Create, Delete, Event, Plan, deletions, normal, soonest, warning
+from trainmaster.core.plan import BRIEF, LAZY, Create, Delete, Event, Plan, deletions, normal, soonest, warning
 from trainmaster.core.policies import completion, node, restart
 from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.core.policies.completion import Result
@@ -46,7 +46,7 @@ from trainmaster.kinds.aitrainingjob.status import (
     reason_of,
     restarting_message,
 )
-from trainmaster.kinds.aitrainingjob.verdict import Verdict, calm_of, restarts_of, rules_of, verdict
+from trainmaster.kinds.aitrainingjob.verdict import Verdict, calm_of, restarts_of, rules_of, still_done, verdict
 from trainmaster.kinds.base import Failure, Kind, changed_status, cleared, named, portless
 from trainmaster.kinds.custom import Custom, Main
 
@@ -114,7 +114,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         if found.result.phase:
             return self._end(job, found.result, observed, now, clean_of(found.result.phase, job, is_asked=False))
         if why := reason_to_stop(job):
-            return self._stop(job, why, observed, now)
+            return self._stop(job, why, found, observed, now)
         limits = limits_of(job, observed)
         if over := overdue(limits, now):
             return self._end(job, Result(TIMEOUT, over.message), observed, now, clean_of(TIMEOUT, job, is_asked=False))
@@ -129,9 +129,9 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             return self._shrink(job, found.lost, observed, now)
         if job.status.restart_replica_name and not found.outdated:
             return self._restarting(job, observed, now)
-        return self._go_on(job, observed, now, found.outdated, faults)
+        return self._go_on(job, observed, now, found, faults)
 
-    def _stop(self, job: AITrainingJob, why: str, observed: Observed, now: datetime) -> Plan:
+    def _stop(self, job: AITrainingJob, why: str, found: Verdict, observed: Observed, now: datetime) -> Plan:
         """No pod runs until the job is told to go on. That it was told to stop is stored before the first one goes;
         those that have ended stay, so that their work is not done again."""
         old = job.status
@@ -152,6 +152,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
                 now,
             ),
             restart_replica_name="",
+            done=found.done,
             creation_errors={},
             first_running_time=None,  # time in which nothing may run is not held against it
             start_running_time=None,
@@ -178,6 +179,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             restart_replica_name=decision.role,
             restarts=decision.restarts,
             restart_history=decision.history,
+            done=still_done(job, decision.restarts),
         )
         event = warning(reason_of(TERMINATING), decision.message)
         return Plan(status=changed_status(status, new), status_first=True, events=(event,))
@@ -218,15 +220,14 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             events=(normal(reason_of(RESTARTING), message),),
         )
 
-    def _go_on(
-        self, job: AITrainingJob, observed: Observed, now: datetime, outdated: Sequence[PodView], faults: Faults
-    ) -> Plan:
+    def _go_on(self, job: AITrainingJob, observed: Observed, now: datetime, found: Verdict, faults: Faults) -> Plan:
         """Pods of an old attempt go before one of the new attempt comes: they must not meet."""
+        outdated = found.outdated
         allotted = self._allot(job, observed)
         waits = restart.waits(job.status.restarts, now)
         told, lost = self._tell(job, observed, now), self._lost(observed, now)
         is_clear = allotted.is_stored and not outdated
-        creates = (*told.creates, *self._missing(job, observed, waits)) if is_clear else ()
+        creates = (*told.creates, *self._missing(job, observed, waits, found.done)) if is_clear else ()
         counters, role = count(job, observed), scaled_role(job)
         old = job.status
         phase, message = phase_of(job, counters, observed)
@@ -250,6 +251,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             node_troubles=faults.node_troubles,
             ports=allotted.ports,
             membership=told.record,
+            done=found.done,
             elastic_replicas=size_of(job, role, observed) if role else 0,
             selector=selector(job, role) if role else "",
             first_running_time=first_running(job, has_run, now),
@@ -267,7 +269,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             status=status,
             # A pod is told its port, and nobody else must ever be given it. A generation is given out once.
             status_first=allotted.is_new or told.is_new,
-            lazy=LAZY if old != new == _counted(old, new) else 0.0,
+            lazy=_lazy(old, new),
             events=(*_started(job, phase, message), *_failing(job, faults)),
             requeue_after=soonest(allotted.retry_after, told.retry_after, *waits.values(), patience(outdated, now)),
             ports=allotted.drawn,
@@ -282,11 +284,19 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         taken = observed.taken | declared_ports(job)
         return allot(wanted, stored, used=observed.host_ports, taken=taken, uid=job.metadata.uid)
 
-    def _missing(self, job: AITrainingJob, observed: Observed, waits: Container[str]) -> tuple[Create, ...]:
-        """Services before pods: a pod that starts finds its peers' names."""
+    def _missing(
+        self, job: AITrainingJob, observed: Observed, waits: Container[str], done: Mapping[str, Container[int]]
+    ) -> tuple[Create, ...]:
+        """Services before pods: a pod that starts finds its peers' names. A replica that has succeeded needs no pod."""
         slots = slots_of(job)
         nameless = [slot for slot in slots if slot.name not in observed.services]
-        empty = [s for s in slots if s.role not in waits and s.index not in observed.role(s.role.lower())]
+        empty = [
+            slot
+            for slot in slots
+            if slot.role not in waits
+            and slot.index not in observed.role(slot.role.lower())
+            and slot.index not in done.get(slot.role, ())
+        ]
         if not nameless and not empty:
             return ()
         builder = self._builder(job)
@@ -394,14 +404,18 @@ def _noticed(job: AITrainingJob) -> dict[str, Any] | None:
     return changed_status(status, msgspec.structs.replace(status, observed_generation=generation))
 
 
-def _counted(old: AITrainingJobStatus, new: AITrainingJobStatus) -> AITrainingJobStatus:
-    """The old status with all of the new one that only counts."""
-    return msgspec.structs.replace(
+def _lazy(old: AITrainingJobStatus, new: AITrainingJobStatus) -> float:
+    """Seconds that the new status may wait: only counters may, and successes for a moment."""
+    counted = msgspec.structs.replace(
         old,
         replica_statuses=new.replica_statuses,
         conditions=new.conditions,
         elastic_replicas=new.elastic_replicas,
+        done=new.done,
     )
+    if old == new or new != counted:
+        return 0.0
+    return LAZY if new.done == old.done else BRIEF
 
 
 def _finishing(job: AITrainingJob, phase: str, message: str, now: datetime) -> AITrainingJobStatus:

@@ -35,12 +35,13 @@ def count(job: AITrainingJob, observed: Observed) -> dict[str, ReplicaStatus]:
     for name, spec in sorted(job.spec.replica_specs.items()):
         pods = observed.role(name.lower())
         is_again = job.status.restart_count.get(name, 0) > 0
-        columns = [_column(pods[i], is_again) for i in range(spec.replicas) if i in pods]
+        done = job.status.done.get(name, ())
+        columns = [_column(pods[i], is_again) for i in range(spec.replicas) if i in pods and i not in done]
         counted[name] = ReplicaStatus(
             pending=columns.count("pending"),
             scheduled=columns.count("scheduled"),
             active=columns.count("active"),
-            succeeded=columns.count("succeeded"),
+            succeeded=columns.count("succeeded") + sum(index < spec.replicas for index in done),
             restarting=columns.count("restarting"),
             failed=columns.count("failed"),
         )

@@ -10,7 +10,7 @@ from trainmaster.api.aitrainingjob import AITrainingJob
 from trainmaster.core.observed import Observed
 from trainmaster.core.policies import completion, fault, restart
 from trainmaster.core.policies.completion import Result
-from trainmaster.core.policies.restart import Fallen, Restarts, Rules
+from trainmaster.core.policies.restart import NONE, Fallen, Restarts, Rules
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob import elastic, labels
 from trainmaster.kinds.aitrainingjob.fault import Faults
@@ -19,17 +19,20 @@ from trainmaster.kinds.aitrainingjob.status import running_since
 
 class Verdict(msgspec.Struct, frozen=True):
     """``result`` is how the job ends, if it does. Otherwise the pods of ``fallen`` are started again, and those of
-    ``outdated`` have been: they are to go. Without those of ``lost`` the job goes on meanwhile."""
+    ``outdated`` have been: they are to go. Without those of ``lost`` the job goes on meanwhile. ``done`` are the
+    replicas that have succeeded, by role: a pod that has ended may be deleted while others still run."""
 
     result: Result
     fallen: tuple[Fallen, ...]
     outdated: tuple[PodView, ...]
     lost: tuple[Fallen, ...] = ()
+    done: dict[str, tuple[int, ...]] = {}
 
 
 def verdict(job: AITrainingJob, observed: Observed, faults: Faults, now: datetime) -> Verdict:
     restarts = restarts_of(job)
     results, fallen, outdated = _stand(job, observed, faults, restarts)
+    done = {role: tuple(i for i, result in enumerate(of) if result.is_success) for role, of in results.items()}
     again: tuple[Fallen, ...] = ()
     lost = elastic.dispensable(job, fallen, outdated, observed)
     if fallen := [f for f in fallen if f not in lost]:
@@ -42,7 +45,22 @@ def verdict(job: AITrainingJob, observed: Observed, faults: Faults, now: datetim
         for f in fallen:
             place = (f.role, f.index)
             results[f.role][f.index] = _after(f, job, is_again=place in come, is_wanted=place in asked)
-    return Verdict(_result(job, results, observed), again, outdated, lost)
+    found = {role: indices for role, indices in done.items() if indices}
+    return Verdict(_result(job, results, observed), again, outdated, lost, found)
+
+
+def still_done(job: AITrainingJob, restarts: Mapping[str, Restarts]) -> dict[str, tuple[int, ...]]:
+    """The replicas that have succeeded and are not started again by this restart."""
+    before = restarts_of(job)
+    kept = {
+        role: tuple(
+            index
+            for index in indices
+            if restarts.get(role, NONE).attempt_of(index) == before.get(role, NONE).attempt_of(index)
+        )
+        for role, indices in job.status.done.items()
+    }
+    return {role: indices for role, indices in kept.items() if indices}
 
 
 def rules_of(job: AITrainingJob) -> dict[str, Rules]:
@@ -90,10 +108,11 @@ def _stand(
     for name, spec in sorted(job.spec.replica_specs.items()):
         if not spec.replicas:
             continue
-        pods, counted = observed.role(name.lower()), restarts.get(name)
-        results[name] = [completion.RUNNING] * spec.replicas
+        pods, counted, done = observed.role(name.lower()), restarts.get(name), job.status.done.get(name, ())
+        succeeded = Result(completion.SUCCEED)
+        results[name] = [succeeded if index in done else completion.RUNNING for index in range(spec.replicas)]
         for index, pod in pods.items():
-            if index >= spec.replicas:
+            if index >= spec.replicas or index in done:
                 continue
             if counted and attempt_of(pod) < counted.attempt_of(index):
                 outdated.append(pod)
@@ -102,7 +121,7 @@ def _stand(
             elif pod.deleting or not pod.is_ended:
                 continue  # how a pod ends that was told to go says nothing about the training
             elif pod.phase == "Succeeded":
-                results[name][index] = Result(completion.SUCCEED)
+                results[name][index] = succeeded
             else:
                 fallen.append(Fallen(name, index, _failure(pod)))
     return results, fallen, tuple(outdated)

@@ -7,6 +7,7 @@ import msgspec
 
 from trainmaster.api.dijob import DIJobStatus, RoleStatus
 from trainmaster.core.condition import FINISHED, Condition, Conditions, find, put_standard
+from trainmaster.core.policies.fault import is_node_reason
 from trainmaster.core.view import PodView
 from trainmaster.kinds.dijob.profile import Profile
 
@@ -26,10 +27,6 @@ ROLES = {
 """As ``replicaStatus`` spells them."""
 _ALWAYS = ("Coordinator", "Aggregator", "Collector", "Learner")
 """Those that clients have always found there."""
-
-_DISPLACED = frozenset(
-    {"Evicted", "NodeAffinity", "NodeShutdown", "Preempting", "Terminated", "UnexpectedAdmissionError"}
-)
 
 
 def reason_of(phase: str, profile: Profile) -> str:
@@ -55,8 +52,8 @@ def folded(counters: Mapping[str, RoleStatus]) -> dict[str, RoleStatus]:
 
 
 def is_displaced(pod: PodView) -> bool:
-    """The node refused it or put it out: nothing that its program did. ``OutOfcpu``, ``OutOfpods`` and so on."""
-    return pod.phase == "Failed" and (pod.reason.lower().startswith("outof") or pod.reason in _DISPLACED)
+    """The node refused or ended the pod: nothing that its program did."""
+    return pod.phase == "Failed" and is_node_reason(pod.reason)
 
 
 def pod_state(pod: PodView | None, container: str) -> str:

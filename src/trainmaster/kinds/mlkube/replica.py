@@ -239,6 +239,8 @@ def _end_of(found: Fault, retryable: frozenset[int]) -> str:
     out or refused, which says nothing about the program."""
     if found.reason == OUT_OF_MEMORY:
         return ": it needs more memory than its limit allows (OOMKilled)"
+    if found.comes_again is False:
+        return "; a container that cannot be started is not retried"
     if found.is_node or found.exit_code is None or found.exit_code >= SIGNALLED or found.exit_code in retryable:
         return ""
     return f"; exit code {found.exit_code} is not retried (restartingExitCode)"
