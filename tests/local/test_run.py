@@ -194,6 +194,27 @@ def test_what_pods_refer_to_is_created_first_in_the_namespace_that_was_asked_for
 # --- logs ---
 
 
+def test_output_that_python_would_buffer_is_shown_while_the_program_runs(start: Start, tmp_path: Path) -> None:
+    file = written(tmp_path, job(trainer=role(python("import time; print('step 1'); time.sleep(600)"))))
+    program = start("run", file)
+    program.until(lambda line: line == "trainer-0 | step 1\n")
+    program.send(signal.SIGINT)
+
+    assert program.end()[0] == 130
+
+
+def test_pythonunbuffered_of_the_template_wins_over_the_node(start: Start, tmp_path: Path) -> None:
+    neither, env, source = (role(script('echo "[$PYTHONUNBUFFERED]"')) for _ in range(3))
+    env["template"]["spec"]["containers"][0]["env"] = [{"name": "PYTHONUNBUFFERED", "value": ""}]
+    source["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "python"}}]
+    data = {"PYTHONUNBUFFERED": "0"}
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "python"}, "data": data}
+    code, out, _ = start("run", written(tmp_path, job(neither=neither, env=env, source=source), settings)).end()
+
+    assert code == 0
+    assert [lines_of(out, f"{name}-0") for name in ("neither", "env", "source")] == [["[1]"], ["[]"], ["[0]"]]
+
+
 def test_every_line_is_shown_once_also_of_pods_that_are_deleted_at_once(start: Start, tmp_path: Path) -> None:
     chatter = script("i=0; while [ $i -lt 500 ]; do echo line $i; i=$((i+1)); done; printf 'no end'")
     code, out, _ = start("run", written(tmp_path, job(trainer=role(chatter, 4, completePolicy="All")))).end()

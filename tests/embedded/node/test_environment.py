@@ -177,4 +177,8 @@ def test_data_of_objects_is_decoded() -> None:
 def test_little_is_inherited() -> None:
     environ = {"PATH": "/bin", "LC_ALL": "C", "VIRTUAL_ENV": "/v", "KUBECONFIG": "x", "AWS_SECRET_ACCESS_KEY": "x"}
 
-    assert inherited(environ) == {"PATH": "/bin", "LC_ALL": "C", "VIRTUAL_ENV": "/v"}
+    assert inherited(environ) == {"PATH": "/bin", "LC_ALL": "C", "VIRTUAL_ENV": "/v", "PYTHONUNBUFFERED": "1"}
+
+
+def test_pythonunbuffered_of_the_user_replaces_the_default() -> None:
+    assert inherited({"PYTHONUNBUFFERED": ""}) == {"PYTHONUNBUFFERED": ""}

@@ -16,10 +16,14 @@ SECRET = "Secret"  # noqa: S105  the word, not one
 INHERITED = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH"),
-        *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"),
+        *("PYTHONUNBUFFERED", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"),
     }
 )
 """What a program on this machine needs of the node's own environment; nothing else gets in."""
+
+DEFAULTS = {"PYTHONUNBUFFERED": "1"}
+"""Variables of every container, unless the node's environment or the pod sets them. The output of a container goes
+into a pipe, and Python would write to it in blocks of 8 KB only."""
 
 
 class BadReference(Exception):
@@ -46,7 +50,8 @@ Sources = Mapping[Source, Data | None]
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name in INHERITED or name.startswith("LC_")}
+    """What every container gets, given the node's own environment; the variables of the pod win over it."""
+    return DEFAULTS | {name: value for name, value in environ.items() if name in INHERITED or name.startswith("LC_")}
 
 
 def data_of(body: Object) -> dict[str, bytes]:
