@@ -49,6 +49,13 @@ async def test_options(log: Path, options: dict[str, Any], text: str) -> None:
     assert await read(log, **options) == text
 
 
+async def test_carriage_returns_come_back_as_the_program_wrote_them(tmp_path: Path) -> None:
+    texts = ["\r10%\r20%", "windows\r", "\r", "a \r b \r c d e"]
+    (tmp_path / "log").write_bytes("".join(a_line(text) for text in texts).encode())
+
+    assert await read(tmp_path / "log") == "".join(f"{text}\n" for text in texts)
+
+
 @pytest.mark.parametrize("count", [1, 10, 1000, 5000, 20000])
 async def test_tail_of_a_long_log(tmp_path: Path, count: int) -> None:
     lines = [f"2026-01-01T00:00:00.000000000Z stdout F line {number} F {'x' * 40}\n" for number in range(10000)]

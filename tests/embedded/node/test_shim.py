@@ -239,6 +239,7 @@ def test_memory_of_children_counts(tmp_path: Path) -> None:
         ("printf why > message; exit 1", "File", "why"),
         ("echo said; exit 1", "File", ""),
         ("echo said; exit 1", "FallbackToLogsOnError", "said"),
+        (r"printf '\r1 of 2\r2 of 2\nsaid'; exit 1", "FallbackToLogsOnError", "\r1 of 2\r2 of 2\nsaid"),
         ("echo said; exit 0", "FallbackToLogsOnError", ""),
         ("printf why > message; echo said; exit 1", "FallbackToLogsOnError", "why"),
     ],

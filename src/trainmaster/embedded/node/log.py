@@ -65,7 +65,7 @@ async def read_log(log: Path, is_open: Callable[[], bool], options: LogOptions) 
 
 
 def _shown(piece: bytes, options: LogOptions) -> Iterator[bytes]:
-    for line in piece.splitlines():
+    for line in piece.removesuffix(b"\n").split(b"\n"):  # not splitlines: the text may have carriage returns
         try:
             yield rendered(line, options)
         except ValueError:

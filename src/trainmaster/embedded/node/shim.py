@@ -268,7 +268,7 @@ def _message(spec: dict[str, Any], folder: str, *, failed: bool) -> str:
 def _last_lines(file: str) -> bytes:
     with open(file, "rb") as source:
         source.seek(max(0, os.fstat(source.fileno()).st_size - 8 * FALLBACK_LIMIT))
-        lines = source.read().splitlines()[-FALLBACK_LINES:]
+        lines = source.read().removesuffix(b"\n").split(b"\n")[-FALLBACK_LINES:]
     texts = [line.split(b" ", 3)[3] for line in lines if line.count(b" ") >= 3]
     return b"\n".join(texts)[-FALLBACK_LIMIT:]
 
