@@ -8,11 +8,24 @@ from trainmaster.core.errors import BadConfig
 
 
 def line(text: str, *, uid: str = "u", container: str = "main", attempt: int = 0) -> Line:
-    return Line("", uid, container, attempt, text)
+    return Line("", uid, container, attempt, text, f"{text}\n".encode())
 
 
 def written(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(folder.iterdir())}
+
+
+def test_a_file_has_the_bytes_that_were_written_not_the_text_that_is_shown(tmp_path: Path) -> None:
+    lines = [Line("", "u", "main", 0, None, b"\r1\xff"), Line("", "u", "main", 0, "2", b"\r2\r\nno end")]
+    Archive(tmp_path).put("job-a-0", lines)
+
+    assert (tmp_path / "job-a-0.main.0.log").read_bytes() == b"\r1\xff\r2\r\nno end"
+
+
+def test_a_container_that_wrote_nothing_has_an_empty_file(tmp_path: Path) -> None:
+    Archive(tmp_path).put("job-a-0", [Line("", "u", "main", 0)])
+
+    assert written(tmp_path) == {"job-a-0.main.0.log": ""}
 
 
 def test_each_attempt_of_each_container_has_its_file(tmp_path: Path) -> None:

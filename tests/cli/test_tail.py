@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.cli.tail import CHUNK, Tail, Tails
+from trainmaster.cli.tail import CHUNK, LONGEST_LINE, Line, Piece, Tail, Tails
 
 UID = "u-1"
 
@@ -28,8 +28,18 @@ def rotate(file: Path) -> None:
     file.replace(one)
 
 
-def texts(found: list[tuple[str, str]]) -> list[str]:
-    return [text for _, text in found]
+def texts(found: list[Piece]) -> list[str]:
+    """The lines that are shown."""
+    return [piece.text for piece in found if piece.text is not None]
+
+
+def raw(found: list[Piece]) -> bytes:
+    """What log files keep."""
+    return b"".join(piece.raw for piece in found)
+
+
+def shown(found: list[Line]) -> list[Line]:
+    return [line for line in found if line.text is not None]
 
 
 # --- one file ---
@@ -111,7 +121,67 @@ def test_bytes_that_are_no_text_do_not_stop_anything(tmp_path: Path) -> None:
     assert texts(Tail(file).read()) == ["\ufffd", ""]
 
 
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        pytest.param("\r10%\r20%", "20%", id="carriage return before each state, as tqdm"),
+        pytest.param("10%\r20%\r", "20%", id="carriage return after each state, as apt and ninja"),
+        pytest.param("windows\r", "windows", id="end of a line on Windows"),
+        pytest.param("\r99%\r   \r", "99%", id="bar that erases itself"),
+        pytest.param("\r\r", "", id="nothing else"),
+        pytest.param("  two, and  more ", "  two, and  more ", id="no bar"),
+    ],
+)
+def test_the_newest_state_of_a_bar_is_shown_and_all_of_it_is_kept(tmp_path: Path, line: str, text: str) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(entry(line).encode())
+    found = Tail(file).read()
+
+    assert texts(found) == [text]
+    assert raw(found) == f"{line}\n".encode()
+
+
+def test_the_newest_state_of_a_bar_is_found_across_stored_parts(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(b"".join(entry(part, tag="P").encode() for part in ("\r10%\r2", "0", "%")) + entry("!").encode())
+
+    assert texts(Tail(file).read()) == ["20%!"]
+
+
+def test_log_files_keep_the_bytes_as_they_were_written(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    text = "half a \u00e4".encode()
+    file.write_bytes(entry("", tag="P").encode()[:-1] + text[:-1] + b"\n" + entry("").encode()[:-1] + text[-1:] + b"\n")
+    append(file, entry("no end", tag="P"))
+    found = Tail(file).finish()
+
+    assert texts(found) == ["half a \u00e4", "no end"]
+    assert raw(found) == text + b"\nno end"
+
+
+def test_a_line_without_end_is_shown_in_pieces_and_not_kept_in_memory(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    tail = Tail(file)
+    part, count = "x" * 16384, 3 * LONGEST_LINE // 16384
+    found: list[Piece] = []
+    for _ in range(count):
+        append(file, entry(part, tag="P"))
+        found += tail.read()
+
+    assert [len(text) for text in texts(found)] == [LONGEST_LINE] * 3
+    assert len(raw(found)) == 3 * LONGEST_LINE
+
+
 # --- all of them ---
+
+
+def test_a_log_without_lines_is_found_too(tmp_path: Path) -> None:
+    log_of(tmp_path).touch()
+    tails = Tails(tmp_path)
+    tails.see(UID)
+
+    assert tails.read() == [Line("", UID, "main", 0)]
+    assert tails.read() == []
 
 
 def test_lines_of_several_logs_come_in_the_order_of_their_times(tmp_path: Path) -> None:
@@ -120,14 +190,14 @@ def test_lines_of_several_logs_come_in_the_order_of_their_times(tmp_path: Path) 
     append(log_of(tmp_path, uid="b"), entry("2", second=2))
     tails.see("a")
     tails.see("b")
-    assert [(line.uid, line.text) for line in tails.read()] == [("a", "1"), ("b", "2"), ("a", "3")]
+    assert [(line.uid, line.text) for line in shown(tails.read())] == [("a", "1"), ("b", "2"), ("a", "3")]
 
 
 def test_lines_of_one_log_keep_their_order_when_the_clock_goes_back(tmp_path: Path) -> None:
     tails = Tails(tmp_path)
     append(log_of(tmp_path), entry("1", second=9) + entry("2", second=1))
     tails.see(UID)
-    assert [line.text for line in tails.read()] == ["1", "2"]
+    assert [line.text for line in shown(tails.read())] == ["1", "2"]
 
 
 def test_a_new_attempt_is_found_when_its_pod_changes(tmp_path: Path) -> None:
@@ -135,10 +205,10 @@ def test_a_new_attempt_is_found_when_its_pod_changes(tmp_path: Path) -> None:
     tails.see(UID)
     assert tails.read() == []
     append(log_of(tmp_path), entry("first"))
-    assert [(line.container, line.attempt, line.text) for line in tails.read()] == [("main", 0, "first")]
+    assert [(line.container, line.attempt, line.text) for line in shown(tails.read())] == [("main", 0, "first")]
     append(log_of(tmp_path, attempt=1), entry("second"))
     tails.see(UID)
-    assert [(line.container, line.attempt, line.text) for line in tails.read()] == [("main", 1, "second")]
+    assert [(line.container, line.attempt, line.text) for line in shown(tails.read())] == [("main", 1, "second")]
 
 
 def test_at_the_end_nothing_is_left_unread(tmp_path: Path) -> None:
@@ -147,4 +217,4 @@ def test_at_the_end_nothing_is_left_unread(tmp_path: Path) -> None:
     tails.see(UID)
     tails.read()
     append(log_of(tmp_path, container="other"), entry("late", tag="P"))
-    assert [(line.container, line.text) for line in tails.finish()] == [("other", "late")]
+    assert [(line.container, line.text) for line in shown(tails.finish())] == [("other", "late")]

@@ -235,6 +235,19 @@ def test_logs_are_written_one_file_for_each_container(start: Start, tmp_path: Pa
     }
 
 
+def test_log_files_have_the_bytes_of_the_program_and_one_for_a_silent_program(start: Start, tmp_path: Path) -> None:
+    writes = python(r"import sys; sys.stdout.buffer.write(b'\xff\n\r1 of 2\r2 of 2\nno end')")
+    file = written(tmp_path, job(silent=role(script("exit")), trainer=role(writes)))
+    code, out, _ = start("run", file, "--logs", "logs").end()
+
+    assert code == 0
+    assert lines_of(out, "trainer-0") == ["\ufffd", "2 of 2", "no end"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "logs").iterdir()} == {
+        "job-silent-0.aitj-main.0.log": b"",
+        "job-trainer-0.aitj-main.0.log": b"\xff\n\r1 of 2\r2 of 2\nno end",
+    }
+
+
 def test_the_folder_of_a_run_can_be_kept(start: Start, tmp_path: Path) -> None:
     code, out, _ = start("run", written(tmp_path, serial(script("echo hi"))), "--keep").end()
     logs = Path(out.splitlines()[-1].removeprefix("logs: "))

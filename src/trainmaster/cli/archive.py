@@ -1,4 +1,4 @@
-"""Logs of a run that stay: one file for each attempt of each container, the text as the program wrote it."""
+"""Logs of a run that stay: one file for each attempt of each container, the bytes as the program wrote them."""
 
 from pathlib import Path
 
@@ -21,11 +21,11 @@ class Archive:
 
     def put(self, pod: str, lines: list[Line]) -> None:
         """Lines of one pod, the oldest first. Raises ``OSError`` when the disk does not take them."""
-        texts: dict[Path, list[str]] = {}
+        contents: dict[Path, list[bytes]] = {}
         for line in lines:
-            texts.setdefault(self._file(pod, line), []).append(line.text + "\n")
-        for file, found in texts.items():
-            with file.open("a", encoding="utf-8") as out:
+            contents.setdefault(self._file(pod, line), []).append(line.raw)
+        for file, found in contents.items():
+            with file.open("ab") as out:
                 out.writelines(found)
 
     def _file(self, pod: str, line: Line) -> Path:

@@ -240,6 +240,8 @@ class Session:
 
     def _take_lines(self, lines: list[Line]) -> None:
         for line in lines:
+            if line.text is None:
+                continue
             label = self._scene.label(line.uid, line.container).ljust(self._scene.label_width)
             self._display.line(label, line.text)
             self._scene.take_line(line.uid, line.text)

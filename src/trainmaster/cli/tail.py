@@ -15,16 +15,29 @@ CHUNK = 1024 * 1024
 
 HEAD = 30
 """The length of a time, with which every line begins."""
+LONGEST_LINE = 64 * 1024
+"""Bytes of a line that are kept until its end comes; a longer one is shown in pieces."""
+
+
+class Piece(NamedTuple):
+    """A part of one log."""
+
+    time: str
+    text: str | None = None
+    """The line to show, of a progress bar its newest state; None while the line goes on."""
+    raw: bytes = b""
+    """What the program wrote, for a log file."""
 
 
 class Line(NamedTuple):
-    """``attempt`` counts the restarts of this container in this pod."""
+    """A piece with its place; ``attempt`` counts the restarts of this container in this pod."""
 
     time: str
     uid: str
     container: str
     attempt: int
-    text: str
+    text: str | None = None
+    raw: bytes = b""
 
 
 class Tail:
@@ -38,15 +51,15 @@ class Tail:
         """Which file we are in: its inode, which may be used again, and how it begins, which is a time."""
         self._place = 0
         self._rest = b""
-        self._open: dict[bytes, list[str]] = {}
-        """By stream: the parts of a line whose end was not seen yet."""
+        self._open: dict[bytes, bytes] = {}
+        """By stream: a line whose end was not seen yet."""
 
-    def read(self) -> list[tuple[str, str]]:
-        """What came since the last time, as times and texts."""
+    def read(self) -> list[Piece]:
+        """What came since the last time."""
         newest = _inode_and_size(self._file)
         if newest == self._known:
             return []
-        found: list[tuple[str, str]] = []
+        found: list[Piece] = []
         budget = CHUNK
         for name in self._generations():
             content = self._content(name, budget)
@@ -57,12 +70,12 @@ class Tail:
         self._known = newest
         return found
 
-    def finish(self) -> list[tuple[str, str]]:
+    def finish(self) -> list[Piece]:
         """The last lines, which may have no end."""
-        found: list[tuple[str, str]] = []
+        found: list[Piece] = []
         while more := self.read():
             found += more
-        found += [("", "".join(parts)) for parts in self._open.values() if parts]
+        found += [Piece("", _shown(line)) for line in self._open.values()]
         self._open.clear()
         return found
 
@@ -86,17 +99,32 @@ class Tail:
         self._place += len(content)
         return content
 
-    def _lines(self, content: bytes) -> list[tuple[str, str]]:
+    def _lines(self, content: bytes) -> list[Piece]:
         *lines, self._rest = (self._rest + content).split(b"\n")
         found = []
         for line in lines:
             time, stream, tag, text = [*line.split(b" ", 3), b"", b"", b""][:4]
-            parts = self._open.setdefault(stream, [])
-            parts.append(text.decode(errors="replace"))
-            if tag != b"P":
-                found.append((time.decode("ascii", "replace"), "".join(parts)))
-                parts.clear()
+            is_end = tag != b"P"
+            raw = text + b"\n" if is_end else text
+            found.append(Piece(time.decode("ascii", "replace"), self._joined(stream, text, is_end), raw))
         return found
+
+    def _joined(self, stream: bytes, text: bytes, is_end: bool) -> str | None:
+        """The line whose last part this is; None when it goes on."""
+        line = self._open.pop(stream, b"") + text
+        if is_end or len(line) >= LONGEST_LINE:
+            return _shown(line)
+        self._open[stream] = line[_newest(line) :]
+        return None
+
+
+def _shown(line: bytes) -> str:
+    return line[_newest(line) :].partition(b"\r")[0].decode(errors="replace")
+
+
+def _newest(line: bytes) -> int:
+    """Where the newest state of a progress bar begins: after a carriage return, and it is not blank."""
+    return line.rstrip(b"\r ").rfind(b"\r") + 1
 
 
 class Tails:
@@ -107,6 +135,8 @@ class Tails:
         self._tails: dict[tuple[str, str, int], Tail] = {}
         self._pods: dict[str, None] = {}
         self._changed: set[str] = set()
+        self._new: list[Line] = []
+        """For each log that was found since the last reading a line without content: the log may have no other."""
 
     def see(self, uid: str) -> None:
         """Something happened to this pod: there may be a new attempt."""
@@ -130,18 +160,20 @@ class Tails:
         for path in sorted((self._folder / uid / "containers").glob("*/*/log")):
             container, attempt = path.parts[-3:-1]
             if attempt.isdecimal():
-                self._tails.setdefault((uid, container, int(attempt)), Tail(path))
+                key = (uid, container, int(attempt))
+                if key not in self._tails:
+                    self._tails[key] = Tail(path)
+                    self._new.append(Line("", *key))
                 found = True
         return found
 
-    @staticmethod
-    def _sorted(found: dict[tuple[str, str, int], list[tuple[str, str]]]) -> list[Line]:
-        lines = []
-        for (uid, container, attempt), entries in found.items():
+    def _sorted(self, found: dict[tuple[str, str, int], list[Piece]]) -> list[Line]:
+        lines, self._new = self._new, []
+        for key, pieces in found.items():
             latest = ""
-            for time, text in entries:
+            for time, text, raw in pieces:
                 latest = max(latest, time)  # whatever the clock does, the lines of one log keep their order
-                lines.append(Line(latest, uid, container, attempt, text))
+                lines.append(Line(latest, *key, text, raw))
         return sorted(lines, key=lambda line: line.time)
 
 
