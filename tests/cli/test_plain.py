@@ -55,3 +55,45 @@ def test_nothing_waits_in_a_buffer() -> None:
         assert raw.getvalue() == b"ps-0 | hello\n"
         lines.say("stopping")
         assert raw.getvalue().endswith(b"stopping\n")
+
+
+def test_a_progress_bar_is_shown_once_a_second_and_at_its_end() -> None:
+    out = io.StringIO()
+    with Lines(out) as lines:
+        for percent in range(101):
+            lines.progress("ps-0", f"{percent}%", 50.0 + percent / 40)
+        lines.line("ps-0", "100% done")
+    assert out.getvalue().splitlines() == [f"ps-0 | {state}" for state in ("0%", "40%", "80%", "100% done")]
+
+
+def test_the_last_state_of_a_progress_bar_is_not_shown_twice() -> None:
+    out = io.StringIO()
+    with Lines(out) as lines:
+        lines.progress("ps-0", "100%", 50.0)
+        for _ in range(2):
+            lines.line("ps-0", "100%")
+    assert out.getvalue().splitlines() == ["ps-0 | 100%"] * 2  # the bar, and a line of its own
+
+
+def test_bars_of_several_replicas_do_not_wait_for_each_other() -> None:
+    out = io.StringIO()
+    with Lines(out) as lines:
+        for label in ("ps-0", "ps-1"):
+            lines.progress(label, "1%", 50.0)
+    assert out.getvalue().splitlines() == ["ps-0 | 1%", "ps-1 | 1%"]
+
+
+def test_many_short_bars_are_shown_by_their_ends() -> None:
+    """As of one epoch after the other."""
+    out = io.StringIO()
+    with Lines(out) as lines:
+        for epoch in range(3):
+            for state in ("half", "full"):
+                lines.progress("ps-0", f"{epoch} {state}", 50.0 + epoch / 10)
+            lines.line("ps-0", f"{epoch} done")
+    assert out.getvalue().splitlines() == [
+        "ps-0 | 0 half",
+        "ps-0 | 0 done",
+        "ps-0 | 1 done",
+        "ps-0 | 2 done",
+    ]

@@ -275,6 +275,16 @@ def test_the_last_lines_are_remembered_and_no_more(scene: Scene) -> None:
     assert replicas(scene)[0].lines == tuple(str(number) for number in range(5, LAST_LINES + 5))
 
 
+def test_an_unfinished_line_is_the_last_one_until_a_line_ends(scene: Scene) -> None:
+    scene.take_pod(None, pod())
+    scene.take_line("p", "one")
+    for state in ("10%", "20%"):
+        scene.take_unfinished("p", state)
+    assert replicas(scene)[0].lines == ("one", "20%")
+    scene.take_line("p", "done")
+    assert replicas(scene)[0].lines == ("one", "done")
+
+
 # --- labels of lines ---
 
 

@@ -172,6 +172,84 @@ def test_a_line_without_end_is_shown_in_pieces_and_not_kept_in_memory(tmp_path: 
     assert len(raw(found)) == 3 * LONGEST_LINE
 
 
+# --- a line that has not ended ---
+
+
+def begin(file: Path, text: str, *, second: int = 0, stream: str = "stdout") -> None:
+    """As the shim does it."""
+    new = file.with_name("unfinished.new")
+    new.write_bytes(entry(text, second=second, stream=stream, tag="P").encode()[:-1])
+    new.replace(file.with_name("unfinished"))
+
+
+def opened(found: list[Piece]) -> list[tuple[str | None, bool]]:
+    """The unfinished lines, and whether they are progress bars."""
+    return [(piece.text, piece.is_bar) for piece in found if piece.is_open]
+
+
+def test_an_unfinished_line_is_read_once_for_each_of_its_states(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.touch()
+    tail = Tail(file)
+    begin(file, "\r10%")
+    assert opened(tail.read()) == [("10%", True)]
+    assert tail.read() == []
+    begin(file, "\r20%\r")
+    found = tail.read()
+    assert opened(found) == [("20%", True)]
+    assert raw(found) == b"", "its bytes come with its end"
+
+
+def test_an_unfinished_line_without_carriage_return_is_no_bar(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    begin(file, "loading ...")
+    assert opened(Tail(file).read()) == [("loading ...", False)]
+
+
+def test_an_unfinished_line_that_is_blank_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    begin(file, "\r   \r")
+    assert Tail(file).read() == []
+
+
+@pytest.mark.parametrize(
+    ("stream", "open_lines"),
+    [pytest.param("stdout", [], id="of its stream"), pytest.param("stderr", [("10%", True)], id="of the other stream")],
+)
+def test_an_unfinished_line_is_old_after_the_end_of_a_line(
+    tmp_path: Path, stream: str, open_lines: list[tuple[str, bool]]
+) -> None:
+    file = tmp_path / "log"
+    begin(file, "\r10%", second=1, stream="stdout")
+    append(file, entry("end", second=2, stream=stream))
+    found = Tail(file).read()
+
+    assert texts(found)[0] == "end"
+    assert opened(found) == open_lines
+
+
+def test_an_unfinished_line_comes_after_all_lines_before_it(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    append(file, "".join(entry("x" * 1000) for _ in range(2 * CHUNK // 1000)))
+    begin(file, "\r10%", second=1)
+    tail = Tail(file)
+    first = tail.read()
+
+    assert opened(first) == []
+    while more := tail.read():
+        last = more
+    assert last[-1].is_open
+
+
+def test_at_the_end_an_unfinished_line_is_shown_as_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    begin(file, "\r10%")
+    append(file, entry("\r5%\r10%", second=1, tag="P"))
+    found = Tail(file).finish()
+
+    assert (texts(found), opened(found)) == (["10%"], [])
+
+
 # --- all of them ---
 
 

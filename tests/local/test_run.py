@@ -235,6 +235,17 @@ def test_logs_are_written_one_file_for_each_container(start: Start, tmp_path: Pa
     }
 
 
+def test_a_progress_bar_is_shown_while_it_runs(start: Start, tmp_path: Path) -> None:
+    file = written(tmp_path, job(trainer=role(script(r"printf '\r 1 of 60' >&2; exec sleep 600"))))
+    program = start("run", file)
+    program.until(lambda line: line == "trainer-0 |  1 of 60\n")
+    program.send(signal.SIGINT)
+    code, out, _ = program.end()
+
+    assert code == 130
+    assert lines_of(out, "trainer-0") == [" 1 of 60"]
+
+
 def test_log_files_have_the_bytes_of_the_program_and_one_for_a_silent_program(start: Start, tmp_path: Path) -> None:
     writes = python(r"import sys; sys.stdout.buffer.write(b'\xff\n\r1 of 2\r2 of 2\nno end')")
     file = written(tmp_path, job(silent=role(script("exit")), trainer=role(writes)))

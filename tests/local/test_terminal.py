@@ -89,6 +89,18 @@ def test_the_replicas_are_drawn_and_at_the_end_it_says_how_the_job_ended(
     assert containers_of(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "text", [r"\r 9 of 60\r10 of 60", r" 9 of 60\r10 of 60\r", "10 of 60"], ids=["bar", "bar with an end", "no bar"]
+)
+def test_a_line_that_has_not_ended_is_drawn(terminals: list[Terminal], tmp_path: Path, text: str) -> None:
+    file = written(tmp_path, job(trainer=role(script(f"printf '{text}' >&2; exec sleep 600"))))
+    terminals.append(terminal := Terminal("run", file, folder=tmp_path))
+    terminal.until("10 of 60")
+    terminal.press_ctrl_c()
+
+    assert terminal.end() == 130
+
+
 def test_ctrl_c_is_answered_on_the_screen(terminals: list[Terminal], tmp_path: Path) -> None:
     file = written(tmp_path, job(trainer=role(script("echo epoch 1; exec sleep 600"))))
     terminals.append(terminal := Terminal("run", file, folder=tmp_path))

@@ -132,6 +132,9 @@ class Screen:
     def line(self, label: str, text: str) -> None:
         """The view shows the last one of each replica."""
 
+    def progress(self, label: str, text: str, now: float) -> None:
+        """As above."""
+
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None:
         if is_last:
             self._live.update(Text(), refresh=True)

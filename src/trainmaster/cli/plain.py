@@ -7,6 +7,9 @@ from typing import Self, TextIO
 
 from trainmaster.cli.scene import Job
 
+BAR_PERIOD = 1.0
+"""Seconds between two states of a progress bar that are shown."""
+
 
 class Lines:
     """Writes each change once."""
@@ -14,6 +17,8 @@ class Lines:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._told: dict[str, tuple[str, str]] = {}
+        self._bars: dict[str, tuple[str, float]] = {}
+        """By label: the state of a progress bar that was shown last, and when the next one may be."""
 
     def __enter__(self) -> Self:
         return self
@@ -25,7 +30,17 @@ class Lines:
             self._out.flush()
 
     def line(self, label: str, text: str) -> None:
-        self._out.write(f"{label} | {text}\n")
+        state, due = self._bars.get(label, ("", 0.0))
+        self._bars[label] = ("", due)
+        if not state or state != text:
+            self._out.write(f"{label} | {text}\n")
+
+    def progress(self, label: str, text: str, now: float) -> None:
+        """A progress bar that has not ended; its end comes as a line. ``now`` is in seconds."""
+        _, due = self._bars.get(label, ("", 0.0))
+        if now >= due:
+            self._bars[label] = (text, now + BAR_PERIOD)
+            self._out.write(f"{label} | {text}\n")
 
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None:
         """Phases of jobs, and replicas with which something is wrong."""

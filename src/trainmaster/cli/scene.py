@@ -185,6 +185,8 @@ class Scene:
         """Pods that were told to end before they did so by themselves."""
         self._gone: set[str] = set()
         self._lines: dict[str, deque[str]] = {}
+        self._unfinished: dict[str, str] = {}
+        """By pod: a line that has not ended and is newer than the others."""
 
     def expect(self, resource: Resource, uid: str) -> None:
         """A job that was just created: its pods may be seen before itself."""
@@ -222,7 +224,11 @@ class Scene:
         return after.uid
 
     def take_line(self, uid: str, text: str) -> None:
+        self._unfinished.pop(uid, None)
         self._lines.setdefault(uid, deque(maxlen=LAST_LINES)).append(text)
+
+    def take_unfinished(self, uid: str, text: str) -> None:
+        self._unfinished[uid] = text
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -299,8 +305,12 @@ class Scene:
             restarts=sum(c.restart_count for c in pod.status.container_statuses),
             since=pod.status.start_time or pod.metadata.creation_timestamp,
             until=max((end for end in ends if end), default=None) if state in (*_ENDED, "Stopped") else None,
-            lines=tuple(self._lines.get(uid, ())),
+            lines=self._last_lines(uid),
         )
+
+    def _last_lines(self, uid: str) -> tuple[str, ...]:
+        unfinished = (self._unfinished[uid],) if uid in self._unfinished else ()
+        return (*self._lines.get(uid, ()), *unfinished)[-LAST_LINES:]
 
     def _replica_name(self, pod: _Pod) -> str:
         owner = self._owner(pod)

@@ -56,6 +56,7 @@ class Display(Protocol):
     """Where a run is shown."""
 
     def line(self, label: str, text: str) -> None: ...
+    def progress(self, label: str, text: str, now: float) -> None: ...
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None: ...
     def say(self, text: str) -> None: ...
 
@@ -240,11 +241,8 @@ class Session:
 
     def _take_lines(self, lines: list[Line]) -> None:
         for line in lines:
-            if line.text is None:
-                continue
-            label = self._scene.label(line.uid, line.container).ljust(self._scene.label_width)
-            self._display.line(label, line.text)
-            self._scene.take_line(line.uid, line.text)
+            if line.text is not None:
+                self._show_line(line, line.text)
         if self._archive and lines:
             try:
                 for uid, found in groupby(sorted(lines, key=lambda line: line.uid), key=lambda line: line.uid):
@@ -252,6 +250,16 @@ class Session:
             except OSError as error:
                 self._say(f"cannot write logs into {self._archive.folder} any more: {error.strerror}")
                 self._archive = None
+
+    def _show_line(self, line: Line, text: str) -> None:
+        label = self._scene.label(line.uid, line.container).ljust(self._scene.label_width)
+        if not line.is_open:
+            self._display.line(label, text)
+            self._scene.take_line(line.uid, text)
+            return
+        self._scene.take_unfinished(line.uid, text)
+        if line.is_bar:
+            self._display.progress(label, text, _clock())
 
 
 async def _any(events: Sequence[asyncio.Event], seconds: float) -> None:

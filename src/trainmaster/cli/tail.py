@@ -2,7 +2,8 @@
 
 Node and command are one process, so there is no need to ask the API for them, and nothing is lost of a pod that is
 deleted as soon as it ends. A file has lines like ``2026-11-15T12:00:00.000000000Z stdout F text``, where P instead of
-F says that the line goes on; a file that is full is moved to ``log.1`` and so on.
+F says that the line goes on; a file that is full is moved to ``log.1`` and so on. A line whose end has not come is in
+``unfinished`` beside it.
 """
 
 import os
@@ -27,6 +28,10 @@ class Piece(NamedTuple):
     """The line to show, of a progress bar its newest state; None while the line goes on."""
     raw: bytes = b""
     """What the program wrote, for a log file."""
+    is_open: bool = False
+    """The line has not ended; it comes again when it has."""
+    is_bar: bool = False
+    """It is open, and written again and again with carriage returns."""
 
 
 class Line(NamedTuple):
@@ -38,6 +43,8 @@ class Line(NamedTuple):
     attempt: int
     text: str | None = None
     raw: bytes = b""
+    is_open: bool = False
+    is_bar: bool = False
 
 
 class Tail:
@@ -53,9 +60,23 @@ class Tail:
         self._rest = b""
         self._open: dict[bytes, bytes] = {}
         """By stream: a line whose end was not seen yet."""
+        self._ends: dict[bytes, str] = {}
+        """By stream: the time of the last line that ended."""
+        self._unfinished = file.with_name("unfinished")
+        self._seen: tuple[int, int] = (0, 0)
+        """Inode and time of the unfinished line that was read last."""
 
     def read(self) -> list[Piece]:
-        """What came since the last time."""
+        """What came since the last time, and the unfinished line after it."""
+        # Before the log: a line that ends between the two readings is read there, and known to have ended.
+        state, line = self._read_unfinished()
+        found = self._read_log()
+        if line and self._known == _inode_and_size(self._file):
+            self._seen = state
+            found += self._unfinished_piece(line)
+        return found
+
+    def _read_log(self) -> list[Piece]:
         newest = _inode_and_size(self._file)
         if newest == self._known:
             return []
@@ -73,11 +94,27 @@ class Tail:
     def finish(self) -> list[Piece]:
         """The last lines, which may have no end."""
         found: list[Piece] = []
-        while more := self.read():
+        while more := self._read_log():
             found += more
         found += [Piece("", _shown(line)) for line in self._open.values()]
         self._open.clear()
         return found
+
+    def _read_unfinished(self) -> tuple[tuple[int, int], bytes]:
+        """Its state and content; no content when it has not changed."""
+        try:
+            status = self._unfinished.stat()
+            state = (status.st_ino, status.st_mtime_ns)
+            return state, b"" if state == self._seen else self._unfinished.read_bytes()
+        except FileNotFoundError:
+            return (0, 0), b""
+
+    def _unfinished_piece(self, line: bytes) -> list[Piece]:
+        time, stream, _, text = [*line.split(b" ", 3), b"", b"", b""][:4]
+        moment, shown = time.decode("ascii", "replace"), _shown(text)
+        if moment <= self._ends.get(stream, "") or not shown.strip():
+            return []
+        return [Piece(moment, shown, is_open=True, is_bar=b"\r" in text)]
 
     def _generations(self) -> list[str]:
         """The files from the one that we are in to the newest, the oldest first."""
@@ -104,9 +141,11 @@ class Tail:
         found = []
         for line in lines:
             time, stream, tag, text = [*line.split(b" ", 3), b"", b"", b""][:4]
-            is_end = tag != b"P"
+            moment, is_end = time.decode("ascii", "replace"), tag != b"P"
+            if is_end:
+                self._ends[stream] = moment
             raw = text + b"\n" if is_end else text
-            found.append(Piece(time.decode("ascii", "replace"), self._joined(stream, text, is_end), raw))
+            found.append(Piece(moment, self._joined(stream, text, is_end), raw))
         return found
 
     def _joined(self, stream: bytes, text: bytes, is_end: bool) -> str | None:
@@ -171,9 +210,9 @@ class Tails:
         lines, self._new = self._new, []
         for key, pieces in found.items():
             latest = ""
-            for time, text, raw in pieces:
-                latest = max(latest, time)  # whatever the clock does, the lines of one log keep their order
-                lines.append(Line(latest, *key, text, raw))
+            for piece in pieces:
+                latest = max(latest, piece.time)  # whatever the clock does, the lines of one log keep their order
+                lines.append(Line(latest, *key, piece.text, piece.raw, piece.is_open, piece.is_bar))
         return sorted(lines, key=lambda line: line.time)
 
 

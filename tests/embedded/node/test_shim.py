@@ -1,5 +1,6 @@
 """The shim alone: one program, its output, its end and everything that it started."""
 
+import asyncio
 import json
 import os
 import select
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from trainmaster.embedded.node.isolation import shim_command
+from trainmaster.embedded.node.log import LogOptions, read_log
 from trainmaster.embedded.node.process import CONTAINER, POD_UID, marked
 from trainmaster.embedded.node.shim import Log
 
@@ -72,6 +74,13 @@ class Shim:
         deadline = time.monotonic() + PATIENCE
         while text not in self.text():
             assert time.monotonic() < deadline, f"{text!r} is not in {self.text()!r}"
+            time.sleep(0.01)
+
+    def wait_for_unfinished(self, text: str) -> None:
+        file = self.folder / "unfinished"
+        deadline = time.monotonic() + PATIENCE
+        while not (file.exists() and file.read_text().endswith(text)):
+            assert time.monotonic() < deadline, f"{text!r} is not in {file}"
             time.sleep(0.01)
 
     def send(self, number: int) -> None:
@@ -156,6 +165,68 @@ def test_long_lines_are_cut_and_lose_nothing(tmp_path: Path, length: int) -> Non
     assert "".join(part[3] for part in parts) == "x" * length
     assert all(len(part[3]) <= 16384 for part in parts)
     assert [part[2] for part in parts] == ["P"] * (len(parts) - 1) + ["F"]
+
+
+def test_unfinished_line_can_be_read_while_the_program_runs(tmp_path: Path) -> None:
+    with sh(tmp_path, r"printf '\r10%%\r20%%'; exec sleep 1000") as shim:
+        shim.wait_for_unfinished("20%")
+        written = (shim.folder / "log").read_bytes()
+        stored = (shim.folder / "unfinished").read_bytes()
+
+    assert written == b"", "the line is not stored before its end, as by a container runtime"
+    assert stored.split(b" ", 1)[1] == b"stdout P \r20%"
+
+
+def test_log_of_a_bar_has_what_the_program_wrote(tmp_path: Path) -> None:
+    bar = "".join(f"\r{number:5d} of 9000" for number in range(9000))
+    script = r"print(*(f'\r{number:5d} of 9000' for number in range(9000)), sep=''); print('\rnext', end='')"
+    with shim(tmp_path, sys.executable, "-c", script) as found:
+        found.ended()
+
+    async def read() -> bytes:
+        return b"".join([piece async for piece in read_log(found.folder / "log", lambda: False, LogOptions())])
+
+    assert asyncio.run(read()).decode() == f"{bar}\n\rnext"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "unfinished"),
+    [
+        pytest.param([b"one\ntw"], b"tw", id="after a line"),
+        pytest.param([b"tw", b"o"], b"two", id="in parts"),
+        pytest.param([b"\r10%", b"\r20%"], b"\r20%", id="bar with the carriage return before each state"),
+        pytest.param([b"10%\r", b"20%\r"], b"\r20%\r", id="bar with the carriage return after each state"),
+        pytest.param([b"x" * 20000], b"x" * 3616, id="line that was stored in part"),
+    ],
+)
+def test_newest_state_of_an_unfinished_line_is_kept(tmp_path: Path, pieces: list[bytes], unfinished: bytes) -> None:
+    log = Log(str(tmp_path / "log"))
+    for piece in pieces:
+        log.write("stderr", piece)
+
+    assert log.show(100.0) is None
+    assert (tmp_path / "unfinished").read_bytes().split(b" ", 3)[1:] == [b"stderr", b"P", unfinished]
+
+
+def test_line_that_ended_is_not_kept_as_an_unfinished_one(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    log.write("stdout", b"one")
+    log.write("stdout", b" and two\n")
+
+    assert log.show(100.0) is None
+    assert not (tmp_path / "unfinished").exists()
+
+
+def test_unfinished_line_is_kept_ten_times_a_second_at_most(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    log.write("stdout", b"\r1")
+    log.show(100.0)
+    log.write("stdout", b"\r2")
+
+    assert log.show(100.06) == pytest.approx(0.04)
+    assert (tmp_path / "unfinished").read_bytes().endswith(b"\r1")
+    assert log.show(100.1) is None
+    assert (tmp_path / "unfinished").read_bytes().endswith(b"\r2")
 
 
 def test_log_is_rotated(tmp_path: Path) -> None:

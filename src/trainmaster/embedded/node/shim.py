@@ -2,8 +2,9 @@
 
 A script of the standard library alone, run as ``python -I -S shim.py run SPEC``: it starts in a few milliseconds and
 imports nothing of trainmaster. Beside SPEC it keeps ``log`` (lines with times, as a container runtime writes them),
-``running.json`` (once the program runs) and ``exit.json`` (how it ended). All that the program starts is collected
-here (child subreaper), and ends with the program, as in a pid namespace.
+``unfinished`` (the newest line whose end has not come, for a live view), ``running.json`` (once the program runs) and
+``exit.json`` (how it ended). All that the program starts is collected here (child subreaper), and ends with the
+program, as in a pid namespace.
 
     SIGTERM   asks the program to end        SIGUSR1   ends it and all it started, at once
 
@@ -46,6 +47,8 @@ LOG_LIMIT = 10 * 1024 * 1024
 LOG_FILES = 3
 CHUNK = 64 * 1024
 MEMORY_PERIOD = 0.2
+SHOW_PERIOD = 0.1
+"""Seconds between two states of an unfinished line that are kept."""
 MESSAGE_LIMIT = 4096
 FALLBACK_LINES = 80
 FALLBACK_LIMIT = 2048
@@ -175,10 +178,11 @@ class Shim:
         for descriptor in (self._wake, *streams):
             poll.register(descriptor, select.POLLIN)
         limit = self._spec.get("memory", 0)
-        period = MEMORY_PERIOD * 1000 if limit else None
+        period = MEMORY_PERIOD if limit else None
         code = None
         while True:
-            for descriptor, _ in poll.poll(period):
+            show_again = self._log.show(time.monotonic())
+            for descriptor, _ in poll.poll(_timeout(period, show_again)):
                 if descriptor == self._wake:
                     self._obey(os.read(self._wake, CHUNK))
                 elif not self._copy(descriptor, streams[descriptor]):
@@ -246,6 +250,12 @@ class Shim:
             _write(os.path.join(self._folder, "exit.json"), record)
 
 
+def _timeout(*seconds: float | None) -> float | None:
+    """The shortest one in milliseconds; None where there is none."""
+    given = [each for each in seconds if each is not None]
+    return min(given) * 1000 if given else None
+
+
 def _read_some(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, CHUNK)
@@ -279,6 +289,9 @@ class Log:
     def __init__(self, file: str) -> None:
         self._file = file
         self._rest = {"stdout": b"", "stderr": b""}
+        self._unshown = ""
+        """The stream whose unfinished line has changed since ``show``."""
+        self._show_at = 0.0
         self._open()
 
     def _open(self) -> None:
@@ -298,7 +311,30 @@ class Log:
             out += head + b"P " + rest[:LINE_LIMIT] + b"\n"
             rest = rest[LINE_LIMIT:]
         self._rest[stream] = rest
+        if rest:
+            self._unshown = stream
+        elif self._unshown == stream:
+            self._unshown = ""
         self._put(bytes(out))
+
+    def show(self, now: float) -> float | None:
+        """Keep the newest state of the unfinished line in a file of its own: in the log, every state would be a stored
+        line. Returns the seconds until this is to be called again; None when there is nothing to keep."""
+        if not self._unshown:
+            return None
+        if now < self._show_at:
+            return self._show_at - now
+        rest = self._rest[self._unshown]
+        newest = rest[max(0, rest.rstrip(b"\r ").rfind(b"\r")) :]
+        file = os.path.join(os.path.dirname(self._file), "unfinished")
+        try:
+            with open(file + ".new", "wb") as target:
+                target.write(f"{_now()} {self._unshown} P ".encode() + newest)
+            os.replace(file + ".new", file)
+        except OSError:
+            pass  # a full disk: the line is stored when it ends
+        self._unshown, self._show_at = "", now + SHOW_PERIOD
+        return None
 
     def close(self) -> None:
         """A last line without an end."""
