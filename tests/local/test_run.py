@@ -5,9 +5,11 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.local.conftest import Start
 from tests.local.program import containers_of, job, python, role, script, serial, written
-from tests.manifests.build import Manifest
+from tests.manifests.build import Manifest, container
 
 LISTENS = """
 import os, socket, sys
@@ -47,6 +49,10 @@ def lines_of(output: str, label: str) -> list[str]:
     return [
         text for line in output.splitlines() for name, bar, text in [line.partition(" | ")] if name.strip() == label
     ]
+
+
+def logs_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def connecting(trainers: int) -> Manifest:
@@ -133,6 +139,69 @@ def test_ctrl_c_twice_kills_at_once(start: Start, tmp_path: Path) -> None:
 
     assert (code, err) == (130, "")
     assert containers_of(tmp_path) == []
+
+
+LAST_WORDS = """
+import signal, sys, time
+def stop(*_):
+    print("stopping", flush=True)
+    sys.stdout.write("no end")
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
+print("ready")
+while True:
+    time.sleep(60)
+"""
+
+
+def last_words() -> Manifest:
+    """A replica that prints when it is stopped, after an init container that prints nothing."""
+    body = role(python(LAST_WORDS))
+    body["template"]["spec"]["initContainers"] = [container("silent", command=["true"])]
+    return body
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_what_programs_print_while_they_are_stopped_is_shown_and_logged(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    program = start("run", written(tmp_path, job(trainer=last_words())), "--logs", "logs")
+    program.until(lambda line: line.endswith("ready\n"))
+    program.send(number)
+    code, out, _ = program.end()
+
+    assert code == 128 + number
+    assert lines_of(out, "trainer-0/aitj-main") == ["ready", "stopping", "no end"]
+    assert logs_of(tmp_path / "logs") == {
+        "job-trainer-0.aitj-main.0.log": b"ready\nstopping\nno end",
+        "job-trainer-0.silent.0.log": b"",
+    }
+
+
+def test_what_programs_print_before_and_while_the_time_is_up_is_shown_and_logged(start: Start, tmp_path: Path) -> None:
+    file = written(tmp_path, job(trainer=last_words()))
+    code, out, _ = start("run", file, "--timeout", "10s", "--logs", "logs").end()
+
+    assert code == 124
+    assert lines_of(out, "trainer-0/aitj-main") == ["ready", "stopping", "no end"]
+    assert logs_of(tmp_path / "logs") == {
+        "job-trainer-0.aitj-main.0.log": b"ready\nstopping\nno end",
+        "job-trainer-0.silent.0.log": b"",
+    }
+
+
+def test_a_line_without_end_is_shown_and_logged_when_its_program_is_killed(start: Start, tmp_path: Path) -> None:
+    stubborn = script(r"trap '' TERM; printf 'ready\nno end'; while :; do sleep 600; done")
+    program = start("run", written(tmp_path, job(trainer=role(stubborn, grace=900))), "--logs", "logs")
+    program.until(lambda line: line.endswith("ready\n"))
+    program.send(signal.SIGINT)
+    program.until(lambda line: line.startswith("stopping: pods have 900 s"))
+    program.send(signal.SIGINT)
+    code, out, _ = program.end()
+
+    assert code == 130
+    assert lines_of(out, "trainer-0") == ["ready", "no end"]
+    assert logs_of(tmp_path / "logs") == {"job-trainer-0.aitj-main.0.log": b"ready\nno end"}
 
 
 # --- what is given ---
@@ -253,7 +322,7 @@ def test_log_files_have_the_bytes_of_the_program_and_one_for_a_silent_program(st
 
     assert code == 0
     assert lines_of(out, "trainer-0") == ["\ufffd", "2 of 2", "no end"]
-    assert {path.name: path.read_bytes() for path in (tmp_path / "logs").iterdir()} == {
+    assert logs_of(tmp_path / "logs") == {
         "job-silent-0.aitj-main.0.log": b"",
         "job-trainer-0.aitj-main.0.log": b"\xff\n\r1 of 2\r2 of 2\nno end",
     }

@@ -110,6 +110,7 @@ async def _run(options: RunOptions, state: State, display: Display) -> int:
                     task.cancel()
     finally:
         await end_leftovers(state.node)
+    session.conclude()
     return code
 
 
@@ -141,9 +142,13 @@ class Session:
         code = self._code(is_over)
         if code not in (SUCCEEDED, FAILED) or self._scene.has_active_pods:
             await self._stop(code)
+        return code
+
+    def conclude(self) -> None:
+        """Show the rest of the logs and how the jobs ended. Processes that are killed at the end of the cluster write
+        until then: a line without end is stored only when its container has ended."""
         self._take_lines(self._tails.finish())
         self._display.show(self._scene.jobs, _now(), is_last=True)
-        return code
 
     def _reflector(self, resource: Resource) -> Reflector[JobView]:
         store = Store[JobView](resource)
