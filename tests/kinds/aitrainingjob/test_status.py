@@ -10,7 +10,7 @@ from tests.build import NOW, Child, Json, a_pod, an_aitj, kind_of, observed, vie
 from trainmaster.api.aitrainingjob import AITrainingJob, AITrainingJobStatus, ReplicaStatus
 from trainmaster.core.condition import Condition
 from trainmaster.core.view import PodView
-from trainmaster.kinds.aitrainingjob.status import HISTORY, count, enter, phase_of
+from trainmaster.kinds.aitrainingjob.status import count, enter, phase_of
 
 LATER = NOW + timedelta(minutes=5)
 JOB = an_aitj(trainer=2, ps=1)
@@ -145,34 +145,30 @@ def test_entering_the_same_phase_replaces_the_message_and_keeps_the_times() -> N
     [
         pytest.param(an_entry("Pending", "False"), id="another status"),
         pytest.param(msgspec.structs.replace(an_entry("Pending"), reason="Foreign"), id="another reason"),
-        pytest.param(an_entry("Running"), id="another type"),
     ],
 )
-def test_a_last_entry_that_differs_is_kept_and_a_new_one_appended(last: Condition) -> None:
+def test_an_entry_of_the_same_phase_that_says_something_else_is_replaced(last: Condition) -> None:
     status = enter(AITrainingJobStatus(conditions=(last,)), "Pending", "said", LATER)
 
+    assert status.conditions == (an_entry("Pending", since=LATER),)
+
+
+def test_each_phase_stands_once_and_the_present_one_last() -> None:
+    """``kubectl wait --for=condition=Running`` looks at the first of that type."""
+    types = [(c.type, c.status) for c in entered("Pending", "Running", "Restarting", "Running").conditions]
+
+    assert types == [("Pending", "False"), ("Restarting", "False"), ("Running", "True")]
+
+
+def test_a_phase_that_stands_twice_in_a_stored_status_stands_once_after_the_next_change() -> None:
+    twice = (an_entry("Running", "False"), an_entry("Restarting", "False"), an_entry("Running"))
+
+    status = enter(AITrainingJobStatus(conditions=twice), "Terminating", "said", LATER)
+
     assert status.conditions == (
-        msgspec.structs.replace(last, status="False"),
-        an_entry("Pending", since=LATER),
-    )
-
-
-def test_a_phase_can_occur_many_times() -> None:
-    types = [(c.type, c.status) for c in entered("Pending", "Running", "Pending", "Running").conditions]
-
-    assert types == [("Pending", "False"), ("Running", "False"), ("Pending", "False"), ("Running", "True")]
-
-
-def test_the_history_is_bounded_and_keeps_the_newest() -> None:
-    accepted = Condition("Accepted", "True", "Valid")
-    phases = ["Pending", "Running"] * 50
-
-    conditions = entered(*phases, status=AITrainingJobStatus(conditions=(accepted,))).conditions
-
-    assert HISTORY == 24
-    assert conditions[0] == accepted
-    assert conditions[1:] == tuple(
-        an_entry(phase, "False" if i < 23 else "True") for i, phase in enumerate(phases[-24:])
+        an_entry("Restarting", "False"),
+        an_entry("Running", "False"),
+        an_entry("Terminating", since=LATER),
     )
 
 

@@ -370,13 +370,21 @@ def test_a_resumed_job_begins_anew() -> None:
     assert len(names_of(again.creates, POD)) == 4
 
 
+def test_a_job_that_was_created_suspended_has_the_condition_created_and_has_not_started() -> None:
+    plan = plan_of(an_mxjob(policy={"suspend": True}))
+
+    assert conditions_of(plan) == [("Created", "True", "MXJobCreated"), ("Suspended", "True", "MXJobSuspended")]
+    assert plan.status is not None
+    assert "startTime" not in plan.status
+
+
 def test_a_job_that_was_created_suspended_is_said_to_be_created_however_fast_its_pods_come_up() -> None:
     job = an_mxjob(policy={"suspend": True})
     job = with_spec(with_status(job, plan_of(job)), runPolicy={})
 
     assert conditions_of(plan_of(job)) == [
-        ("Suspended", "False", "MXJobResumed"),
         ("Created", "True", "MXJobCreated"),
+        ("Suspended", "False", "MXJobResumed"),
     ]
 
 

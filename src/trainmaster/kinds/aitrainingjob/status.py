@@ -21,9 +21,6 @@ PHASES = frozenset({PENDING, CREATING, RUNNING, RESTARTING, TERMINATING}) | ENDE
 
 WAITING = "all pods are waiting for scheduling"
 
-HISTORY = 24
-"""Entries of the condition history that are kept; the ancestors let it grow for ever."""
-
 
 def reason_of(phase: str) -> str:
     return f"TrainingJob{phase}"
@@ -141,13 +138,15 @@ def enter(status: AITrainingJobStatus, phase: str, message: str, now: datetime) 
 
 
 def _recorded(conditions: Conditions, phase: str, message: str, now: datetime) -> Conditions:
-    """The history with ``phase`` as its last entry; entering the same phase again replaces the message."""
+    """The conditions with ``phase`` as the last one, each type once: ``kubectl wait`` looks at the first of its type,
+    and the ancestors' clients at the last of all. Entering the same phase again replaces the message."""
     standard = tuple(c for c in conditions if c.type not in PHASES)
-    history = tuple(c for c in conditions if c.type in PHASES)
+    newest = {c.type: c for c in conditions if c.type in PHASES}
+    history = tuple(c for c in conditions if newest.get(c.type) is c)
     last = (history[-1].type, history[-1].status, history[-1].reason) if history else None
     if last == (phase, "True", reason_of(phase)):
         return (*standard, *history[:-1], msgspec.structs.replace(history[-1], message=message))
     if history:
         history = (*history[:-1], msgspec.structs.replace(history[-1], status="False"))
     entry = Condition(phase, "True", reason_of(phase), message, last_probe_time=now, last_transition_time=now)
-    return (*standard, *history[-(HISTORY - 1) :], entry)
+    return (*standard, *(c for c in history if c.type != phase), entry)

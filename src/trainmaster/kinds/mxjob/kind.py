@@ -30,6 +30,7 @@ from trainmaster.kinds.mxjob.status import (
     RUNNING,
     SUCCEEDED,
     count,
+    created,
     done,
     enter,
     entered_at,
@@ -245,7 +246,7 @@ class MXJobKind(Kind[MXJob]):
         is_news = old.phase != SUSPENDED
         # Those of a job that has begun, though nobody has seen them yet; and those that came before the first status.
         has_pods = is_news and bool(old.phase or observed.all_pods)
-        entered = enter(old, SUSPENDED, message, now)
+        entered = enter(created(old, _created(job), now), SUSPENDED, message, now)
         new = msgspec.structs.replace(
             entered,
             observed_generation=job.metadata.generation,
@@ -265,10 +266,9 @@ class MXJobKind(Kind[MXJob]):
         )
 
     def _resume(self, job: MXJob, now: datetime) -> Plan:
-        """A job that was suspended from its beginning has not said yet that it is created."""
         message = f"MXJob {job.metadata.name} is resumed."
-        created = enter(resume(job.status, message, now), CREATED, _created(job), now)
-        new = msgspec.structs.replace(created, observed_generation=job.metadata.generation)
+        entered = enter(resume(job.status, message, now), CREATED, _created(job), now)
+        new = msgspec.structs.replace(entered, observed_generation=job.metadata.generation)
         event = normal(reason_of("Resumed"), message)
         return Plan(status=changed_status(job.status, new), status_first=True, events=(event,))
 

@@ -149,6 +149,13 @@ def enter(status: MXJobStatus, phase: str, message: str, now: datetime) -> MXJob
     )
 
 
+def created(status: MXJobStatus, message: str, now: datetime) -> MXJobStatus:
+    """The status with the condition Created: Kubeflow's clients look for it, also in a job that starts suspended."""
+    if find(status.conditions, CREATED):
+        return status
+    return msgspec.structs.replace(status, conditions=_put(status.conditions, CREATED, message, now))
+
+
 def resume(status: MXJobStatus, message: str, now: datetime) -> MXJobStatus:
     """The status of a job that may go on; time in which nothing may run is not held against it."""
     conditions = tuple(
