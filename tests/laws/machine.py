@@ -613,8 +613,9 @@ class BatchMachine(JobMachine):
 
 def machine_of(made: Maker) -> type[JobMachine]:
     base = RelatedMachine if made.related is not None else BatchMachine if made.has_batch_jobs else JobMachine
-    base = NodeMachine if made.kind.looks_at_nodes else base
-    return type(f"{made.kind.__name__}Machine", (base,), {"maker": made})
+    others = () if base is JobMachine else (base,)
+    bases = (NodeMachine, *others) if made.kind.looks_at_nodes else (base,)
+    return type(f"{made.kind.__name__}Machine", bases, {"maker": made})
 
 
 def hold(machine: type[JobMachine], few: int) -> None:

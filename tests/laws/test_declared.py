@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from tests.laws.machine import KEYS, JobMachine, hold
+from tests.laws.machine import KEYS, NodeMachine, hold
 from tests.laws.maker import Maker
 from tests.laws.memory import MemoryApi, Object
 from tests.laws.operator import ENDED, LawBroken
@@ -42,7 +42,7 @@ class DeclaredMaker(Maker):
         return str(spec.get("cleanPodPolicy", "Running"))
 
 
-class DeclaredMachine(JobMachine):
+class DeclaredMachine(NodeMachine):
     maker = DeclaredMaker()
 
     def __init__(self) -> None:

@@ -317,7 +317,10 @@ def test_what_is_on_its_way_out_is_not_deleted_again() -> None:
     job = a_job_in("Succeeded", clean="All")
     pod, service = a_pod(job, "coordinator", exit_code=0, deleting=True), a_service(job, "coordinator", deleting=True)
 
-    assert plan_of(job, [pod, service]) == Plan()
+    plan = plan_of(job, [pod, service])
+
+    assert plan.is_quiet
+    assert plan.requeue_after == 60.0  # seconds beyond its grace period; then it is deleted by force
 
 
 # --- settling ----------------------------------------------------------------------------------

@@ -9,27 +9,29 @@ from trainmaster.api.declaration import Declared, Member
 from trainmaster.api.dijob import DIJob
 from trainmaster.core.ids import POD, SERVICE
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Create, Delete, Event, deletions, warning
+from trainmaster.core.plan import Create, Delete, Event, deletions, soonest, warning
+from trainmaster.core.policies.cleanup import patience, removal
 from trainmaster.core.template import Owner
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, declare, labels
 from trainmaster.kinds.dijob.body import member_pod, member_service
 from trainmaster.kinds.dijob.profile import profile_of
-from trainmaster.kinds.dijob.status import failure_of, is_displaced, pod_state
+from trainmaster.kinds.dijob.status import failure_of, is_displaced, is_on_lost_node, pod_state
 
 
 class Crew(msgspec.Struct, frozen=True):
-    """The pods of a job by name, with what was declared."""
+    """The pods of a job by name, with what was declared. On ``lost_nodes`` nothing runs any more."""
 
     members: Mapping[str, Member]
     pods: Mapping[str, PodView]
+    lost_nodes: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, job: DIJob, observed: Observed) -> "Crew":
+    def of(cls, job: DIJob, observed: Observed, lost_nodes: frozenset[str] = frozenset()) -> "Crew":
         standing = address.standing_names(job)
         pods = {pod.key.name: pod for pod in observed.all_pods if pod.key.name not in standing}
-        return cls(job.status.declared.members, pods)
+        return cls(job.status.declared.members, pods, lost_nodes)
 
     @property
     def filled(self) -> Iterator[tuple[str, PodView]]:
@@ -84,7 +86,11 @@ def _losses(job: DIJob, crew: Crew) -> dict[str, Loss]:
     }
     for name, member in crew.members.items():
         pod, main = crew.pods.get(name), profile_of(job).container(member.role)
-        if pod is not None and crew.is_own(name) and pod_state(pod, main) == "Failed":
+        if pod is None or not crew.is_own(name):
+            continue
+        if is_on_lost_node(pod, crew.lost_nodes):
+            found[name] = Loss("ReplicaLost", f"was on node {pod.node}, which is lost", is_own_fault=False)
+        elif pod_state(pod, main) == "Failed":
             because = f": {reason}" if (reason := failure_of(pod, main)) else ""
             found[name] = Loss("ReplicaFailed", f"failed{because}", is_own_fault=not is_displaced(pod))
     return found
@@ -100,13 +106,13 @@ def formed(declared: Declared, crew: Crew) -> Declared:
     return msgspec.structs.replace(declared, members=declared.members | members)
 
 
-def leftovers(job: DIJob, crew: Crew, observed: Observed) -> tuple[Delete, ...]:
+def leftovers(job: DIJob, crew: Crew, observed: Observed, now: datetime) -> tuple[Delete, ...]:
     """Pods and services of replicas that nobody wants any more, or that do not say who they are."""
     pods = [pod for name, pod in crew.pods.items() if not crew.is_own(name)]
     wanted = {*address.standing_names(job), *crew.members}
     services = [service for name, service in observed.services.items() if name not in wanted]
     why = "no replica of this name is declared"
-    return (*deletions(POD, pods, why), *deletions(SERVICE, services, why))
+    return (*removal(pods, why, now, crew.lost_nodes), *deletions(SERVICE, services, why))
 
 
 def missing(
@@ -143,9 +149,9 @@ def wait_for(member: Member, now: datetime) -> float:
 
 
 def next_look(crew: Crew, now: datetime) -> float | None:
-    """Seconds until the first of those that wait is due."""
+    """Seconds until the first of those that wait is due, or a pod that does not go is deleted by force."""
     waits = [wait for name, member in crew.members.items() if name not in crew.pods and (wait := wait_for(member, now))]
-    return min(waits, default=None)
+    return soonest(*waits, patience((pod for name, pod in crew.pods.items() if not crew.is_own(name)), now))
 
 
 def _in_order(members: Mapping[str, Member]) -> list[tuple[str, Member]]:

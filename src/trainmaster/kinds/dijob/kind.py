@@ -13,10 +13,11 @@ from trainmaster.api.meta import Template
 from trainmaster.core import condition, template
 from trainmaster.core.condition import Conditions
 from trainmaster.core.errors import BadSpec
-from trainmaster.core.ids import POD, SERVICE, Resource
+from trainmaster.core.ids import SERVICE, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import LAZY, Create, Delete, Event, Plan, deletions, normal, warning
-from trainmaster.core.policies.cleanup import CleanPodPolicy, pods_to_clean
+from trainmaster.core.plan import LAZY, Create, Delete, Event, Plan, deletions, normal, soonest, warning
+from trainmaster.core.policies import node
+from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.core.policies.port import NOTHING, Allotment, allot, is_complete
 from trainmaster.kinds.base import Kind, Related, changed_status, cleared, named, portless
 from trainmaster.kinds.custom import Custom, Main
@@ -35,7 +36,6 @@ from trainmaster.kinds.dijob.status import (
     enter,
     failure_of,
     folded,
-    is_displaced,
     reason_of,
 )
 
@@ -49,6 +49,7 @@ class DIJobKind(Kind[DIJob]):
     status_type = DIJobStatus
     initial_phase = CREATED
     ended = ENDED
+    looks_at_nodes = True
     custom = Custom(
         defaults={"cleanPodPolicy": "Running"},
         main=Main("di-container", "it gets no port di-port, and side-cars keep its pod alive"),
@@ -66,9 +67,13 @@ class DIJobKind(Kind[DIJob]):
         return normal(f"Successful{verb.capitalize()}", f"{verb.capitalize()} {noun}: {named(names)}")
 
     def decide(self, job: DIJob, observed: Observed, now: datetime) -> Plan:
+        grace = self.settings.node_fail_grace_period
+        lost_nodes = node.lost(observed.nodes, grace, now)
         if job.status.phase in ENDED:
-            return Plan(deletes=_clean_up(job, observed))
-        own, hands = Standing.of(job, observed), Crew.of(job, observed)
+            left = (pod for pod in observed.all_pods if pod.deleting)
+            look = soonest(patience(left, now), node.until_lost(observed.nodes, grace, now))
+            return Plan(deletes=_clean_up(job, observed, now, lost_nodes), requeue_after=look)
+        own, hands = Standing.of(job, observed, lost_nodes), Crew.of(job, observed, lost_nodes)
         phase, message = _phase(job, own)
         events = () if phase == job.status.phase else self._phase_events(phase, message)
         counters = counted([*own.pods.items(), *hands.filled], self.profile)
@@ -125,16 +130,17 @@ class DIJobKind(Kind[DIJob]):
         declared = crew.formed(entered.declared, hands)
         new = msgspec.structs.replace(entered, ports=allotted.ports, conditions=conditions, declared=declared)
         status = changed_status(job.status, new)
-        waits = (allotted.retry_after, crew.next_look(hands, now), standing.next_look(own, now))
+        until_lost = node.until_lost(observed.nodes, self.settings.node_fail_grace_period, now)
+        waits = (allotted.retry_after, crew.next_look(hands, now), standing.next_look(own, now), until_lost)
         return Plan(
-            deletes=(*standing.impostors(own, observed, creates), *crew.leftovers(job, hands, observed)),
+            deletes=(*standing.impostors(own, observed, creates, now), *crew.leftovers(job, hands, observed, now)),
             creates=creates,
             status=status,
             # A port is stored before a pod is told it.
             status_first=allotted.is_new,
             lazy=LAZY if _is_about_counters(job.status, new) else 0.0,
             events=events,
-            requeue_after=min((wait for wait in waits if wait is not None), default=None),
+            requeue_after=soonest(*waits),
             ports=allotted.drawn,
         )
 
@@ -209,7 +215,7 @@ def _phase(job: DIJob, own: Standing) -> tuple[str, str]:
     coordinator, created = own.coordinator, f"{said} created"
     if not job.status.phase:
         return CREATED, created  # every job is seen created first, however fast its coordinator comes up
-    if coordinator is not None and is_displaced(coordinator):
+    if coordinator is not None and own.is_lost(COORDINATOR):
         return job.status.phase, created
     match own.state(COORDINATOR):
         case "Running" if own.is_running:
@@ -222,11 +228,11 @@ def _phase(job: DIJob, own: Standing) -> tuple[str, str]:
     return job.status.phase, created
 
 
-def _clean_up(job: DIJob, observed: Observed) -> tuple[Delete, ...]:
+def _clean_up(job: DIJob, observed: Observed, now: datetime, lost_nodes: frozenset[str]) -> tuple[Delete, ...]:
     """All services under every policy; pods as the policy says."""
     policy = _policy(job)
     why = f"the job has ended and cleanPodPolicy is {policy}"
-    pods = deletions(POD, pods_to_clean(observed.all_pods, policy), why)
+    pods = removal(pods_to_clean(observed.all_pods, policy), why, now, lost_nodes)
     return (*pods, *deletions(SERVICE, observed.services.values(), why))
 
 

@@ -9,27 +9,30 @@ from trainmaster.api.dijob import DIJob, Displaced
 from trainmaster.core.ids import POD, SERVICE
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create, Delete, Event, deletions, warning
+from trainmaster.core.policies.cleanup import removal
 from trainmaster.core.template import Owner
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, declare
 from trainmaster.kinds.dijob.body import standing_pod, standing_service
 from trainmaster.kinds.dijob.profile import COORDINATOR, Profile, profile_of
-from trainmaster.kinds.dijob.status import failure_of, is_displaced, pod_state
+from trainmaster.kinds.dijob.status import failure_of, is_displaced, is_on_lost_node, pod_state
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The pods of a job by standing role; a role without a pod is not there."""
+    """The pods of a job by standing role; a role without a pod is not there. ``lost_nodes`` are the nodes on which
+    nothing runs any more."""
 
     job: DIJob
     profile: Profile
     pods: dict[str, PodView]
+    lost_nodes: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, job: DIJob, observed: Observed) -> "Standing":
+    def of(cls, job: DIJob, observed: Observed, lost_nodes: frozenset[str] = frozenset()) -> "Standing":
         profile = profile_of(job)
         found = ((role, observed.role(role).get(0)) for role in profile.standing)
-        return cls(job, profile, {role: pod for role, pod in found if pod is not None})
+        return cls(job, profile, {role: pod for role, pod in found if pod is not None}, lost_nodes)
 
     @property
     def coordinator(self) -> PodView | None:
@@ -45,6 +48,8 @@ class Standing(msgspec.Struct, frozen=True):
     def is_lost(self, role: str) -> bool:
         """It comes again. Only a coordinator that failed by itself does not: that is the end of the job."""
         pod = self.pods.get(role)
+        if pod is not None and is_on_lost_node(pod, self.lost_nodes):
+            return True  # also when it is being deleted: its kubelet never confirms that
         if pod is None or pod.deleting:
             return False
         return is_displaced(pod) or (role != COORDINATOR and self.state(role) == "Failed")
@@ -64,21 +69,26 @@ def displaced(standing: Standing, now: datetime) -> tuple[dict[str, Displaced], 
         before = records.get(role)
         times = before.times + 1 if before and now - before.at < declare.CALM else 1
         records[role] = Displaced(pod.uid, now, times)
-        why = failure_of(pod, standing.profile.container(role))
-        because = f"{pod.key.name} was put out" if is_displaced(pod) else f"{pod.key.name} failed"
-        said = f"{because}: {why}; another one comes in its place" if why else f"{because}; another one comes"
-        events.append(warning(f"{role.capitalize()}Displaced", said))
+        events.append(warning(f"{role.capitalize()}Displaced", _said(standing, role, pod)))
     return records, tuple(events)
 
 
-def impostors(standing: Standing, observed: Observed, creates: Sequence[Create]) -> tuple[Delete, ...]:
+def _said(standing: Standing, role: str, pod: PodView) -> str:
+    if is_on_lost_node(pod, standing.lost_nodes):
+        return f"{pod.key.name} was on node {pod.node}, which is lost; another one comes in its place"
+    why = failure_of(pod, standing.profile.container(role))
+    because = f"{pod.key.name} was put out" if is_displaced(pod) else f"{pod.key.name} failed"
+    return f"{because}: {why}; another one comes in its place" if why else f"{because}; another one comes"
+
+
+def impostors(standing: Standing, observed: Observed, creates: Sequence[Create], now: datetime) -> tuple[Delete, ...]:
     """Of the standing names: our own pods whose labels were edited away, and those that are lost."""
     names = address.standing_names(standing.job)
     strays = [pod for pod in observed.strays if creates and pod.key.name in names]
     gone = [pod for role, pod in standing.pods.items() if standing.is_on_record(role)]
     return (
         *deletions(POD, strays, "it has the name of a replica but not its labels"),
-        *deletions(POD, gone, "it is lost; another one comes in its place"),
+        *removal(gone, "it is lost; another one comes in its place", now, standing.lost_nodes),
     )
 
 

@@ -1,6 +1,6 @@
 """Phases, counters and conditions of a job."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -54,6 +54,11 @@ def folded(counters: Mapping[str, RoleStatus]) -> dict[str, RoleStatus]:
 def is_displaced(pod: PodView) -> bool:
     """The node refused or ended the pod: nothing that its program did."""
     return pod.phase == "Failed" and is_node_reason(pod.reason)
+
+
+def is_on_lost_node(pod: PodView, lost_nodes: Container[str]) -> bool:
+    """The pod has not ended, and nothing more will be heard of it."""
+    return pod.node in lost_nodes and not pod.is_ended
 
 
 def pod_state(pod: PodView | None, container: str) -> str:
