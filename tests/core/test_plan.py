@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,10 +9,13 @@ from tests.build import a_pod, a_service, an_aitj
 from trainmaster.core.ids import POD, SERVICE, Key
 from trainmaster.core.plan import (
     MAX_ACTIONS,
+    MAX_BYTES,
+    Batch,
     Create,
     Delete,
     Event,
     Plan,
+    batch_of,
     deletions,
     merge_patch,
     normal,
@@ -105,6 +109,80 @@ def test_a_bounded_plan_keeps_deletes_before_creates_in_their_order(
 def test_one_pass_has_at_most_500_actions_unless_told() -> None:
     assert MAX_ACTIONS == 500
     assert len(Plan(creates=creates_of(501)).bounded().creates) == 500
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(Plan(creates=creates_of(MAX_ACTIONS + 1)), id="creates"),
+        pytest.param(Plan(deletes=deletes_of(MAX_ACTIONS + 1), requeue_after=30.0), id="deletes"),
+    ],
+)
+def test_after_a_plan_that_was_cut_the_next_pass_follows_at_once(plan: Plan) -> None:
+    assert plan.bounded().requeue_after == 0.0
+
+
+def test_a_plan_that_was_not_cut_keeps_its_timer() -> None:
+    assert Plan(creates=creates_of(MAX_ACTIONS), requeue_after=30.0).bounded().requeue_after == 30.0
+
+
+# --- what one pass creates ---------------------------------------------------------------------
+
+
+class Builds:
+    """Builds creates one by one, each with a body of ``size`` bytes or a little more, and counts them."""
+
+    def __init__(self, number: int, size: int = 0) -> None:
+        self.built = 0
+        self._number, self._size = number, size
+
+    def __iter__(self) -> Iterator[Create]:
+        for index in range(self._number):
+            self.built += 1
+            create = a_create(f"p-{index}")
+            yield Create(POD, {**create.body, "spec": "x" * self._size}, "because")
+
+
+def test_a_batch_builds_no_more_bodies_than_one_pass_may_create() -> None:
+    builds = Builds(10_000)
+
+    batch = batch_of(builds)
+
+    assert [create.key.name for create in batch.creates] == [f"p-{index}" for index in range(MAX_ACTIONS)]
+    assert builds.built == MAX_ACTIONS
+
+
+@pytest.mark.parametrize(
+    ("size", "taken"),
+    [
+        pytest.param(MAX_BYTES // 8, 8, id="an eighth of the limit each"),
+        pytest.param(MAX_BYTES // 2, 2, id="half the limit each"),
+        pytest.param(MAX_BYTES * 2, 1, id="one above the limit is still created"),
+    ],
+)
+def test_a_batch_ends_when_its_bodies_reach_the_limit_of_bytes(size: int, taken: int) -> None:
+    builds = Builds(100, size)
+
+    batch = batch_of(builds)
+
+    assert (len(batch.creates), builds.built) == (taken, taken)
+
+
+@pytest.mark.parametrize(
+    ("builds", "retry_after"),
+    [
+        pytest.param(Builds(0), None, id="nothing is missing"),
+        pytest.param(Builds(MAX_ACTIONS - 1), None, id="all fits"),
+        pytest.param(Builds(MAX_ACTIONS + 1), 0.0, id="too many"),
+        pytest.param(Builds(9, MAX_BYTES // 4), 0.0, id="too large"),
+    ],
+)
+def test_after_a_batch_that_is_full_the_next_pass_follows_at_once(builds: Builds, retry_after: float | None) -> None:
+    assert batch_of(builds).retry_after == retry_after
+
+
+def test_a_batch_of_nothing_is_empty() -> None:
+    assert batch_of(()) == Batch()
 
 
 # --- merge patches, RFC 7386 -------------------------------------------------------------------

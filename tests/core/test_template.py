@@ -17,6 +17,7 @@ from trainmaster.core.template import (
     PortPart,
     TemplatePart,
     VolumePart,
+    env_of,
     errors,
     headless_service_body,
     pod_body,
@@ -165,7 +166,7 @@ def test_probes_by_number_follow_the_port(probe: str, way: str) -> None:
 # --- environment -------------------------------------------------------------------------------
 
 
-def env_of(container: dict[str, Any]) -> list[Any]:
+def variables_of(container: dict[str, Any]) -> list[Any]:
     env: list[Any] = container["env"]
     return env
 
@@ -173,7 +174,7 @@ def env_of(container: dict[str, Any]) -> list[Any]:
 def test_our_variables_come_before_the_users_in_our_order() -> None:
     container = a_container("main", env=[{"name": "Z", "value": "1"}, {"name": "A", "value": "2"}])
 
-    assert env_of(with_env(container, {"RANK": "0", "HOST": "h"})) == [
+    assert variables_of(with_env(container, env_of({"RANK": "0", "HOST": "h"}))) == [
         {"name": "RANK", "value": "0"},
         {"name": "HOST", "value": "h"},
         {"name": "Z", "value": "1"},
@@ -185,7 +186,7 @@ def test_the_users_variables_of_our_names_are_replaced_however_often_they_occur(
     from_field = {"name": "RANK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     container = a_container("main", env=[{"name": "RANK", "value": "7"}, {"name": "A", "value": "$(RANK)"}, from_field])
 
-    assert env_of(with_env(container, {"RANK": "0"})) == [
+    assert variables_of(with_env(container, env_of({"RANK": "0"}))) == [
         {"name": "RANK", "value": "0"},
         {"name": "A", "value": "$(RANK)"},
     ]
@@ -193,7 +194,7 @@ def test_the_users_variables_of_our_names_are_replaced_however_often_they_occur(
 
 @pytest.mark.parametrize("given_env", [{}, {"env": None}, {"env": []}], ids=["absent", "null", "empty"])
 def test_a_container_without_variables_gets_ours_alone(given_env: dict[str, Any]) -> None:
-    assert with_env({"name": "main", **given_env}, {"RANK": "0"}) == {
+    assert with_env({"name": "main", **given_env}, env_of({"RANK": "0"})) == {
         "name": "main",
         "env": [{"name": "RANK", "value": "0"}],
     }
@@ -212,7 +213,7 @@ def test_setting_variables_changes_nothing_else_and_not_the_original(env: list[A
     container = {**unknown, "name": "main", "env": env}
     before = copy.deepcopy(container)
 
-    after = with_env(container, {"RANK": "0", "HOST": "h"})
+    after = with_env(container, env_of({"RANK": "0", "HOST": "h"}))
 
     assert container == before
     assert {key: value for key, value in after.items() if key != "env"} == {**unknown, "name": "main"}

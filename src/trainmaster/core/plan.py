@@ -14,6 +14,9 @@ from trainmaster.core.view import ChildView, PodView, ServiceView
 
 MAX_ACTIONS = 500
 """Actions in one pass: a giant job takes several passes and cannot starve the others."""
+MAX_BYTES = 4 * 1024 * 1024
+"""Bodies that one pass creates, as JSON: pods with a large environment are created a few at a time. A body in memory
+may need six times as much."""
 
 Body = dict[str, Any]
 
@@ -47,6 +50,26 @@ class Patch(msgspec.Struct, frozen=True):
     version: int
     body: Body
     why: str
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """The creates of one pass. ``retry_after`` is set when more may be left for the next pass."""
+
+    creates: tuple[Create, ...] = ()
+    retry_after: float | None = None
+
+
+def batch_of(creates: Iterable[Create]) -> Batch:
+    """Takes creates until there are MAX_ACTIONS of them or their bodies have MAX_BYTES. The rest is never built if
+    ``creates`` builds one body at a time."""
+    found: list[Create] = []
+    size = 0
+    for create in creates:
+        found.append(create)
+        size += len(msgspec.json.encode(create.body))
+        if len(found) == MAX_ACTIONS or size >= MAX_BYTES:
+            return Batch(tuple(found), retry_after=0.0)
+    return Batch(tuple(found))
 
 
 def deletions(
@@ -105,13 +128,14 @@ class Plan(msgspec.Struct, frozen=True):
         return not self.deletes and not self.creates and not self.patches and self.status is None
 
     def bounded(self, limit: int = MAX_ACTIONS) -> "Plan":
-        """At most ``limit`` actions, deletes first; what is cut is planned again in the next pass."""
+        """At most ``limit`` actions, deletes first. What is cut is planned again in the next pass, which follows at
+        once."""
         if len(self.deletes) + len(self.creates) + len(self.patches) <= limit:
             return self
         deletes = self.deletes[:limit]
         creates = self.creates[: limit - len(deletes)]
         patches = self.patches[: limit - len(deletes) - len(creates)]
-        return msgspec.structs.replace(self, deletes=deletes, creates=creates, patches=patches)
+        return msgspec.structs.replace(self, deletes=deletes, creates=creates, patches=patches, requeue_after=0.0)
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> Body:

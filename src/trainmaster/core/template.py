@@ -95,7 +95,12 @@ class Owner(msgspec.Struct, frozen=True):
         return reference | {"blockOwnerDeletion": True} if blocks else reference
 
 
-Env = Mapping[str, str]
+Env = Mapping[str, Body]
+"""Variables by name, as the entries of a container's ``env``. Containers and pods share these entries."""
+
+
+def env_of(values: Mapping[str, str]) -> dict[str, Body]:
+    return {name: {"name": name, "value": value} for name, value in values.items()}
 
 
 def with_env(container: Mapping[str, Any], env: Env) -> Body:
@@ -106,7 +111,7 @@ def with_env(container: Mapping[str, Any], env: Env) -> Body:
     if not env:
         return dict(container)
     kept = [entry for entry in container.get("env") or () if entry["name"] not in env]
-    return {**container, "env": [*({"name": name, "value": value} for name, value in env.items()), *kept]}
+    return {**container, "env": [*env.values(), *kept]}
 
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")

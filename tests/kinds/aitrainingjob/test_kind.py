@@ -624,16 +624,24 @@ def test_a_change_of_counters_is_complete_in_the_lazy_status() -> None:
 
 
 def test_a_job_of_2000_pods_takes_500_actions_a_pass() -> None:
-    job = an_aitj(trainer=2000)
-    first = plan_of(job)
-    job, children = after(job, services_of(job), first)
-    second = plan_of(job, children)
-    pods = [a_pod(job, "trainer", i) for i in range(1900)]
-    last = plan_of(job, [*children, *pods])
+    plan = plan_of(an_aitj(trainer=2000))
 
-    assert names_of(first.creates, SERVICE) == [f"mnist-trainer-{i}" for i in range(500)]
-    assert names_of(second.creates, POD) == [f"mnist-trainer-{i}" for i in range(500)]
-    assert names_of(last.creates, POD) == [f"mnist-trainer-{i}" for i in range(1900, 2000)]
+    assert names_of(plan.creates, SERVICE) == [f"mnist-trainer-{i}" for i in range(500)]
+    assert plan.requeue_after == 0.0
+
+
+def test_a_job_of_2000_pods_creates_4_mebibytes_of_pods_a_pass() -> None:
+    job = an_aitj(trainer=2000)
+    services, pods = services_of(job), [a_pod(job, "trainer", i) for i in range(1990)]
+
+    first, last = plan_of(job, services), plan_of(job, [*services, *pods])
+
+    sizes = [len(msgspec.json.encode(create.body)) for create in first.creates]
+    assert sum(sizes[:-1]) < 4 * 1024 * 1024 <= sum(sizes)
+    assert names_of(first.creates, POD) == [f"mnist-trainer-{i}" for i in range(len(sizes))]
+    assert first.requeue_after == 0.0
+    assert names_of(last.creates, POD) == [f"mnist-trainer-{i}" for i in range(1990, 2000)]
+    assert last.requeue_after is None
 
 
 def test_the_end_of_a_job_of_2000_pods_takes_500_deletes_a_pass() -> None:

@@ -1,6 +1,7 @@
 """Pods and services of an AITrainingJob, and the environment by which its pods find each other."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
@@ -87,9 +88,13 @@ class Builder:
         self._containers = {r: template.read(s.template).spec.containers for r, s in job.spec.replica_specs.items()}
         self._training = {r: labels.training_containers(c.name for c in cs) for r, cs in self._containers.items()}
         self._ports = {role: _published(containers) for role, containers in self._containers.items()}
-        self._discovery = {
-            variable: value for role in sorted(self._ports) for variable, value in self._role_env(role).items()
-        }
+
+    @cached_property
+    def _discovery(self) -> dict[str, Body]:
+        """Variables that all pods share: where the replicas of every role are."""
+        return template.env_of(
+            {variable: value for role in sorted(self._ports) for variable, value in self._role_env(role).items()}
+        )
 
     def address(self, slot: Slot) -> str:
         return f"{slot.name}.{self._job.metadata.namespace}"
@@ -100,14 +105,15 @@ class Builder:
 
     def pod(self, slot: Slot) -> Body:
         spec = self._job.spec.replica_specs[slot.role]
-        env = self._discovery | self._slot_env(slot)
+        env = self._discovery | template.env_of(self._slot_env(slot))
         given = spec.template["spec"]
         pod: Body = {
             **given,
             "containers": [
                 template.with_env(
                     self._moved(container, slot),
-                    env | {"TRAININGJOB_PORTS": _listed(self._given(slot, self._ports_in(part, slot)))},
+                    env
+                    | template.env_of({"TRAININGJOB_PORTS": _listed(self._given(slot, self._ports_in(part, slot)))}),
                 )
                 for container, part in zip(given["containers"], self._containers[slot.role], strict=True)
             ],

@@ -1,7 +1,8 @@
 """AITrainingJob: any number of roles, created at once; end policies decide when and how it ends."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -10,7 +11,20 @@ from trainmaster.api.aitrainingjob import RESOURCE, AITrainingJob, AITrainingJob
 from trainmaster.core.condition import CONTAINER_CREATE_FAILED, SUSPENDED, Conditions, is_true, put_standard
 from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import BRIEF, LAZY, Create, Delete, Event, Plan, deletions, normal, soonest, warning
+from trainmaster.core.plan import (
+    BRIEF,
+    LAZY,
+    Batch,
+    Create,
+    Delete,
+    Event,
+    Plan,
+    batch_of,
+    deletions,
+    normal,
+    soonest,
+    warning,
+)
 from trainmaster.core.policies import completion, node, restart
 from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.core.policies.completion import Result
@@ -227,7 +241,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         waits = restart.waits(job.status.restarts, now)
         told, lost = self._tell(job, observed, now), self._lost(observed, now)
         is_clear = allotted.is_stored and not outdated
-        creates = (*told.creates, *self._missing(job, observed, waits, found.done)) if is_clear else ()
+        batch = batch_of(chain(told.creates, self._missing(job, observed, waits, found.done))) if is_clear else Batch()
         counters, role = count(job, observed), scaled_role(job)
         old = job.status
         phase, message = phase_of(job, counters, observed)
@@ -238,7 +252,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         elif phase == CREATING:
             message = faults.said or message
         entered = enter(old, phase, message, now)
-        conditions = cleared(entered.conditions, all_created=allotted.is_stored and not creates, now=now)
+        conditions = cleared(entered.conditions, all_created=allotted.is_stored and not batch.creates, now=now)
         conditions = _uncreated(conditions, faults.said, now)
         if is_true(conditions, SUSPENDED):
             conditions = put_standard(conditions, SUSPENDED, False, "Resumed", "", now)
@@ -264,14 +278,16 @@ class AITrainingJobKind(Kind[AITrainingJob]):
                 *removal(_abandoned(observed, outdated, lost), "it was told to go", now, lost),
                 *_surplus(job, observed),
             ),
-            creates=creates,
+            creates=batch.creates,
             patches=told.patches,
             status=status,
             # A pod is told its port, and nobody else must ever be given it. A generation is given out once.
             status_first=allotted.is_new or told.is_new,
             lazy=_lazy(old, new),
             events=(*_started(job, phase, message), *_failing(job, faults)),
-            requeue_after=soonest(allotted.retry_after, told.retry_after, *waits.values(), patience(outdated, now)),
+            requeue_after=soonest(
+                batch.retry_after, allotted.retry_after, told.retry_after, *waits.values(), patience(outdated, now)
+            ),
             ports=allotted.drawn,
         )
 
@@ -286,7 +302,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
 
     def _missing(
         self, job: AITrainingJob, observed: Observed, waits: Container[str], done: Mapping[str, Container[int]]
-    ) -> tuple[Create, ...]:
+    ) -> Iterator[Create]:
         """Services before pods: a pod that starts finds its peers' names. A replica that has succeeded needs no pod."""
         slots = slots_of(job)
         nameless = [slot for slot in slots if slot.name not in observed.services]
@@ -298,13 +314,12 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             and slot.index not in done.get(slot.role, ())
         ]
         if not nameless and not empty:
-            return ()
+            return
         builder = self._builder(job)
-        services = [
-            Create(SERVICE, builder.service(slot), f"{slot.role}-{slot.index} has no address") for slot in nameless
-        ]
-        pods = [Create(POD, builder.pod(slot), f"{slot.role}-{slot.index} has no pod") for slot in empty]
-        return (*services, *pods)
+        for slot in nameless:
+            yield Create(SERVICE, builder.service(slot), f"{slot.role}-{slot.index} has no address")
+        for slot in empty:
+            yield Create(POD, builder.pod(slot), f"{slot.role}-{slot.index} has no pod")
 
     def _tell(self, job: AITrainingJob, observed: Observed, now: datetime) -> Step:
         """What the pods of an elastic job read about each other."""

@@ -136,7 +136,7 @@ def _pod_spec(
     main, own = profile_of(job).container(role), profile_of(job).port(role)
     is_moved = slot in job.status.ports or ports[own] != declared
     on_host = settings.shared_network or template.is_on_host(given)
-    containers = []
+    containers, variables = [], template.env_of(env)
     for container in given["spec"]["containers"]:
         is_main = container["name"] == main
         body = _with_ports(container, {own: declared}) if is_main else container
@@ -144,7 +144,7 @@ def _pod_spec(
             body = _moved(body, {str(declared): ports[own]}, own if is_main else None, on_host=on_host)
         if is_main:
             body = _with_resources(_with_ports(body, ports), resources or {})
-        containers.append(template.with_env(body, env))
+        containers.append(template.with_env(body, variables))
     spec: Body = {**given["spec"], "containers": containers}
     if job.spec.volumes and role != "aggregator":  # whose template is not the job's
         spec["volumes"] = [*(spec.get("volumes") or ()), *job.spec.volumes]

@@ -117,23 +117,24 @@ def leftovers(job: DIJob, crew: Crew, observed: Observed, now: datetime) -> tupl
 
 def missing(
     job: DIJob, crew: Crew, observed: Observed, now: datetime, owner: Owner, settings: Settings
-) -> tuple[Create, ...]:
+) -> Iterator[Create]:
     """Services before pods, an aggregator before its learners: whoever starts is found by name."""
-    services: list[Create] = []
-    pods: list[Create] = []
+    ready: list[tuple[str, Member, PodView | None]] = []
     for name, member in _in_order(crew.members):
         if address.template_of(job, member.role) is None or wait_for(member, now) > 0:
             continue
         aggregator = crew.pods.get(member.aggregator) if member.aggregator else None
         if member.aggregator and aggregator is None:
             continue  # its reference is part of the learner
+        ready.append((name, member, aggregator))
+    for name, member, aggregator in ready:
         if name not in observed.services:
             service = member_service(job, name, member, owner, aggregator)
-            services.append(Create(SERVICE, service, f"{member.role} {name} has no address"))
+            yield Create(SERVICE, service, f"{member.role} {name} has no address")
+    for name, member, aggregator in ready:
         if name not in crew.pods:
             pod = member_pod(job, name, member, owner, settings, aggregator)
-            pods.append(Create(POD, pod, f"{member.role} {name} has no pod"))
-    return (*services, *pods)
+            yield Create(POD, pod, f"{member.role} {name} has no pod")
 
 
 def untemplated(job: DIJob) -> str:

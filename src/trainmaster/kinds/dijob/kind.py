@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 from typing import ClassVar
 
 import msgspec
@@ -15,7 +16,7 @@ from trainmaster.core.condition import Conditions
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.ids import SERVICE, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import LAZY, Create, Delete, Event, Plan, deletions, normal, soonest, warning
+from trainmaster.core.plan import LAZY, Batch, Delete, Event, Plan, batch_of, deletions, normal, soonest, warning
 from trainmaster.core.policies import node
 from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.core.policies.port import NOTHING, Allotment, allot, is_complete
@@ -116,14 +117,16 @@ class DIJobKind(Kind[DIJob]):
     ) -> Plan:
         """Whoever is missing is created, whoever is nobody's goes."""
         allotted = self._allot(job, observed, own, hands)
-        creates: tuple[Create, ...] = ()
+        batch = Batch()
         if allotted.is_stored:
-            creates = (
-                *standing.missing(own, observed, now, self.owner(job), self.settings),
-                *crew.missing(job, hands, observed, now, self.owner(job), self.settings),
+            batch = batch_of(
+                chain(
+                    standing.missing(own, observed, now, self.owner(job), self.settings),
+                    crew.missing(job, hands, observed, now, self.owner(job), self.settings),
+                )
             )
         lost = crew.untemplated(job)
-        is_whole = allotted.is_stored and not (creates or lost or trouble)
+        is_whole = allotted.is_stored and not (batch.creates or lost or trouble)
         conditions = portless(cleared(entered.conditions, all_created=is_whole, now=now), allotted.error, now)
         conditions = _untemplated(conditions, "NoTemplate", lost, now)
         conditions = _untemplated(conditions, "NoAggregatorConfig", trouble, now)
@@ -131,16 +134,19 @@ class DIJobKind(Kind[DIJob]):
         new = msgspec.structs.replace(entered, ports=allotted.ports, conditions=conditions, declared=declared)
         status = changed_status(job.status, new)
         until_lost = node.until_lost(observed.nodes, self.settings.node_fail_grace_period, now)
-        waits = (allotted.retry_after, crew.next_look(hands, now), standing.next_look(own, now), until_lost)
+        looks = (crew.next_look(hands, now), standing.next_look(own, now), until_lost)
         return Plan(
-            deletes=(*standing.impostors(own, observed, creates, now), *crew.leftovers(job, hands, observed, now)),
-            creates=creates,
+            deletes=(
+                *standing.impostors(own, observed, batch.creates, now),
+                *crew.leftovers(job, hands, observed, now),
+            ),
+            creates=batch.creates,
             status=status,
             # A port is stored before a pod is told it.
             status_first=allotted.is_new,
             lazy=LAZY if _is_about_counters(job.status, new) else 0.0,
             events=events,
-            requeue_after=soonest(*waits),
+            requeue_after=soonest(batch.retry_after, allotted.retry_after, *looks),
             ports=allotted.drawn,
         )
 

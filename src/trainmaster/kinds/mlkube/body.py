@@ -155,7 +155,7 @@ class Builder:
             {
                 **given,
                 "containers": [
-                    template.with_env(container, self._env(slot))
+                    template.with_env(container, template.env_of(self._env(slot)))
                     if container["name"] == labels.CONTAINER
                     else container
                     for container in given["containers"]

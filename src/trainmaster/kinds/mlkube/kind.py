@@ -10,7 +10,21 @@ from trainmaster.api.mlkube import MxJob, MxJobStatus
 from trainmaster.core.condition import find, is_true
 from trainmaster.core.ids import JOB, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import BRIEF, LAZY, Create, Delete, Event, Patch, Plan, deletions, normal, soonest, warning
+from trainmaster.core.plan import (
+    BRIEF,
+    LAZY,
+    Batch,
+    Create,
+    Delete,
+    Event,
+    Patch,
+    Plan,
+    batch_of,
+    deletions,
+    normal,
+    soonest,
+    warning,
+)
 from trainmaster.core.policies.limit import Limit, overdue, seconds_left
 from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.view import ChildView
@@ -98,9 +112,9 @@ class MxJobKind(Kind[MxJob]):
         is_named = bool(old.runtime_id) or not job.spec.runtime_id
         swept, wait = crew.sweep(job, observed, now), crew.wait_of(job, now)
         may_create = is_named and allotted.is_stored and swept.is_done and wait is None
-        creates = self._missing(job, observed) if may_create else ()
+        batch = batch_of(self._missing(job, observed)) if may_create else Batch()
         runs = has_run(job) or all(replica.has_started for replica in replicas)
-        conditions = cleared(old.conditions, all_created=may_create and not creates, now=now)
+        conditions = cleared(old.conditions, all_created=may_create and not batch.creates, now=now)
         conditions = progressed(conditions, replicas, now)
         new = msgspec.structs.replace(
             _begun(job, now),
@@ -114,14 +128,14 @@ class MxJobKind(Kind[MxJob]):
         )
         return Plan(
             deletes=(*swept.deletes, *_surplus(job, observed)),
-            creates=creates,
+            creates=batch.creates,
             patches=swept.patches,
             status=changed_status(old, new),
             # A name that could change is on record before it is given, and so is a port before a pod is told it.
             status_first=not is_named or allotted.is_new,
             lazy=_lazy(old, new),
             events=_steps(old, new, replicas),
-            requeue_after=soonest(allotted.retry_after, wait, swept.wait),
+            requeue_after=soonest(batch.retry_after, allotted.retry_after, wait, swept.wait),
             ports=allotted.drawn,
         )
 
@@ -147,17 +161,19 @@ class MxJobKind(Kind[MxJob]):
             return Allotment(stored)
         return allot(wanted, stored, used={}, taken=observed.taken, uid=job.metadata.uid)
 
-    def _missing(self, job: MxJob, observed: Observed) -> tuple[Create, ...]:
+    def _missing(self, job: MxJob, observed: Observed) -> Iterator[Create]:
         """The scheduler's address before anybody who asks for it."""
         found = observed.children.get(JOB, {})
         empty = [slot for slot in slots_of(job) if slot.name not in found and not is_done(job, slot)]
         scheduler = scheduler_of(job)
         nameless = scheduler if scheduler and scheduler.name not in observed.services else None
         if not empty and nameless is None:
-            return ()
+            return
         builder = Builder(job, self.owner(job), self.settings.accelerators)
-        service = [Create(SERVICE, builder.service(nameless), "the scheduler has no address")] if nameless else []
-        return (*service, *(Create(JOB, builder.job(slot), f"{slot.place} has no Job") for slot in empty))
+        if nameless:
+            yield Create(SERVICE, builder.service(nameless), "the scheduler has no address")
+        for slot in empty:
+            yield Create(JOB, builder.job(slot), f"{slot.place} has no Job")
 
     def _judge(self, job: MxJob, state: str, message: str, replicas: Sequence[Replica], now: datetime) -> Plan:
         """The verdict is stored before anything is stopped for it."""

@@ -1,6 +1,7 @@
 """Pods and services of an MXJob, and the environment by which its pods find each other."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -101,14 +102,13 @@ class Builder:
         self._roles = roles_of(job.spec)
         self._ports = {role: ports_of(replica) for role, replica in self._roles.items()}
         self._master = slot_of(job, master(job.spec), 0)
-        self._cluster = self._addresses()
         # Go sorts the keys of a map, and clients compare texts.
         self._keys = {role.lower(): _tuner_key(self._roles[role]) for role in sorted(self._roles, key=str.lower)}
 
     def pod(self, slot: Slot) -> Body:
         replica = self._roles[slot.role]
         given = replica.template["spec"]
-        config = {"MX_CONFIG": self._config(slot)}
+        config = template.env_of({"MX_CONFIG": self._config(slot)})
         pod: Body = {
             **given,
             "containers": [self._container(container, slot, config) for container in given["containers"]],
@@ -148,7 +148,8 @@ class Builder:
     def _main_port(self, slot: Slot) -> int:
         return self._given(slot, main_port(self._ports[slot.role]) or labels.DEFAULT_PORT)
 
-    def _addresses(self) -> dict[str, list[Body]]:
+    @cached_property
+    def _cluster(self) -> dict[str, list[Body]]:
         """Where every slot listens, by its role."""
         cluster: dict[str, list[Body]] = {role.lower(): [] for role in sorted(self._roles, key=str.lower)}
         for slot in slots_of(self._job):
@@ -157,16 +158,22 @@ class Builder:
 
     # --- environment ---
 
-    def _config(self, slot: Slot) -> str:
-        task = {"type": slot.role.lower(), "index": slot.index}
-        return msgspec.json.encode({"cluster": self._cluster, "labels": self._keys, "task": task}).decode()
+    @cached_property
+    def _shared_config(self) -> str:
+        """MX_CONFIG as all pods have it, up to the task of the pod."""
+        return msgspec.json.encode({"cluster": self._cluster, "labels": self._keys}).decode().removesuffix("}")
 
-    def _container(self, container: Mapping[str, Any], slot: Slot, config: Mapping[str, str]) -> Body:
+    def _config(self, slot: Slot) -> str:
+        task = msgspec.json.encode({"type": slot.role.lower(), "index": slot.index}).decode()
+        return f'{self._shared_config},"task":{task}}}'
+
+    def _container(self, container: Mapping[str, Any], slot: Slot, config: template.Env) -> Body:
         """Every container may read where the others are. But a program that imports mxnet with the role of a server
         never comes back from that: nobody beside the container that trains is told of a role."""
         if container["name"] != labels.CONTAINER:
             return template.with_env(container, config)
-        with_env = template.with_env(self._with_ports(container, slot), {**config, **self._dmlc(slot)})
+        env = {**config, **template.env_of(self._dmlc(slot))}
+        with_env = template.with_env(self._with_ports(container, slot), env)
         return _with_node_host(with_env) if SCHEDULER in self._roles else with_env
 
     def _dmlc(self, slot: Slot) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """MXJob: a parameter server's roles, or those of a tuner, which run together and end by one of them."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,7 +9,20 @@ from trainmaster.api.mxjob import RESOURCE, MXJob, MXJobStatus, ReplicaStatus
 from trainmaster.core.condition import FINISHED, SUSPENDED, find, put_standard
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import BRIEF, LAZY, Create, Delete, Event, Plan, deletions, normal, soonest, warning
+from trainmaster.core.plan import (
+    BRIEF,
+    LAZY,
+    Batch,
+    Create,
+    Delete,
+    Event,
+    Plan,
+    batch_of,
+    deletions,
+    normal,
+    soonest,
+    warning,
+)
 from trainmaster.core.policies import gang, restart
 from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.core.policies.limit import Limit, overdue, seconds_left
@@ -114,12 +127,13 @@ class MXJobKind(Kind[MXJob]):
         old = job.status
         allotted = self._allot(job, observed)
         waits = restart.waits(old.restarts, now)
-        creates = self._missing(job, observed, waits) if allotted.is_stored and not found.outdated else ()
+        is_clear = allotted.is_stored and not found.outdated
+        batch = batch_of(self._missing(job, observed, waits)) if is_clear else Batch()
         pods = pods_of(job, observed)
         counters = count(job, pods)
         phase, message = _phase(job, counters)
         entered = enter(old, phase, message, now)
-        conditions = cleared(entered.conditions, all_created=allotted.is_stored and not creates, now=now)
+        conditions = cleared(entered.conditions, all_created=allotted.is_stored and not batch.creates, now=now)
         new = msgspec.structs.replace(
             entered,
             observed_generation=job.metadata.generation,
@@ -136,14 +150,17 @@ class MXJobKind(Kind[MXJob]):
                 *self._removal(found.outdated, "it is started again", observed, now),
                 *self._surplus(job, observed, now),
             ),
-            creates=creates,
+            creates=batch.creates,
             patches=gang.changed(team, observed) if team else (),
             status=status,
             status_first=allotted.is_new,  # a pod is told its port, and nobody else must ever be given it
             lazy=_lazy(job, old, new),
             events=_started(job, phase, message, self.settings.gang_scheduler),
             requeue_after=soonest(
-                allotted.retry_after, *waits.values(), patience((*found.outdated, *_unplaced(job, observed)), now)
+                batch.retry_after,
+                allotted.retry_after,
+                *waits.values(),
+                patience((*found.outdated, *_unplaced(job, observed)), now),
             ),
             ports=allotted.drawn,
         )
@@ -157,24 +174,24 @@ class MXJobKind(Kind[MXJob]):
         taken = observed.taken | declared_ports(job)
         return allot(wanted, stored, used=observed.host_ports, taken=taken, uid=job.metadata.uid)
 
-    def _missing(self, job: MXJob, observed: Observed, waits: Container[str]) -> tuple[Create, ...]:
+    def _missing(self, job: MXJob, observed: Observed, waits: Container[str]) -> Iterator[Create]:
         """The group before its pods, and services before pods: a pod that starts finds its peers' names."""
         slots = slots_of(job)
         team = gang_of(job, self.settings.gang_scheduler)
         owner = self.owner(job)
-        group = gang.missing(team, observed, owner.reference(blocks=True)) if team else ()
+        if team:
+            yield from gang.missing(team, observed, owner.reference(blocks=True))
         nameless = [slot for slot in slots if slot.name not in observed.services]
         filled = pairs(job.status.done)
         gone = [s for s in slots if s.index not in observed.role(s.role.lower())]
         empty = [s for s in gone if s.role not in waits and (s.role, s.index) not in filled]
         if not nameless and not empty:
-            return group
+            return
         builder = Builder(job, owner, team, shared_network=self.settings.shared_network)
-        return (
-            *group,
-            *(Create(SERVICE, builder.service(slot), f"{slot.place} has no address") for slot in nameless),
-            *(Create(POD, builder.pod(slot), f"{slot.place} has no pod") for slot in empty),
-        )
+        for slot in nameless:
+            yield Create(SERVICE, builder.service(slot), f"{slot.place} has no address")
+        for slot in empty:
+            yield Create(POD, builder.pod(slot), f"{slot.place} has no pod")
 
     def _surplus(self, job: MXJob, observed: Observed, now: datetime) -> tuple[Delete, ...]:
         """What fills no slot of the spec, highest index first."""
