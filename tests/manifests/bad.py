@@ -380,6 +380,23 @@ _AITRAININGJOB = (
         "spec.replicaSpecs.trainer.replicas in body should be less than or equal to 10000",
         "replicas: Expected `int` <= 10000",
     ),
+    *(
+        _rejected(
+            f"10001-replicas-in-all-{how}",
+            manifest,
+            "the replicas of all roles add up to 10001, and a job may have 10000; lower replicas or maxReplicas",
+            "spec.replicaSpecs: the replicas of all roles add up to 10001, and a job may have 10000; lower replicas or",
+        )
+        for how, manifest in {
+            "as-written": replicated({"a": replica(replicas=5001), "b": replica(replicas=5000)}),
+            "as-they-may-become": replicated(
+                {"a": replica(maxReplicas=5001, edlPolicy="Auto"), "b": replica(replicas=5000)}
+            ),
+            "as-scaled": aitrainingjob(
+                elasticReplicas=5001, replicaSpecs={"a": replica(edlPolicy="Manual"), "b": replica(replicas=5000)}
+            ),
+        }.items()
+    ),
     _rejected("replicas-is-a-string", _counted(replicas="3"), "replicas: Invalid value", "Expected `int`, got `str`"),
     _rejected("one-and-a-half-replicas", _counted(replicas=1.5), "replicas: Invalid value", "Expected `int`"),
     _rejected(
@@ -634,6 +651,12 @@ _MXJOB = (
         _roles(Scheduler=mx_replica(replicas=2)),
         "spec.mxReplicaSpecs: Invalid value: there is one Scheduler or TunerTracker in a job",
         "spec.mxReplicaSpecs.Scheduler.replicas: there is one Scheduler in a job, not 2",
+    ),
+    _rejected(
+        "10001-replicas-in-all",
+        _roles(Server=mx_replica(replicas=5000), Worker=mx_replica(replicas=5000)),
+        "the replicas of all roles add up to 10001, and a job may have 10000; lower replicas",
+        "spec.mxReplicaSpecs: the replicas of all roles add up to 10001, and a job may have 10000; lower replicas",
     ),
     _rejected(
         "no-replicas",

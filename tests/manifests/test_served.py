@@ -147,6 +147,9 @@ async def test_a_status_is_written_only_through_its_subresource(
         pytest.param({"t": {"replicas": 0}}, "no replica has a pod", id="last-pod-is-taken-away"),
         pytest.param({"t": {"replicas": 1}}, "2 is more than replicas (1)", id="replicas-below-minimum"),
         pytest.param({"t": {"maxReplicas": 1}}, "1 is less than replicas (2)", id="maximum-below-replicas"),
+        pytest.param(
+            {"u": {"replicas": 10_000}}, "all roles add up to 10002, and a job", id="too-many-replicas-in-all"
+        ),
     ],
 )
 async def test_an_edit_is_checked_like_a_new_job(
@@ -197,6 +200,7 @@ BAD_FROM_BEFORE: dict[str, Manifest] = {
     "no-pods": {"replicaSpecs": {"t": replica(replicas=0)}},
     "twice": {"replicaSpecs": {"PS": replica(), "ps": replica()}},
     "illegal": {"replicaSpecs": {"my_ps": replica(), "": replica()}},
+    "many": {"replicaSpecs": {"t": replica(replicas=6000), "u": replica(replicas=6000)}},
     "bounds": {"replicaSpecs": {"t": replica(minReplicas=2, maxReplicas=0)}},
     "words": {"replicaSpecs": {"t": replica()}, "restartingExitCode": "never", "priority": "very high"},
     "templates": {"replicaSpecs": {"a": {"template": "b"}, "c": {"template": template(container(), container())}}},

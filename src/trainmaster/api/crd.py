@@ -16,6 +16,7 @@ from msgspec import inspect
 from trainmaster.api import aggregatorconfig, aitrainingjob, dijob, mlkube, mxjob, nervexjob
 from trainmaster.core.ids import Resource
 from trainmaster.core.name import MAX_LABEL
+from trainmaster.core.plan import MAX_REPLICAS
 from trainmaster.core.template import ContainerPart, VolumePart
 
 Schema = dict[str, Any]
@@ -130,6 +131,20 @@ _MANAGED_BY = Rule(
 )
 
 
+def _few_replicas(counts: str, path: str, fields: str = "replicas") -> Rule:
+    """The replicas of all roles together; ``counts`` is a list of numbers, seen from the spec. A job that was stored
+    with more may keep them, or have fewer. Seen from the map of roles itself the rule would be refused: the API server
+    does not know how many entries ``oldSelf.value()`` can have."""
+    total, old_total = f"{counts}.sum()", f"{counts.replace('self', 'oldSelf.value()')}.sum()"
+    limit = f"and a job may have {MAX_REPLICAS}; lower {fields}"
+    return Rule(
+        rule=f"{total} <= {MAX_REPLICAS} || {_IS_OLD} && {total} <= {old_total}",
+        path=path,
+        message=f"the replicas of all roles add up to too many, {limit}",
+        detail=f"'the replicas of all roles add up to %d, {limit}'.format([{total}])",
+    )
+
+
 def _child_name(suffix: str) -> Rule:
     """The job's name with the longest ending that a pod of it can have."""
     size = f"size({_NAME}) + size({suffix})"
@@ -230,7 +245,14 @@ def _scaled(field: str, sign: str, wrong: str) -> Rule:
     )
 
 
+_ROLE = "self.replicaSpecs[n]"
+_MOST_OF_ROLE = (
+    f"{_ROLE}.?edlPolicy.orValue('Never') == 'Never' ? {_ROLE}.?replicas.orValue(1) : "
+    f"[{_ROLE}.?replicas.orValue(1), {_ROLE}.?maxReplicas.orValue(0), self.?elasticReplicas.orValue(0)].max()"
+)
+
 _AITRAININGJOB_SPEC = (
+    _few_replicas(f"self.replicaSpecs.map(n, {_MOST_OF_ROLE})", ".replicaSpecs", "replicas or maxReplicas"),
     Rule(
         rule=f"!{_IS_SCALED} || {_ELASTIC}.size() == 1",
         path=".elasticReplicas",
@@ -263,6 +285,7 @@ _MX_IS_SINGLE = f"{_MX_ROLE} in ['scheduler', 'tunertracker']"
 _MX_COUNT, _MX_OLD_COUNT = "self[n].?replicas.orValue(1)", "oldSelf[?n].?replicas.orValue(1)"
 
 _MXJOB_SPEC = (
+    _few_replicas("self.mxReplicaSpecs.map(n, self.mxReplicaSpecs[n].?replicas.orValue(1))", ".mxReplicaSpecs"),
     Rule(
         rule=f"self.mxReplicaSpecs.all(n, {_MX_ROLE} in {_MX_MODE} || oldSelf.?mxReplicaSpecs[?n].hasValue())",
         path=".mxReplicaSpecs",

@@ -17,6 +17,8 @@ MAX_ACTIONS = 500
 MAX_BYTES = 4 * 1024 * 1024
 """Bodies that one pass creates, as JSON: pods with a large environment are created a few at a time. A body in memory
 may need six times as much."""
+MAX_REPLICAS = 10_000
+"""Replicas of a job, all roles together. A plan looks at every replica, also at those that it does not create."""
 
 Body = dict[str, Any]
 
@@ -70,6 +72,13 @@ def batch_of(creates: Iterable[Create]) -> Batch:
         if len(found) == MAX_ACTIONS or size >= MAX_BYTES:
             return Batch(tuple(found), retry_after=0.0)
     return Batch(tuple(found))
+
+
+def replicas_error(total: int, fields: str = "replicas") -> str:
+    """What is wrong with so many replicas in a job; empty when nothing is."""
+    if total <= MAX_REPLICAS:
+        return ""
+    return f"the replicas of all roles add up to {total}, and a job may have {MAX_REPLICAS}; lower {fields}"
 
 
 def deletions(

@@ -16,6 +16,9 @@ from trainmaster.core.plan import Body
 MANAGED_BY = {"app.kubernetes.io/managed-by": "trainmaster"}
 """On every child: one watch with this selector sees the children of all kinds, and nothing else."""
 
+MAX_OBJECT = 3 * 512 * 1024
+"""Bytes: etcd stores no larger object unless it is told to."""
+
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -112,6 +115,15 @@ def with_env(container: Mapping[str, Any], env: Env) -> Body:
         return dict(container)
     kept = [entry for entry in container.get("env") or () if entry["name"] not in env]
     return {**container, "env": [*env.values(), *kept]}
+
+
+def env_errors(path: str, size: int) -> list[str]:
+    """What is wrong with a template whose containers together get at least ``size`` bytes of variables."""
+    if size <= MAX_OBJECT:
+        return []
+    room = f"an object may have {MAX_OBJECT // 1024} KiB"
+    how = "lower replicas, publish fewer ports, or use fewer containers"
+    return [f"{path}: the variables of its containers would need {size // 1024} KiB, and {room}; {how}"]
 
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.build import Json, a_container, a_replica, a_template, an_aitj, kind_of, plan_of, view_of
+from tests.build import Json, a_container, a_pod, a_replica, a_template, an_aitj, kind_of, plan_of, view_of
 from trainmaster.core.errors import BadSpec
 
 GOOD = a_template(a_container("aitj-main"))
@@ -23,6 +23,10 @@ def errors_of(job: Json) -> tuple[str, ...]:
         pytest.param(an_aitj("a" * 53, trainer=10), id="whose last pod has one digit"),
         pytest.param(an_aitj(trainer=a_replica(2, minReplicas=1, maxReplicas=3)), id="an elastic range"),
         pytest.param(an_aitj(spec={"restartingExitCode": " 137, 128-143 ,SIGSEGV"}), id="exit codes of all sorts"),
+        pytest.param(an_aitj("j", a=a_replica(5000), b=a_replica(5000)), id="as many replicas as a job may have"),
+        pytest.param(
+            an_aitj("j", a=a_replica(5000, maxReplicas=10_000), b=a_replica(5000)), id="a maximum that nothing grows to"
+        ),
         pytest.param(an_aitj(trainer=a_replica(2, minReplicas=2, maxReplicas=2)), id="a range of one"),
         pytest.param(
             an_aitj(spec={"frameworkType": "paddle", "faultTolerant": True, "x": 1}), id="fields nobody reads"
@@ -88,6 +92,36 @@ def test_a_good_job_has_no_errors(job: Json) -> None:
             id="an empty range of exit codes",
         ),
         pytest.param(an_aitj(spec={"timeLimit": 0}), "spec.timeLimit", ">= 1", id="no time at all"),
+        pytest.param(
+            an_aitj("j", a=a_replica(4000), b=a_replica(4000), c=a_replica(2001)),
+            "spec.replicaSpecs",
+            "the replicas of all roles add up to 10001, and a job may have 10000; lower replicas or maxReplicas",
+            id="too many replicas in all",
+        ),
+        pytest.param(
+            an_aitj("j", a=a_replica(1, edlPolicy="Auto", maxReplicas=5000), b=a_replica(5001)),
+            "spec.replicaSpecs",
+            "add up to 10001",
+            id="too many replicas, should there be room",
+        ),
+        pytest.param(
+            an_aitj("j", a=a_replica(1, edlPolicy="Manual", maxReplicas=5000), b=a_replica(5001)),
+            "spec.replicaSpecs",
+            "add up to 10001",
+            id="too many replicas, should they be asked for",
+        ),
+        pytest.param(
+            an_aitj("j", a=a_replica(2, edlPolicy="Manual"), b=a_replica(5001), spec={"elasticReplicas": 5000}),
+            "spec.replicaSpecs",
+            "add up to 10001",
+            id="too many replicas since it was scaled",
+        ),
+        pytest.param(
+            an_aitj(trainer=a_replica(2000, a_template(*(a_container(f"c{i}") for i in range(50))))),
+            "spec.replicaSpecs.trainer.template",
+            "KiB, and an object may have 1536 KiB; lower replicas, publish fewer ports, or use fewer containers",
+            id="pods that nothing can store",
+        ),
     ],
 )
 def test_a_job_that_cannot_run_is_refused_with_the_path(job: Json, path: str, what: str) -> None:
@@ -135,6 +169,19 @@ def test_the_order_of_the_errors_does_not_depend_on_the_order_of_the_roles() -> 
     a, b = a_replica(1, {}), a_replica(1, minReplicas=2)
 
     assert errors_of(an_aitj(a=a, b=b)) == errors_of(an_aitj(b=b, a=a))
+
+
+def test_a_running_job_that_has_more_replicas_than_a_job_may_have_is_told_so_and_keeps_its_pods() -> None:
+    job = an_aitj("j", a=a_replica(6000), b=a_replica(6000), status={"phase": "Running"})
+
+    plan = plan_of(job, [a_pod(job, "a", 0), a_pod(job, "b", 0)])
+
+    assert (plan.deletes, plan.creates) == ((), ())
+    assert plan.status is not None
+    (accepted,) = [c for c in plan.status["conditions"] if c["type"] == "Accepted"]
+    assert (accepted["status"], accepted["reason"]) == ("False", "InvalidSpec")
+    assert accepted["message"].startswith("spec.replicaSpecs: the replicas of all roles add up to 12000")
+    assert plan.status["phase"] == "Running"
 
 
 @pytest.mark.parametrize(("policy", "is_refused"), [("Manual", True), ("Never", False)])

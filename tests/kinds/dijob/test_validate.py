@@ -90,6 +90,12 @@ def test_a_good_job_has_no_errors(job: Json) -> None:
             "spec.learner.template",
             id="a volume twice in another role",
         ),
+        pytest.param(
+            a_dijob(spec={"collector": {"template": a_template(*(a_container(f"c{i}") for i in range(20_000)))}}),
+            "spec.collector.template",
+            "KiB, and an object may have 1536 KiB",
+            id="pods that nothing can store",
+        ),
     ],
 )
 def test_a_job_that_cannot_run_is_refused_with_the_path(job: Json, path: str, what: str) -> None:

@@ -96,6 +96,20 @@ def tuning(**more: int) -> Json:
             "spec.mxReplicaSpecs: the addresses of 6001 replicas do not fit into one environment variable (128 KiB)",
             id="too-many-addresses",
         ),
+        pytest.param(
+            an_mxjob(Scheduler=1, Server=5000, Worker=5000),
+            "spec.mxReplicaSpecs: the replicas of all roles add up to 10001, and a job may have 10000; lower replicas",
+            id="too-many-replicas",
+        ),
+        pytest.param(
+            an_mxjob(
+                Worker=an_mx_replica(
+                    2000, a_template(*(a_container(n) for n in ["mxnet", *"abcdefghijklmnopqrstuvwxyz"]))
+                )
+            ),
+            "spec.mxReplicaSpecs.Worker.template: the variables of its containers would need",
+            id="pods-that-nothing-can-store",
+        ),
     ],
 )
 def test_what_cannot_run_is_said_with_the_path_of_the_field(job: Json, says: str) -> None:

@@ -17,6 +17,8 @@ _MEMBERSHIP_FOLDER = "/var/run/trainmaster"
 _MEMBERSHIP_VOLUME = "trainmaster-membership"
 _MEMBER_SIZE = 90
 """Of a member without its words: the names of its fields, two numbers, and what stands between them."""
+_OWN_ENV_SIZE = 200
+"""Of the variables that tell a pod about itself: at least so long are their names and values."""
 
 
 def membership_name(job: AITrainingJob) -> str:
@@ -35,6 +37,16 @@ def hosts_size(job: AITrainingJob, role: str) -> int:
     ports = _published(template.read(spec.template).spec.containers)
     host = f"{child_name(job, role, spec.replicas)}.{job.metadata.namespace}:65535,"
     return spec.replicas * max(len(ports), 1) * len(host)
+
+
+def env_size(job: AITrainingJob) -> int:
+    """At least so long all variables of a container will be."""
+    total = _OWN_ENV_SIZE
+    for role, spec in job.spec.replica_specs.items():
+        ports = _published(template.read(spec.template).spec.containers) or ()
+        address = len(f"{child_name(job, role, 0)}.{job.metadata.namespace},")
+        total += len(_env_prefixes(role)) * spec.replicas * (address + len(ports) * (address + len(":1")))
+    return total
 
 
 def membership_size(job: AITrainingJob) -> int:

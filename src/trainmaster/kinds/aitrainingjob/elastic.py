@@ -48,6 +48,16 @@ def _sized(spec: ReplicaSpec, asked: int | None) -> ReplicaSpec:
     return msgspec.structs.replace(spec, replicas=wanted, min_replicas=min(max(least, 1), wanted))
 
 
+def most(job: AITrainingJob) -> int:
+    """The most replicas that all roles together may have. Elastic roles count ``maxReplicas`` and what they are scaled
+    to."""
+    return sum(_most(spec, job.spec.elastic_replicas or 0) for spec in job.spec.replica_specs.values())
+
+
+def _most(spec: ReplicaSpec, asked: int) -> int:
+    return spec.replicas if spec.edl_policy == "Never" else max(spec.replicas, spec.max_replicas or 0, asked)
+
+
 def enough(spec: ReplicaSpec, *, is_running: bool) -> int:
     """So many pods make a role of a sized job run. One that is scaled by hand is complete before it runs for the first
     time; from then on those that were added join it."""

@@ -5,9 +5,10 @@ import re
 from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
+from trainmaster.core.plan import replicas_error
 from trainmaster.core.policies.restart import exit_codes
-from trainmaster.kinds.aitrainingjob.body import child_name, hosts_size, membership_size
-from trainmaster.kinds.aitrainingjob.elastic import elastic_roles, sized
+from trainmaster.kinds.aitrainingjob.body import child_name, env_size, hosts_size, membership_size
+from trainmaster.kinds.aitrainingjob.elastic import elastic_roles, most, sized
 
 MAX_CONFIG_MAP = 1024 * 1024
 """The API server stores no larger one."""
@@ -34,8 +35,11 @@ def errors(job: AITrainingJob) -> list[str]:
         last = max(full.spec.replica_specs[name].replicas - 1, 0)
         if error := child_name_error(job.metadata.name, child_name(job, name, last)):
             found.append(f"metadata.name: {error}")
+    if error := replicas_error(most(job), "replicas or maxReplicas"):
+        found.append(f"spec.replicaSpecs: {error}")
     if not any(spec.replicas for spec in job.spec.replica_specs.values()):
         found.append("spec.replicaSpecs: no replica has a pod; set replicas of at least one to 1 or more")
+    found = found or _env_errors(full)
     if not found and elastic_roles(job) and membership_size(full) > MAX_CONFIG_MAP:
         room = f"one ConfigMap ({MAX_CONFIG_MAP // 1024} KiB)"
         found.append(f"spec.replicaSpecs: the members of an elastic job must fit into {room}; lower replicas")
@@ -73,6 +77,16 @@ def _replica_errors(path: str, spec: ReplicaSpec) -> list[str]:
         found.append(f"{path}.minReplicas: {low} is more than replicas ({spec.replicas})")
     if high is not None and high < spec.replicas:
         found.append(f"{path}.maxReplicas: {high} is less than replicas ({spec.replicas})")
+    return found
+
+
+def _env_errors(job: AITrainingJob) -> list[str]:
+    """Every container gets the addresses of all replicas."""
+    size, found = env_size(job), list[str]()
+    for name, spec in sorted(job.spec.replica_specs.items()):
+        pod = template.read(spec.template).spec
+        containers = len(pod.containers) + len(pod.init_containers or ())
+        found += template.env_errors(f"spec.replicaSpecs.{name}.template", size * containers)
     return found
 
 

@@ -7,6 +7,9 @@ from trainmaster.kinds.dijob.address import coordinator_name
 from trainmaster.kinds.dijob.declare import COLLECTOR, DDP_LEARNER, LEARNER, SUFFIX_LENGTH
 from trainmaster.kinds.dijob.profile import profile_of
 
+_ENV_SIZE = 100
+"""Of the variables that each container gets: at least so long are their names and values."""
+
 
 def errors(job: DIJob) -> list[str]:
     found: list[str] = []
@@ -16,7 +19,7 @@ def errors(job: DIJob) -> list[str]:
         if (spec := getattr(job.spec, role)) is None:
             continue
         wrong = template.errors(spec.template, f"spec.{role}.template")
-        found += wrong or _volume_errors(job, role)
+        found += wrong or (*_volume_errors(job, role), *_env_errors(job, role))
     return found
 
 
@@ -28,6 +31,11 @@ def _longest_child(job: DIJob) -> str:
         if spec is not None and not job.status.phase:
             names.append(f"{job.metadata.name}-{role}-{'x' * SUFFIX_LENGTH}")
     return max(names, key=len)
+
+
+def _env_errors(job: DIJob, role: str) -> list[str]:
+    containers = template.read(getattr(job.spec, role).template).spec.containers
+    return template.env_errors(f"spec.{role}.template", _ENV_SIZE * len(containers))
 
 
 def _volume_errors(job: DIJob, role: str) -> list[str]:

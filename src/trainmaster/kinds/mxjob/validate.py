@@ -3,7 +3,7 @@
 from trainmaster.api.mxjob import MXJob, MXJobSpec, Policy, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
-from trainmaster.core.plan import Event, warning
+from trainmaster.core.plan import Event, replicas_error, warning
 from trainmaster.core.policies import gang
 from trainmaster.core.policies.restart import exit_codes
 from trainmaster.kinds.mxjob import labels
@@ -103,13 +103,25 @@ def _mode_errors(spec: MXJobSpec, roles: set[str]) -> list[str]:
 
 
 def _size_errors(job: MXJob) -> list[str]:
-    """Every pod is told where every other one is."""
+    """Every container is told where every replica is."""
+    path, specs = "spec.mxReplicaSpecs", job.spec.mx_replica_specs
+    total = sum(replica.replicas for replica in specs.values())
+    if error := replicas_error(total):
+        return [f"{path}: {error}"]
+    if _config_size(job, "65535", last=True) >= MAX_VARIABLE:
+        room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
+        return [f"{path}: the addresses of {total} replicas do not fit into {room}; lower replicas"]
+    least, found = _config_size(job, "1", last=False), list[str]()
+    for name, replica in sorted(specs.items()):
+        if not template.errors(replica.template, ""):
+            pod = template.read(replica.template).spec
+            containers = len(pod.containers) + len(pod.init_containers or ())
+            found += template.env_errors(f"{path}.{name}.template", least * containers)
+    return found
+
+
+def _config_size(job: MXJob, port: str, *, last: bool) -> int:
+    """About the size of MX_CONFIG if every address were that of the last replica of its role, or of the first."""
+    entry = len(f'{{"url":"","port":{port}}},')
     counts = {canonical(name): replica.replicas for name, replica in job.spec.mx_replica_specs.items()}
-    entry = len('{"url":"","port":65535},')
-    size = sum(n * (entry + len(slot_of(job, role, n).name)) for role, n in counts.items() if role)
-    if size < MAX_VARIABLE:
-        return []
-    room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
-    return [
-        f"spec.mxReplicaSpecs: the addresses of {sum(counts.values())} replicas do not fit into {room}; lower replicas"
-    ]
+    return sum(n * (entry + len(slot_of(job, role, n if last else 0).name)) for role, n in counts.items() if role)
