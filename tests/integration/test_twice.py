@@ -265,9 +265,12 @@ def trace_of(job: Job | str, events: dict[str, list[Object]]) -> Trace | str:
 
 def told(status: Object) -> Object:
     """A status without its times. Counters may be stored with this change or with the next one: they are compared
-    at the end, by `Trace.children` and the conditions. Who was displaced is known by a uid, and told by an Event."""
+    at the end, by `Trace.children` and the conditions; so may successes. Who was displaced is known by a uid, and told
+    by an Event."""
     kept = {
-        key: value for key, value in status.items() if "replicaStatus" not in key and key not in ("displaced", "ran")
+        key: value
+        for key, value in status.items()
+        if "replicaStatus" not in key and key not in ("displaced", "ran", "done")
     }
     found: Object = timeless(kept)
     return found

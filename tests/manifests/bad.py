@@ -594,7 +594,8 @@ _AITRAININGJOB = (
     _condition(
         "env-with-value-and-source",
         _trainer(env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
-        "spec.containers[0].env[0].valueFrom: Invalid value",
+        # The operator's own variables stand before it.
+        "].valueFrom: Invalid value",
     ),
     _condition(
         "replica-annotation-key-is-invalid",

@@ -440,6 +440,7 @@ def _finishing(job: AITrainingJob, phase: str, message: str, now: datetime) -> A
         entered,
         observed_generation=job.metadata.generation,
         conditions=_uncreated(cleared(entered.conditions, all_created=True, now=now), "", now),
+        done={},
     )
 
 
