@@ -32,8 +32,11 @@ from tests.build import (
     with_spec,
     with_status,
 )
+from tests.odd import MARK, VALUES, with_value
+from trainmaster.core.errors import BadSpec
 from trainmaster.core.ids import POD, SERVICE, Key
 from trainmaster.core.plan import LAZY, Create, Delete, Event, Plan
+from trainmaster.core.view import JOB_CODEC, JobView
 from trainmaster.kinds.base import Failure, Settings, named
 from trainmaster.kinds.registry import KINDS, all_kinds
 
@@ -471,3 +474,65 @@ def test_a_status_that_is_no_object_is_an_empty_one() -> None:
 
     assert plan.status is not None
     assert plan.status["phase"] == "Pending"
+
+
+# --- jobs that are nested too deeply ---
+
+
+def deep_view(job: Json, levels: str, **spec: Any) -> JobView:
+    """The job with a field that is nested so deeply, as a store would have it."""
+    return JOB_CODEC.object(with_value({**job, "spec": {**job["spec"], **spec, "other": MARK}}, VALUES[levels]))
+
+
+@pytest.mark.parametrize("levels", ["1500 levels", "9000 levels"])
+@pytest.mark.parametrize("job", GOOD)
+def test_a_job_that_is_nested_too_deeply_is_told_so_by_a_condition(job: Json, levels: str) -> None:
+    plan = kind_of(job).plan(deep_view(job, levels), observed(job), NOW)
+
+    accepted = condition_of(plan.status, "Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "InvalidSpec")
+    assert "nested too deeply" in accepted["message"]
+    assert not plan.creates
+
+
+@pytest.mark.parametrize("job", GOOD)
+def test_a_job_that_is_nested_too_deeply_and_has_ended_is_left_alone(job: Json) -> None:
+    ended = min(kind_of(job).ended)
+    view = deep_view({**job, "status": {"phase": ended}}, "1500 levels")
+
+    assert kind_of(job).phase_of(view) == ended
+    assert kind_of(job).plan(view, observed(job), NOW) == Plan()
+
+
+@pytest.mark.parametrize("job", GOOD)
+def test_a_job_that_is_nested_too_deeply_may_be_somebody_elses(job: Json) -> None:
+    view = deep_view(job, "1500 levels", managedBy="kueue.x-k8s.io/multikueue")
+
+    assert kind_of(job).is_foreign(view)
+    assert kind_of(job).plan(view, observed(job), NOW) == Plan()
+
+
+@pytest.mark.parametrize("job", GOOD)
+def test_a_job_that_is_too_deep_for_its_kind_alone_is_told_so(job: Json, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newer versions of Python decode more levels than code that is written in Python can copy."""
+
+    def too_deep(*_: object) -> Plan:
+        raise RecursionError
+
+    kind = kind_of(job)
+    monkeypatch.setattr(kind, "decide", too_deep)
+    plan = kind.plan(view_of(job), observed(job), NOW)
+
+    assert "nested too deeply" in condition_of(plan.status, "Accepted")["message"]
+
+
+@pytest.mark.parametrize("job", GOOD)
+def test_a_job_that_its_decoder_cannot_read_is_told_so(job: Json) -> None:
+    """As admission has it: nobody has looked at its depth before."""
+    raw = with_value({**job, "spec": {**job["spec"], "other": MARK}}, VALUES["1500 levels"])
+    view = msgspec.structs.replace(view_of(job), raw=raw)
+    kind = kind_of(job)
+
+    with pytest.raises(BadSpec, match="nested too deeply"):
+        kind.decode(view)
+    assert (kind.is_foreign(view), kind.phase_of(view)) == (False, "")

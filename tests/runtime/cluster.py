@@ -95,6 +95,12 @@ class FakeCluster:
         """Somebody else deletes an object."""
         self._store(resource, key, self._objects.pop((resource, key)), "DELETED")
 
+    def put_raw(self, resource: Resource, body: bytes) -> None:
+        """An object that cannot be a dict: lists and gets leave it out, watches show it."""
+        version = self._version + 1
+        stored = body.replace(b'"resourceVersion":"0"', b'"resourceVersion":"%d"' % version)
+        self._tell(resource, version, b'{"type":"MODIFIED","object":' + stored + b"}")
+
     def find(self, resource: Resource, key: Key) -> Json | None:
         return self._objects.get((resource, key))
 
@@ -212,13 +218,15 @@ class FakeCluster:
         stored: Json = {**body, "metadata": {**body["metadata"], "resourceVersion": str(version)}}
         if change != "DELETED":
             self._objects[resource, key] = stored
-        line = msgspec.json.encode({"type": change, "object": stored})
+        self._tell(resource, version, msgspec.json.encode({"type": change, "object": stored}))
+        return stored
+
+    def _tell(self, resource: Resource, version: int, line: bytes) -> None:
         self._history.append((resource, version, line))
         for follower in self._followers:
             if not follower.done():
                 follower.set_result(None)
         self._followers.clear()
-        return stored
 
     async def _follow(self, resource: Resource, version: int) -> AsyncGenerator[bytes, None]:
         told = 0

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from tests.build import a_node, view_of_pod
+from tests.odd import MARK, VALUES, with_value
 from tests.runtime.cluster import Call, FakeCluster, raising, waiting
 from tests.runtime.kind import (
     KEY,
@@ -522,6 +523,24 @@ async def test_a_passing_error_is_tried_again_later_each_time() -> None:
     async with rig.working(60):
         assert rig.queue.failures(KEY) == 0
     assert [round(at) for at in rig.passes()][:5] == [0, 1, 3, 7, 15]
+
+
+@pytest.mark.parametrize("levels", ["1500 levels", "9000 levels"])
+async def test_a_job_that_is_nested_too_deeply_is_told_so_and_the_others_are_driven(
+    levels: str, logs: list[MutableMapping[str, Any]]
+) -> None:
+    rig = Rig(lambda job, observed: Plan(requeue_after=1.0), jobs=("mnist", "other"))
+    async with rig.working(0.5):
+        rig.cluster.put_raw(TOY, with_value({**toy_json(version=0), "spec": {"a": MARK}}, VALUES[levels]))
+        before = len(rig.passes("other"))
+        await asyncio.sleep(10)
+        assert len(rig.passes("other")) == before + 10
+
+    stored = rig.cluster.asked("patch", TOY)[0].body["status"]
+    assert [(c["type"], c["status"], c["reason"]) for c in stored["conditions"]] == [
+        ("Accepted", "False", "InvalidSpec")
+    ]
+    assert [line for line in logs if line["log_level"] == "error"] == []
 
 
 async def test_a_defect_that_one_job_brings_out_does_not_stop_the_others(logs: list[MutableMapping[str, Any]]) -> None:

@@ -1,6 +1,8 @@
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from tests.runtime.kind import TOY, a_pod, a_toy, toy_json
 from trainmaster.core.errors import NotSynced
@@ -182,3 +184,37 @@ def test_seen_advances_with_every_change_and_never_goes_back() -> None:
     assert store.seen == 130
     store.replace([], 140)
     assert store.seen == 140
+
+
+# --- listeners that fail ---
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda store: store.replace([a_pod("a"), a_pod("b")], 200), id="list"),
+        pytest.param(lambda store: [store.put(a_pod("a")), store.put(a_pod("b"))], id="watch"),
+    ],
+)
+def test_a_listener_that_fails_for_one_object_hides_it_from_nobody(
+    change: Any, logs: list[MutableMapping[str, Any]]
+) -> None:
+    def fail(before: PodView | None, after: PodView | None) -> None:
+        if after is not None and after.key.name == "a":
+            raise RecursionError("too deep")
+        heard.append(after)
+
+    heard: list[PodView | None] = []
+    store = Store[PodView](POD)
+    store.replace([], 100)
+    store.listen(fail)
+    store.listen(lambda before, after: told.append(after))
+    told: list[PodView | None] = []
+    before = REGISTRY.get_sample_value("trainmaster_unreadable_objects_total", {"resource": "pods"}) or 0.0
+
+    change(store)
+
+    assert heard == [a_pod("b")]
+    assert sorted(view.key.name for view in told if view) == ["a", "b"]
+    assert REGISTRY.get_sample_value("trainmaster_unreadable_objects_total", {"resource": "pods"}) == before + 1
+    assert [(line["resource"], line["object"]) for line in logs] == [("pods", "ml/a")]

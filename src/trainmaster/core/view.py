@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from trainmaster.core.ids import Key
+from trainmaster.core.nesting import TOO_DEEP, elements, members, prune
 from trainmaster.core.quantity import amount_of
 
 V = TypeVar("V", bound="PodView | ServiceView | ChildView | JobView | NodeView")
@@ -132,7 +133,8 @@ class NodeView(msgspec.Struct, frozen=True):
 
 class JobView(msgspec.Struct, frozen=True):
     """One of our resources, undecoded: only its kind can tell whether the rest makes sense. ``ports`` are those
-    that its status says it has on a shared network."""
+    that its status says it has on a shared network. ``error`` says why the spec must not be used: ``raw`` is then not
+    the whole job."""
 
     key: Key
     uid: str
@@ -140,23 +142,33 @@ class JobView(msgspec.Struct, frozen=True):
     deleting: bool
     raw: bytes
     ports: tuple[int, ...] = ()
+    error: str = ""
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """An object of which there is no view. ``key`` is None when not even its name can be read."""
+
+    key: Key | None
+    error: str
 
 
 class Page(msgspec.Struct, Generic[V]):
     views: list[V]
     resource_version: str
     cursor: str
-    unreadable: list[str]
+    unreadable: list[Unreadable]
 
 
 class WatchLine(msgspec.Struct, Generic[V]):
-    """One line of a watch. ``view`` is None for a bookmark and for an error, which has ``code``."""
+    """One line of a watch. ``view`` is None for a bookmark, for an error, which has ``code``, and for an object that
+    cannot be read. ``resource_version`` is empty when there is none."""
 
     type: str
     view: V | None
     resource_version: str
     code: int = 0
     message: str = ""
+    unreadable: Unreadable | None = None
 
 
 class Codec(Generic[V]):
@@ -169,40 +181,99 @@ class Codec(Generic[V]):
         self._line = msgspec.json.Decoder(_LineWire[wire])  # type: ignore[valid-type]
 
     def page(self, body: bytes) -> Page[V]:
-        """An item that cannot be read is left out and its error kept: it must not hide all the others."""
-        unreadable: list[str] = []
+        """Raises ``msgspec.DecodeError`` for what is no list. Items that cannot be read are in ``unreadable``."""
         try:
             page = self._page.decode(body)
-            views = [self._slim(item) for item in page.items]
-        except msgspec.ValidationError:
-            page = _RAW_PAGE.decode(body)
-            views = list(self._readable(page.items, unreadable))
-        return Page(views, page.metadata.resource_version, page.metadata.cursor, unreadable)
+            return Page([self._slim(item) for item in page.items], page.metadata.version, page.metadata.cursor, [])
+        except Exception:
+            return self._page_by_items(body)
 
-    def _readable(self, items: list[msgspec.Raw], unreadable: list[str]) -> Iterator[V]:
+    def _page_by_items(self, body: bytes) -> Page[V]:
+        """Reads each item by itself: one that cannot be read must not hide the others."""
+        metadata, items = _split_page(body)
+        views: list[V] = []
+        unreadable: list[Unreadable] = []
         for item in items:
             try:
-                yield self._slim(self._item.decode(item))
-            except msgspec.ValidationError as error:
-                unreadable.append(str(error))
+                views.append(self.object(item))
+            except Exception as error:
+                unreadable.append(Unreadable(_name_of(item), str(error)))
+        return Page(views, metadata.version, metadata.cursor, unreadable)
+
+    def object(self, raw: bytes) -> V:
+        """The view of one object. One that is nested too deeply is read as far as it goes; a job says so."""
+        try:
+            return self._slim(self._item.decode(raw))
+        except RecursionError:
+            view = self._slim(self._item.decode(prune(raw)))
+            return msgspec.structs.replace(view, error=TOO_DEEP) if isinstance(view, JobView) else view
 
     def line(self, line: bytes) -> WatchLine[V]:
-        """Raises ``msgspec.ValidationError`` for an object that cannot be read; ``version_of`` tells its place."""
+        """Raises ``msgspec.DecodeError`` for what is no event."""
         try:
             wire = self._line.decode(line)
-        except msgspec.ValidationError:
-            type_ = _KIND.decode(line).type
-            if type_ == "ERROR":
-                return _error_line(line)
-            if type_ == "BOOKMARK":  # it has a version and not even a name
-                return WatchLine("BOOKMARK", None, version_of(line))
-            raise
-        if wire.type == "ERROR":  # a Status can look like a resource of which we read the metadata alone
+            if wire.type not in ("BOOKMARK", "ERROR"):  # these can look like resources of which we read little
+                view = self._slim(wire.object)
+                return WatchLine(wire.type, view, str(view.resource_version))
+        except Exception:
+            return self._special_line(line)
+        return self._special_line(line)
+
+    def _special_line(self, line: bytes) -> WatchLine[V]:
+        """A bookmark, an error, or an object that cannot be read or is nested too deeply."""
+        event = members(line)
+        type_, raw = _text(event.get(b"type", b"")), event.get(b"object", b"")
+        if type_ == "ERROR":
             return _error_line(line)
-        if wire.type == "BOOKMARK":
+        if type_ == "BOOKMARK":  # it has a version and not even a name
             return WatchLine("BOOKMARK", None, version_of(line))
-        view = self._slim(wire.object)
-        return WatchLine(wire.type, view, str(view.resource_version))
+        try:
+            view = self.object(raw)
+        except Exception as error:
+            metadata = _metadata_of(raw)
+            return WatchLine(type_, None, _version_in(metadata), unreadable=Unreadable(_key_in(metadata), str(error)))
+        return WatchLine(type_, view, str(view.resource_version))
+
+
+def _split_page(body: bytes) -> tuple["_ListMetaWire", list[bytes]]:
+    try:
+        page = _RAW_PAGE.decode(body)
+        return page.metadata, [bytes(item) for item in page.items]
+    except (ValueError, RecursionError):
+        found = members(body)
+        metadata = msgspec.json.decode(found.get(b"metadata", b""), type=_ListMetaWire)
+        return metadata, elements(found.get(b"items", b"[]"))
+
+
+def _name_of(raw: bytes) -> Key | None:
+    try:
+        return _key_in(_metadata_of(raw))
+    except msgspec.DecodeError:
+        return None
+
+
+def _metadata_of(raw: bytes) -> dict[bytes, bytes]:
+    """The metadata of an object of any shape, value by value: also of one that has another ``metadata`` in its spec."""
+    metadata = members(raw).get(b"metadata", b"")
+    return members(metadata) if metadata.startswith(b"{") else {}
+
+
+def _key_in(metadata: Mapping[bytes, bytes]) -> Key | None:
+    name = _text(metadata.get(b"name", b""))
+    return Key(_text(metadata.get(b"namespace", b"")), name) if name else None
+
+
+def _version_in(metadata: Mapping[bytes, bytes]) -> str:
+    version = _text(metadata.get(b"resourceVersion", b""))
+    return version if _VERSION.fullmatch(version) else ""
+
+
+def _text(raw: bytes) -> str:
+    """A JSON string; empty for anything else."""
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except ValueError:  # UnicodeDecodeError is one, and every error of msgspec
+        return ""
 
 
 def _error_line(line: bytes) -> WatchLine[Any]:
@@ -211,7 +282,7 @@ def _error_line(line: bytes) -> WatchLine[Any]:
 
 
 def version_of(line: bytes) -> str:
-    """The resourceVersion of a watch line whose object is of no interest, or cannot be read."""
+    """The resourceVersion of a watch line whose object is of no interest."""
     return _KIND.decode(line).object.metadata.resource_version
 
 
@@ -350,7 +421,7 @@ class _JobStatusWire(msgspec.Struct):
 
 
 class _ListMetaWire(msgspec.Struct):
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    version: str = msgspec.field(name="resourceVersion", default="")
     cursor: str = msgspec.field(name="continue", default="")
 
 
@@ -387,6 +458,7 @@ class _ErrorWire(msgspec.Struct):
 
 
 _KIND = msgspec.json.Decoder(_KindWire)
+_VERSION = re.compile(r"[0-9]{1,19}")
 _RAW_PAGE = msgspec.json.Decoder(_PageWire[msgspec.Raw])
 _ERROR = msgspec.json.Decoder(_ErrorWire)
 _JOB = msgspec.json.Decoder(_JobWire)

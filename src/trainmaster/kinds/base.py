@@ -19,6 +19,7 @@ from trainmaster.core import condition
 from trainmaster.core.condition import Conditions
 from trainmaster.core.errors import BadSpec, located
 from trainmaster.core.ids import Key, Resource
+from trainmaster.core.nesting import TOO_DEEP
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, warning
 from trainmaster.core.template import Owner
@@ -185,6 +186,8 @@ class Kind(ABC, Generic[J]):
             return self.decide(job, observed, now).bounded()
         except BadSpec as bad:
             return self._reject(view, bad, now)
+        except RecursionError:  # what a decoder could still read may be too deep for code that copies it
+            return self._reject(view, BadSpec(TOO_DEEP), now)
 
     @property
     def manager(self) -> str:
@@ -195,7 +198,7 @@ class Kind(ABC, Generic[J]):
         """True when the job is somebody else's to drive: not even its status is touched."""
         try:
             spec = _MANAGED.decode(view.raw).spec
-        except msgspec.ValidationError:
+        except (ValueError, RecursionError):
             return False  # a spec of a strange shape: its user is told so
         if spec is None:
             return False
@@ -203,10 +206,14 @@ class Kind(ABC, Generic[J]):
         return not named <= {None, "", self.manager}
 
     def decode(self, view: JobView) -> J:
+        if view.error:
+            raise BadSpec(view.error)
         try:
             job: J = self._decoder.decode(view.raw)
-        except msgspec.ValidationError as error:
+        except ValueError as error:  # all of msgspec's errors, and UnicodeDecodeError
             raise BadSpec(located(error)) from error
+        except RecursionError as error:
+            raise BadSpec(TOO_DEEP) from error
         if job.status.phase not in self.ended and (errors := self.errors(job)):
             raise BadSpec(*errors)
         return job
@@ -220,7 +227,7 @@ class Kind(ABC, Generic[J]):
         """The stored phase, if there is one that can be read."""
         try:
             return _PHASE.decode(view.raw).status.phase
-        except msgspec.ValidationError:
+        except (ValueError, RecursionError):
             return ""
 
     def conclude(self, view: JobView, plan: Plan, failures: Sequence[Failure], now: datetime) -> Plan:

@@ -49,7 +49,9 @@ _COUNTED_OF_JOBS = (JOBS_CREATED, JOBS_SUCCESSFUL, JOBS_FAILED, JOBS_RESTARTED, 
 
 JOBS = Gauge("trainmaster_jobs", "Jobs that there are", ["kind", "phase"])
 LISTS = Counter("trainmaster_lists_total", "Complete lists of a resource", ["resource"])
-UNREADABLE = Counter("trainmaster_unreadable_objects_total", "Objects left out of a store", ["resource"])
+UNREADABLE = Counter(
+    "trainmaster_unreadable_objects_total", "Objects left out of a store, or whose change a defect hid", ["resource"]
+)
 BARRIER_WAITS = Counter("trainmaster_barrier_waits_total", "Passes put off until our own writes were seen", ["kind"])
 ACTIONS = Counter("trainmaster_actions_total", "Writes by what they did", ["verb", "resource"])
 STATUS_WRITES = Counter("trainmaster_status_writes_total", "Status patches", ["kind"])

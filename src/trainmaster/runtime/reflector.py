@@ -1,8 +1,8 @@
 """Keeps one store like the API server: a paged list, then a watch, for ever.
 
-A watch that ends is resumed where it ended. Only 410 Gone lists again. An object that cannot be decoded
-is left out and counted; it never stops the watch. A resource that the API server does not have (its CRD is not
-installed) is asked for every few seconds and holds nobody up. Nor does one that we can do without and may not read.
+A watch that ends is resumed where it ended. Only 410 Gone lists again. No single object stops a list or a watch: one
+that cannot be read is left out, counted and named in the log. A resource that the API server does not have (its CRD is
+not installed) is asked for every few seconds and holds nobody up. Nor does one that we can do without and may not read.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ import msgspec
 import structlog
 
 from trainmaster.core.errors import ApiError, Forbidden, Gone, NotFound, Trainmaster, Unreachable
-from trainmaster.core.view import Codec, Page, V, version_of
+from trainmaster.core.ids import Key
+from trainmaster.core.view import Codec, Page, Unreadable, V, WatchLine
 from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.cluster import Cluster
@@ -54,6 +55,8 @@ class Reflector(Generic[V]):
         self._backoff = backoff or Backoff(0.2, 30.0)
         self._failures = 0
         self._version = ""
+        self._left_out: set[Key | None] = set()
+        """Objects that cannot be read, and of which the log says so."""
         self.synced = asyncio.Event()
         self.settled = asyncio.Event()
         """Set as soon as it is known what there is: a complete list, or no such resource."""
@@ -89,8 +92,8 @@ class Reflector(Generic[V]):
             )
             page = self._read(body)
             views += page.views
-            for error in page.unreadable:
-                self._leave_out(error)
+            for unreadable in page.unreadable:
+                self._leave_out(unreadable)
             cursor = page.cursor
             if not cursor:
                 break
@@ -104,7 +107,7 @@ class Reflector(Generic[V]):
     def _read(self, body: bytes) -> Page[V]:
         try:
             return self._codec.page(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise Unreachable(f"a list of {self._store.resource} cannot be read: {error}") from error
 
     async def _watch(self) -> None:
@@ -126,34 +129,46 @@ class Reflector(Generic[V]):
             raise Unreachable(f"watch of {self._store.resource} ended as soon as it began")
 
     def _take(self, line: bytes) -> None:
-        try:
-            event = self._codec.line(line)
-        except msgspec.ValidationError as error:
-            self._advance(self._place_of(line, error))
-            self._leave_out(str(error))
-            return
-        except msgspec.DecodeError as error:
-            raise Unreachable(f"watch of {self._store.resource} was cut in the middle of a line: {error}") from error
+        event = self._event(line)
         if event.type == "ERROR":
             raise _watch_error(event.code, event.message)
         if event.view is None:
             self._advance(event.resource_version)
+            if event.unreadable is not None:
+                self._take_unreadable(event.type, event.unreadable)
             return
         if event.type == "DELETED":
             self._store.remove(event.view)
         else:
             self._store.put(event.view)
         self._version = event.resource_version
+        self._left_out.discard(event.view.key)
 
-    def _leave_out(self, error: str) -> None:
-        metrics.UNREADABLE.labels(str(self._store.resource)).inc()
-        log.warning("object left out: it cannot be read", resource=str(self._store.resource), because=error)
-
-    def _place_of(self, line: bytes, error: msgspec.ValidationError) -> str:
+    def _event(self, line: bytes) -> WatchLine[V]:
         try:
-            return version_of(line)
-        except msgspec.ValidationError:
+            return self._codec.line(line)
+        except (msgspec.DecodeError, RecursionError) as error:
             raise Unreachable(f"watch of {self._store.resource} has a line that is no event: {error}") from error
+
+    def _take_unreadable(self, change: str, unreadable: Unreadable) -> None:
+        if change == "DELETED" and unreadable.key is not None:
+            self._left_out.discard(unreadable.key)
+            self._store.discard(unreadable.key, 0)
+        else:
+            self._leave_out(unreadable)
+
+    def _leave_out(self, unreadable: Unreadable) -> None:
+        """Counted each time, logged once: each change of the object comes here again."""
+        metrics.UNREADABLE.labels(str(self._store.resource)).inc()
+        if unreadable.key in self._left_out:
+            return
+        self._left_out.add(unreadable.key)
+        log.warning(
+            "object left out: it cannot be read",
+            resource=str(self._store.resource),
+            object=str(unreadable.key or "of an unknown name"),
+            because=unreadable.error,
+        )
 
     def _advance(self, version: str) -> None:
         if version:

@@ -7,9 +7,14 @@ A store that has not seen a complete list raises instead of looking empty: an op
 from collections.abc import Callable, Iterable, KeysView
 from typing import Generic
 
+import structlog
+
 from trainmaster.core.errors import NotSynced
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.view import JobView, NodeView, V
+from trainmaster.runtime import metrics
+
+log = structlog.get_logger(__name__)
 
 Listener = Callable[[V | None, V | None], None]
 """Called with the view before and after a change; never both None."""
@@ -67,8 +72,12 @@ class Store(Generic[V]):
         self._tell(before, view)
 
     def remove(self, view: V) -> None:
-        before = self._synced().pop(view.key, None)
-        self.advance(view.resource_version)
+        self.discard(view.key, view.resource_version)
+
+    def discard(self, key: Key, version: int) -> None:
+        """It was deleted at ``version``, or at one that is not known (0)."""
+        before = self._synced().pop(key, None)
+        self.advance(version)
         if before is not None:
             self._unindex(before)
             self._tell(before, None)
@@ -97,4 +106,13 @@ class Store(Generic[V]):
 
     def _tell(self, before: V | None, after: V | None) -> None:
         for listener in self._listeners:
-            listener(before, after)
+            try:
+                listener(before, after)
+            except Exception:  # a defect that one object brings out must not hide the others from anybody
+                metrics.UNREADABLE.labels(str(self.resource)).inc()
+                view = after or before
+                log.exception(
+                    "change of an object not handled: a defect in trainmaster",
+                    resource=str(self.resource),
+                    object=str(view.key) if view else "",
+                )

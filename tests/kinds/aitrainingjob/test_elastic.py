@@ -610,7 +610,11 @@ def test_a_change_of_the_file_is_refused_if_somebody_else_changed_it() -> None:
     assert patch.why == "2 joined: 2 pods take part now"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"generation":"x"}'], ids=["nothing", "a list", "half", "a word"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"generation":"x"}', '{"x":' + "[" * 1500 + "]" * 1500 + "}"],
+    ids=["nothing", "a list", "half", "a word", "nested too deeply"],
+)
 def test_a_file_that_somebody_spoilt_is_written_again(text: str) -> None:
     job, children = calm(elastic("Manual", 1), workers(elastic("Manual", 1), "Running"))
     spoilt = [a_file(job, text) if isinstance(child, ChildView) else child for child in children]

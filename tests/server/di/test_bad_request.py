@@ -6,13 +6,17 @@ from typing import Any
 import pytest
 
 from testbed.admin import eventually
-from tests.build import STAMP, Json
-from tests.runtime.cluster import Call, raising
+from tests.build import STAMP, Json, a_dijob
+from tests.odd import MARK, VALUES, with_value
+from tests.runtime.cluster import Call, FakeCluster, raising
 from tests.server.di.bench import NAMESPACE, Bench, serving
 from tests.server.di.client import Client
 from trainmaster.api.dijob import RESOURCE
 from trainmaster.core.errors import NotFound
-from trainmaster.core.ids import Key
+from trainmaster.core.ids import Key, Resource
+from trainmaster.kinds.dijob.profile import PROFILES
+from trainmaster.server.di.cache import Cache, JobId
+from trainmaster.server.di.refusal import Refused
 from trainmaster.server.di.wish import Rules
 
 GOOD: Json = {
@@ -290,6 +294,45 @@ async def test_a_job_that_cannot_be_read_is_said_and_left_out_of_lists(bench: Be
     await eventually(is_seen)
     status, message = await refused(bench, "POST", REPLICAS, good(), caller)
     assert (status, message.startswith("DIJob rl/cart cannot be read: ")) == (409, True)
+
+
+def a_deep_job(levels: str) -> bytes:
+    job = a_dijob("cart", namespace=NAMESPACE, spec={"other": MARK}, status={"phase": "Running"})
+    job["metadata"] |= {"uid": "uid-of-cart", "resourceVersion": "0"}
+    return with_value(job, VALUES[levels])
+
+
+@pytest.mark.parametrize("levels", ["1500 levels", "9000 levels"])
+async def test_a_job_that_is_nested_too_deeply_is_said_and_the_others_are_served(
+    bench: Bench, caller: str, levels: str
+) -> None:
+    bench.cluster.put_raw(RESOURCE, a_deep_job(levels))
+
+    async def is_refused() -> None:
+        status, message = await refused(bench, "POST", REPLICAS, good(), caller)
+        assert (status, "nested too deeply" in message) == (409, True)
+
+    await eventually(is_refused)
+    other = bench.client(bench.pod("other-coordinator", job="other"), "other-coordinator")
+    assert len((await other.start({"replicas": 2}, {}))["collectors"]) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(a_deep_job("1500 levels"), id="nested too deeply"),
+        pytest.param(b'{"metadata":{"name":7}}', id="a name that is none"),
+        pytest.param(b'{"metadata":{"name":"cart","resourceVersion":"seven"}}', id="a version that is none"),
+    ],
+)
+async def test_a_job_that_the_api_server_has_and_nobody_can_read_is_refused(body: bytes) -> None:
+    class Odd(FakeCluster):
+        async def get(self, resource: Resource, key: Key) -> bytes:
+            return body
+
+    with pytest.raises(Refused, match="DIJob rl/cart cannot be read") as raised:
+        await Cache(Odd()).fresh_job(JobId(PROFILES[0], Key(NAMESPACE, "cart")))
+    assert raised.value.status == 409
 
 
 @pytest.mark.parametrize(

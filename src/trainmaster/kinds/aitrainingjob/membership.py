@@ -100,7 +100,7 @@ def _read(child: ChildView) -> Membership:
     """What the file says; nothing when somebody made it unreadable."""
     try:
         return _MEMBERSHIP.decode((_CONFIG_MAP.decode(child.raw).data or {}).get(MEMBERS, "{}"))
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):
         return Membership()
 
 

@@ -6,14 +6,17 @@ from trainmaster.api.aggregatorconfig import AggregatorConfig
 from trainmaster.api.meta import Template
 from trainmaster.core import template
 from trainmaster.core.errors import BadSpec, located
+from trainmaster.core.nesting import TOO_DEEP
 
 
 def aggregator_template(config: bytes) -> Template:
     """Raises ``BadSpec`` when no pod can be made of it."""
     try:
         found = msgspec.json.decode(config, type=AggregatorConfig).spec.aggregator.template
-    except msgspec.ValidationError as error:
+    except ValueError as error:
         raise BadSpec(located(error)) from error
+    except RecursionError as error:
+        raise BadSpec(TOO_DEEP) from error
     if wrong := template.errors(found, "spec.aggregator.template"):
         raise BadSpec(*wrong)
     return found

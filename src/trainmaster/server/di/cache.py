@@ -59,18 +59,6 @@ class Known(msgspec.Struct):
         return is_named and pod.key.namespace == self.view.key.namespace
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str
-    uid: str
-    resource_version: str
-    deletion_timestamp: str | None = None
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta
-
-
 _DECODERS = {profile: msgspec.json.Decoder(type_of(profile)) for profile in PROFILES}
 _MISSING = (NotFound, Invalid)
 """A name that no object can have is not there, either."""
@@ -153,9 +141,10 @@ class Cache:
             raise Refused(404, f"{profile.word}: {key} not exists in cache, nor on the API server") from None
         except Trainmaster as error:
             raise passing(error) from error
-        meta = msgspec.json.decode(body, type=_Object).metadata
-        deleting = meta.deletion_timestamp is not None
-        view = JobView(key, meta.uid, int(meta.resource_version), deleting, body)
+        try:
+            view = JOB_CODEC.object(body)
+        except ValueError as error:
+            raise _unreadable(job, error) from error
         return self.learn(Known(view, _decoded(job, view)))
 
     def learn(self, known: Known) -> Known:
@@ -235,7 +224,13 @@ def passing(error: Trainmaster) -> NotNow:
 
 
 def _decoded(job: JobId, view: JobView) -> DIJob:
+    if view.error:
+        raise _unreadable(job, view.error)
     try:
         return _DECODERS[job.profile].decode(view.raw)
-    except msgspec.ValidationError as error:
-        raise Refused(409, f"{job} cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(job, error) from error
+
+
+def _unreadable(job: JobId, why: object) -> Refused:
+    return Refused(409, f"{job} cannot be read: {why}")

@@ -1,0 +1,100 @@
+"""Reads JSON that is nested too deeply for a decoder.
+
+msgspec calls itself for each level, also in values that it skips, and raises ``RecursionError`` at a limit that depends
+on the version of Python (about 1 000 levels in 3.11). The API server stores objects of 10 000 levels. The functions
+here do not recurse: they look at strings and brackets alone. They are a hundred times slower than msgspec, so call
+them only after msgspec has failed. Raising Python's limit would not do: since 3.12 it is not the one that counts.
+"""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+LEVELS = 64
+"""Kept by ``prune``. The fields of a pod that Kubernetes knows end before level 30, also inside of a job."""
+
+TOO_DEEP = "object: it is nested too deeply to be read; remove the nested values, which no pod can have"
+
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|([\[{])|([\]}])|(")', re.DOTALL)
+_OPEN, _CLOSE, _UNENDED = 1, 2, 3
+_COLON = re.compile(rb"\s*:")
+
+
+def _tokens(raw: bytes) -> Iterator[re.Match[bytes]]:
+    """Strings, which have no ``lastindex``, and brackets."""
+    for token in _TOKEN.finditer(raw):
+        if token.lastindex == _UNENDED:
+            raise _truncated()
+        yield token
+
+
+def prune(raw: bytes, levels: int = LEVELS) -> bytes:
+    """The same JSON with ``null`` in the place of everything that is nested deeper than ``levels``."""
+    pieces: list[bytes] = []
+    depth = kept = 0
+    for token in _tokens(raw):
+        if token.lastindex == _OPEN:
+            depth += 1
+            if depth == levels + 1:
+                pieces += (raw[kept : token.start()], b"null")
+        elif token.lastindex == _CLOSE:
+            depth -= 1
+            if depth == levels:
+                kept = token.end()
+    if depth != 0:
+        raise _truncated()
+    return b"".join([*pieces, raw[kept:]])
+
+
+def members(raw: bytes) -> dict[bytes, bytes]:
+    """The values of a JSON object, undecoded, by name. Raises ``msgspec.DecodeError`` for anything else."""
+    if not raw.lstrip().startswith(b"{"):
+        raise msgspec.DecodeError("JSON is malformed: this is no object")
+    found: dict[bytes, bytes] = {}
+    name: bytes | None = None
+    depth = start = 0
+    for token in _tokens(raw):
+        if token.lastindex is None:  # a string
+            if depth == 1 and (colon := _COLON.match(raw, token.end())):
+                if name is not None:
+                    found[name] = raw[start : token.start()].strip().removesuffix(b",").strip()
+                name, start = token.group()[1:-1], colon.end()
+            continue
+        depth += 1 if token.lastindex == _OPEN else -1
+        if depth == 0:
+            if name is not None:
+                found[name] = raw[start : token.start()].strip()
+            _check_end(raw, token.end())
+            return found
+    raise _truncated()
+
+
+def elements(raw: bytes) -> list[bytes]:
+    """The objects and arrays in a JSON array, undecoded. Raises ``msgspec.DecodeError`` for anything else."""
+    if not raw.lstrip().startswith(b"["):
+        raise msgspec.DecodeError("JSON is malformed: this is no array")
+    found: list[bytes] = []
+    depth = start = 0
+    for token in _tokens(raw):
+        if token.lastindex == _OPEN:
+            depth += 1
+            if depth == 2:
+                start = token.start()
+        elif token.lastindex == _CLOSE:
+            depth -= 1
+            if depth == 1:
+                found.append(raw[start : token.end()])
+            elif depth == 0:
+                _check_end(raw, token.end())
+                return found
+    raise _truncated()
+
+
+def _check_end(raw: bytes, end: int) -> None:
+    if raw[end:].strip():
+        raise msgspec.DecodeError(f"JSON is malformed: trailing characters (byte {end})")
+
+
+def _truncated() -> msgspec.DecodeError:
+    return msgspec.DecodeError("Input data was truncated")

@@ -1,0 +1,57 @@
+import msgspec
+import pytest
+
+from trainmaster.core.nesting import elements, members, prune
+
+DEEP = b'{"a":' * 9000 + b"1" + b"}" * 9000
+
+
+@pytest.mark.parametrize(
+    ("raw", "pruned"),
+    [
+        pytest.param(b'{"a":{"b":[1]},"c":2}', b'{"a":{"b":null},"c":2}', id="array"),
+        pytest.param(b'{"a":{"b":{"c":[]}},"c":[3]}', b'{"a":{"b":null},"c":[3]}', id="object"),
+        pytest.param(b'{"a":{"b":"}{[\\"]"}}', b'{"a":{"b":"}{[\\"]"}}', id="brackets in a string"),
+        pytest.param(b'{"a":["\\\\",[1],[2]]}', b'{"a":["\\\\",null,null]}', id="a string that ends with a backslash"),
+        pytest.param(b"[]", b"[]", id="nothing to prune"),
+    ],
+)
+def test_everything_below_a_level_becomes_null(raw: bytes, pruned: bytes) -> None:
+    assert prune(raw, 2) == pruned
+
+
+def test_json_of_any_depth_can_be_pruned_and_then_decoded() -> None:
+    raw = b'{"metadata":{"name":"x"},"spec":' + DEEP + b"}"
+
+    with pytest.raises(RecursionError):
+        msgspec.json.decode(raw)
+    assert msgspec.json.decode(prune(raw))["metadata"] == {"name": "x"}
+
+
+def test_members_are_those_of_the_object_itself() -> None:
+    raw = b' {"a" : 1 , "b":[{"a":2}, "c:"] ,"":"y\\"","d":{"a":{"d":3}}, "e":null} '
+
+    assert members(raw) == {b"a": b"1", b"b": b'[{"a":2}, "c:"]', b"": b'"y\\""', b"d": b'{"a":{"d":3}}', b"e": b"null"}
+    assert members(b"{}") == {}
+    assert members(b'{"spec":' + DEEP + b',"a":1}') == {b"spec": DEEP, b"a": b"1"}
+
+
+def test_elements_are_the_objects_and_arrays_of_an_array() -> None:
+    assert elements(b' [7, {"a":[1]} ,[2],"[]",' + DEEP + b"] ") == [b'{"a":[1]}', b"[2]", DEEP]
+    assert elements(b"[]") == []
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b'{"a":1', b'{"a":"}', b"[" * 9000, b'{"a":1}}', b'{"a":1} x', b"[1]]", b'"text"', b"7", b"null"],
+)
+def test_what_is_cut_or_something_else_is_no_object_and_no_array(raw: bytes) -> None:
+    for read in (members, elements):
+        with pytest.raises(msgspec.DecodeError):
+            read(raw)
+
+
+@pytest.mark.parametrize("raw", [b"{", b'{"a":[1}', b"[" * 9000, b'{"a":"}'])
+def test_what_was_cut_cannot_be_pruned(raw: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        prune(raw)
