@@ -3,7 +3,7 @@ import pytest
 
 from tests.build import a_dijob, kind_of
 from tests.server.admission.build import Json, a_review, patch_in
-from trainmaster.server.admission.review import BadReview, Review, allowed, parsed, read, refused
+from trainmaster.server.admission.review import BadReview, Review, Unreadable, allowed, parsed, read, refused
 
 JOB = a_dijob()
 RESOURCE = kind_of(JOB).resource
@@ -97,7 +97,7 @@ def test_anything_else_is_told_what_is_wrong_with_it(body: bytes, said: str) -> 
 
 @pytest.mark.parametrize("body", [b"[1]", b'"job"', b"3"])
 def test_an_object_that_is_none_is_told(body: bytes) -> None:
-    with pytest.raises(BadReview, match="is no JSON object"):
+    with pytest.raises(Unreadable, match="is no JSON object"):
         parsed(msgspec.Raw(body))
 
 

@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import REGISTRY
 
 from tests.build import a_container, a_dijob, a_template, an_aitj
+from tests.odd import MARK, VALUES, deep, with_value
 from tests.server.admission.build import Json, a_review, patch_in
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.base import Settings
@@ -133,7 +134,6 @@ async def test_every_kind_has_both_paths(client: Client, job: Json, phase: str) 
         pytest.param(b"hello", "no AdmissionReview", id="not JSON"),
         pytest.param(msgspec.json.encode(a_review(an_aitj())), "this path reviews DIJob", id="another kind"),
         pytest.param(msgspec.json.encode(a_review(GOOD, object=None)), "without an object", id="no object"),
-        pytest.param(msgspec.json.encode(a_review(GOOD, object=[1])), "is no JSON object", id="object is a list"),
         pytest.param(b"[" * 200_000, "no AdmissionReview", id="deep"),
         pytest.param(b" " * (LARGEST + 1), f"larger than {LARGEST} bytes", id="huge"),
     ],
@@ -150,14 +150,79 @@ async def test_a_bad_request_gets_a_sentence_and_the_next_one_an_answer(
     assert (await client.ask(path, a_review(GOOD)))["allowed"]
 
 
-async def test_nesting_that_a_decoder_takes_is_judged_or_told(client: Client) -> None:
-    deep: Any = 1
-    for _ in range(900):
-        deep = {"a": deep}
-    review = a_review(GOOD | {"spec": GOOD["spec"] | {"x": deep}}, old=GOOD | {"spec": GOOD["spec"] | {"x": deep}})
-    code, _ = await client.post(VALIDATE, msgspec.json.encode(review))
+DEEP = GOOD | {"spec": GOOD["spec"] | {"x": MARK}}
+NESTED = [200, 900, 950, 1500, 9000]
+"""Levels that some decoders take, and levels that none takes."""
 
-    assert code in (200, 400)
+
+async def nested(client: Client, path: str, levels: int, job: Json = DEEP, **review: Any) -> Json:
+    code, text = await client.post(path, with_value(a_review(job, **review), deep(levels)))
+    assert code == 200, text
+    response: Json = msgspec.json.decode(text)["response"]
+    assert response["uid"] == "review-1"
+    return response
+
+
+@pytest.mark.parametrize("levels", NESTED[3:])
+async def test_a_job_that_is_nested_too_deeply_is_refused_with_a_sentence_and_counted(
+    client: Client, levels: int
+) -> None:
+    before = counted("refused")
+    response = await nested(client, VALIDATE, levels)
+
+    assert not response["allowed"]
+    assert "nested too deeply" in response["status"]["message"]
+    assert counted("refused") == before + 1
+
+
+@pytest.mark.parametrize(("levels", "is_allowed"), [(200, True), (1500, False), (9000, False)])
+async def test_an_update_that_makes_a_job_too_deep_is_refused(client: Client, levels: int, *, is_allowed: bool) -> None:
+    assert (await nested(client, VALIDATE, levels, old=GOOD))["allowed"] == is_allowed
+
+
+@pytest.mark.parametrize("levels", NESTED)
+async def test_a_job_that_was_stored_too_deep_can_still_be_labelled_and_mended(client: Client, levels: int) -> None:
+    labelled = DEEP | {"metadata": DEEP["metadata"] | {"labels": {"a": "b"}}}
+
+    assert (await nested(client, VALIDATE, levels, labelled, old=DEEP))["allowed"]
+    assert (await nested(client, VALIDATE, levels, GOOD, old=DEEP))["allowed"]
+    assert not (await nested(client, VALIDATE, levels, BAD, old=DEEP))["allowed"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param({"operation": "DELETE", "object": None, "oldObject": DEEP}, id="delete"),
+        pytest.param({"subResource": "status", "old": GOOD}, id="status"),
+    ],
+)
+async def test_what_is_not_ours_to_judge_is_allowed_however_deep_it_is(client: Client, request_: Json) -> None:
+    assert (await nested(client, VALIDATE, 1500, **request_))["allowed"]
+
+
+async def test_a_job_that_is_being_deleted_may_be_too_deep(client: Client) -> None:
+    going = DEEP | {"metadata": DEEP["metadata"] | {"deletionTimestamp": "2026-11-15T12:00:00Z"}}
+
+    assert (await nested(client, VALIDATE, 1500, going, old=GOOD))["allowed"]
+
+
+@pytest.mark.parametrize("levels", NESTED)
+async def test_mutation_leaves_a_job_that_is_too_deep_to_validation(client: Client, levels: int) -> None:
+    assert (await nested(client, MUTATE, levels))["allowed"]
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+@pytest.mark.parametrize("value", VALUES)
+async def test_whatever_the_spec_is_there_is_an_answer(client: Client, value: str) -> None:
+    for path in (VALIDATE, MUTATE):
+        code, text = await client.post(path, with_value(a_review(GOOD | {"spec": MARK}), VALUES[value]))
+        assert code == 200, text
+
+
+async def test_an_object_that_is_none_is_refused(client: Client) -> None:
+    response = await client.ask(VALIDATE, a_review(GOOD, object=[1]))
+
+    assert (response["allowed"], response["status"]["message"]) == (False, "object: it is no JSON object")
 
 
 async def test_other_paths_and_methods_are_none(client: Client) -> None:

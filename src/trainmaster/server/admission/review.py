@@ -10,6 +10,7 @@ import msgspec
 
 from trainmaster.core.errors import Trainmaster, located
 from trainmaster.core.ids import Resource
+from trainmaster.core.nesting import TOO_DEEP, members
 
 Operation = dict[str, Any]
 """One operation of a JSON patch."""
@@ -17,6 +18,10 @@ Operation = dict[str, Any]
 
 class BadReview(Trainmaster):
     """A request that is no question to us; the sentence says why."""
+
+
+class Unreadable(Trainmaster):
+    """An object of a review that cannot be read; the sentence says why."""
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
@@ -54,8 +59,8 @@ _decode = msgspec.json.Decoder(Review).decode
 def read(body: bytes, resource: Resource) -> Review:
     """The question in a request's body; it must be about this resource."""
     try:
-        review = _decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        review = _review(body)
+    except (ValueError, RecursionError) as error:
         raise BadReview(f"the body is no AdmissionReview of v1 or v1beta1: {located(error)}") from error
     expected = GroupVersionKind(resource.group, resource.version, resource.kind)
     if review.request.kind != expected:
@@ -66,15 +71,37 @@ def read(body: bytes, resource: Resource) -> Review:
     return review
 
 
+def _review(body: bytes) -> Review:
+    try:
+        return _decode(body)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, RecursionError):
+        # An object of it is nested too deeply, or no JSON. Without its objects the review may be one.
+        review = members(body)
+        request = members(review.get(b"request", b""))
+        objects = {name: msgspec.Raw(request.pop(name, b"null")) for name in (b"object", b"oldObject")}
+        asked = _decode(_joined({**review, b"request": _joined(request)}))
+        found = msgspec.structs.replace(asked.request, object=objects[b"object"], old_object=objects[b"oldObject"])
+        return msgspec.structs.replace(asked, request=found)
+
+
+def _joined(values: dict[bytes, bytes]) -> bytes:
+    """The opposite of ``members``."""
+    return b"{" + b",".join(b'"' + name + b'":' + value for name, value in values.items()) + b"}"
+
+
 def parsed(raw: msgspec.Raw) -> dict[str, Any] | None:
     """An object of the request as a dict; None when there is none."""
     try:
         found = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise BadReview(f"an object of the request cannot be read: {error}") from error
+    except RecursionError as error:
+        raise Unreadable(TOO_DEEP) from error
+    except ValueError as error:
+        raise Unreadable(f"object: it cannot be read: {error}") from error
     if found is None or isinstance(found, dict):
         return found
-    raise BadReview("an object of the request is no JSON object")
+    raise Unreadable("object: it is no JSON object")
 
 
 def allowed(review: Review, *, warnings: Sequence[str] = (), patch: Sequence[Operation] = ()) -> bytes:

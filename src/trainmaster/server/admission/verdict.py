@@ -10,10 +10,11 @@ import msgspec
 
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.ids import Key
+from trainmaster.core.nesting import TOO_DEEP, prune
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Kind
 from trainmaster.server.admission import review
-from trainmaster.server.admission.review import Operation, Request
+from trainmaster.server.admission.review import Operation, Request, Unreadable
 from trainmaster.server.admission.warning import warnings_of
 
 _REVIEWED = frozenset({"CREATE", "UPDATE"})
@@ -28,6 +29,22 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def mutation(kind: Kind[Any], request: Request) -> list[Operation]:
     """What the ancestor's webhook filled in, and nothing else. It is asked before anybody looked at the schema."""
+    try:
+        return _mutation(kind, request)
+    except (Unreadable, RecursionError):
+        return []  # the verdict will refuse it
+
+
+def verdict(kind: Kind[Any], request: Request) -> Verdict:
+    try:
+        return _verdict(kind, request)
+    except Unreadable as error:
+        return _verdict_of_unreadable(kind, request, str(error))
+    except RecursionError:
+        return _verdict_of_unreadable(kind, request, TOO_DEEP)
+
+
+def _mutation(kind: Kind[Any], request: Request) -> list[Operation]:
     new, old = _objects(request)
     spec = (new or {}).get("spec")
     if new is None or not isinstance(spec, dict) or _is_left_alone(kind, new, old):
@@ -41,7 +58,7 @@ def mutation(kind: Kind[Any], request: Request) -> list[Operation]:
     ]
 
 
-def verdict(kind: Kind[Any], request: Request) -> Verdict:
+def _verdict(kind: Kind[Any], request: Request) -> Verdict:
     new, old = _objects(request)
     if new is None or _is_left_alone(kind, new, old):
         return Verdict()
@@ -52,6 +69,15 @@ def verdict(kind: Kind[Any], request: Request) -> Verdict:
     return Verdict(tuple(errors), tuple(warnings))
 
 
+def _verdict_of_unreadable(kind: Kind[Any], request: Request, error: str) -> Verdict:
+    """Refuses what cannot be read, and does not lock in what is stored already."""
+    stored = bytes(request.old_object)
+    if prune(stored) != stored:
+        return Verdict()
+    new, old = _part_of(prune(bytes(request.object))), _part_of(stored)
+    return Verdict() if _is_left_alone(kind, new or {}, old) else Verdict((error,))
+
+
 def _objects(request: Request) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """The job and what it was before; no job when the request changes nothing that is ours to judge."""
     if request.operation not in _REVIEWED or request.sub_resource:
@@ -59,7 +85,15 @@ def _objects(request: Request) -> tuple[dict[str, Any] | None, dict[str, Any] | 
     new = review.parsed(request.object)
     if new is None:
         raise review.BadReview(f"the request is a {request.operation} without an object")
-    return new, review.parsed(request.old_object)
+    return new, _part_of(bytes(request.old_object))
+
+
+def _part_of(raw: bytes) -> dict[str, Any] | None:
+    """As ``review.parsed``; nothing is known of an object that cannot be read."""
+    try:
+        return review.parsed(msgspec.Raw(raw))
+    except Unreadable:
+        return {}
 
 
 def _is_left_alone(kind: Kind[Any], new: dict[str, Any], old: dict[str, Any] | None) -> bool:
