@@ -525,6 +525,25 @@ async def test_a_passing_error_is_tried_again_later_each_time() -> None:
     assert [round(at) for at in rig.passes()][:5] == [0, 1, 3, 7, 15]
 
 
+async def test_after_an_outage_a_job_that_failed_is_looked_at_as_soon_as_jobs_are_read_again() -> None:
+    """The API server is away for a minute; by then the job's own back-off has grown to a minute, too."""
+    rig = Rig(lambda job, observed: Plan(creates=() if observed.pods else create_pods(1)))
+    is_away = False
+
+    async def outage(call: Call) -> None:
+        if is_away:
+            raise Unreachable("refused")
+
+    rig.cluster.before = outage
+    rig.cluster.watches.extend([[1.0], [1.0], [1.0]])
+    is_away = True
+    async with rig.working(64):
+        away = len(rig.passes())
+        is_away = False
+        await asyncio.sleep(11)
+        assert len(rig.passes()) > away
+
+
 @pytest.mark.parametrize("levels", ["1500 levels", "9000 levels"])
 async def test_a_job_that_is_nested_too_deeply_is_told_so_and_the_others_are_driven(
     levels: str, logs: list[MutableMapping[str, Any]]

@@ -314,6 +314,31 @@ async def test_retries_come_later_each_time_up_to_the_cap() -> None:
     assert (heard.retries, queue.failures(A)) == (9, 9)
 
 
+async def test_all_that_failed_is_tried_at_once_when_the_reason_may_be_over() -> None:
+    queue = a_queue()
+    queue.add(A)
+    for _ in range(5):
+        await queue.get()
+        delay = queue.retry(A)
+        queue.done(A)
+    assert (delay, await next_of(queue, within=2)) == (16.0, None)
+
+    queue.retry_all()
+
+    assert await next_of(queue, within=0.001) == A
+    assert queue.retry(A) == 32.0
+
+
+async def test_what_failed_a_moment_ago_is_not_tried_at_once() -> None:
+    queue = a_queue()
+    queue.retry(A)
+
+    queue.retry_all()
+
+    assert await next_of(queue, within=0.5) is None
+    assert await next_of(queue, within=1.0) == A
+
+
 async def test_retry_says_in_how_many_seconds() -> None:
     queue = a_queue()
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
-from tests.runtime.cluster import Call, FakeCluster, raising
+from tests.runtime.cluster import Call, FakeCluster, raising, waiting
 from tests.runtime.kind import TOY, a_bookmark, a_line, a_page, a_pod, an_error_line, pod_json, toy_json
 from trainmaster.core.errors import Forbidden, Gone, NotFound, NotSynced, ServerError, Trainmaster, Unreachable
 from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
@@ -124,7 +124,7 @@ async def test_a_second_list_that_fails_in_the_middle_leaves_the_store_as_it_is(
 ) -> None:
     cluster.pages.extend([a_page(pod_json("old"), version=200), a_page(version=300, cursor="page-2"), second])
     cluster.watches.append([5.0, an_error_line(410, "too old")])
-    async with reflecting(cluster, seconds=5.3) as store:
+    async with reflecting(cluster, seconds=5.1) as store:
         assert len(cluster.asked("list")) == 3
         assert names(store) == ["old"]
         assert store.seen == 200
@@ -214,10 +214,45 @@ async def test_410_lists_again(
         assert seen_from(cluster) == ["100", "500"]
 
 
-async def test_410_again_and_again_is_no_hot_loop(cluster: FakeCluster) -> None:
-    cluster.watches.extend([[an_error_line(410, "too old")]] * 20)
-    async with reflecting(cluster, seconds=30):
-        assert gaps(cluster.asked("list"))[:5] == [0.2, 0.4, 0.8, 1.6, 3.2]
+@pytest.mark.parametrize(
+    "watch",
+    [
+        pytest.param([an_error_line(410, "too old")], id="as a line"),
+        pytest.param([Gone("too old", code=410)], id="as an answer"),
+        pytest.param([a_bookmark(2000), an_error_line(410, "too old")], id="after news"),
+        pytest.param([1.5, an_error_line(410, "too old")], id="after a while"),
+    ],
+)
+async def test_410_again_and_again_lists_at_once_the_first_time_alone(
+    cluster: FakeCluster, watch: list[bytes | float | Exception]
+) -> None:
+    cluster.watches.extend([watch] * 20)
+    open_for = sum(step for step in watch if isinstance(step, float))
+    async with reflecting(cluster, seconds=60):
+        pauses = [round(gap - open_for, 3) for gap in gaps(cluster.asked("list"))]
+        assert pauses[:6] == [0, 0.2, 0.4, 0.8, 1.6, 3.2]
+
+
+async def test_410_long_after_another_lists_at_once(cluster: FakeCluster) -> None:
+    cluster.watches.extend([[200.0, an_error_line(410, "too old")]] * 3)
+    async with reflecting(cluster, seconds=1000):
+        assert gaps(cluster.asked("list")) == [200, 200, 200]
+
+
+async def test_410_after_an_outage_lists_at_once(cluster: FakeCluster) -> None:
+    """The back-off of the outage is not waited for once more."""
+    cluster.before = raising("watch", *[Unreachable("refused")] * 12)
+    cluster.watches.append([an_error_line(410, "too old")])
+    async with reflecting(cluster, seconds=600) as store:
+        assert cluster.asked("list")[1].at == cluster.asked("watch")[12].at
+        assert store.is_current
+
+
+async def test_a_list_that_is_cut_by_410_is_not_begun_again_at_once_for_ever(cluster: FakeCluster) -> None:
+    cluster.pages.extend([Gone("the cursor is too old", code=410)] * 4)
+    async with reflecting(cluster, seconds=60) as store:
+        assert gaps(cluster.asked("list")) == [0, 0.2, 0.4, 0.8]
+        assert store.is_synced
 
 
 @pytest.mark.parametrize(("resource", "codec"), CODECS)
@@ -244,6 +279,35 @@ async def test_a_watch_that_brings_news_makes_the_next_failure_the_first(cluster
     cluster.watches.extend([[], [], [], [a_bookmark(2000), 5.0, Unreachable("cut")]])
     async with reflecting(cluster, seconds=60):
         assert gaps(cluster.asked("watch")) == [0.2, 0.4, 0.8, 5.2]
+
+
+async def test_a_watch_that_stays_open_without_news_makes_the_next_failure_the_first(cluster: FakeCluster) -> None:
+    cluster.watches.extend([[], [], [], [5.0, Unreachable("cut")]])
+    async with reflecting(cluster, seconds=60):
+        assert gaps(cluster.asked("watch")) == [0.2, 0.4, 0.8, 5.2]
+
+
+async def test_a_watch_that_opens_slowly_and_ends_at_once_is_a_failure(cluster: FakeCluster) -> None:
+    cluster.before = waiting("watch", 3.0)
+    cluster.watches.extend([[]] * 4)
+    async with reflecting(cluster, seconds=60):
+        assert gaps(cluster.asked("watch")) == [3.2, 3.4, 3.8, 4.6]
+
+
+async def test_a_list_that_is_answered_makes_the_next_failure_the_first(cluster: FakeCluster) -> None:
+    cluster.pages.extend([Unreachable("refused")] * 6)
+    cluster.watches.append([Unreachable("cut")])
+    async with reflecting(cluster, seconds=60):
+        assert gaps(cluster.asked("watch")) == [0.2]
+
+
+async def test_an_api_server_that_is_back_is_asked_within_ten_seconds(cluster: FakeCluster) -> None:
+    cluster.before = raising("watch", *[Unreachable("refused")] * 100)
+    task = asyncio.create_task(Reflector(cluster, Store[PodView](POD), POD_CODEC).run())
+    await asyncio.sleep(600)
+    task.cancel()
+
+    assert 5 < max(gaps(cluster.asked("watch"))) <= 10
 
 
 async def test_a_watch_that_cannot_be_opened_is_tried_again_from_the_same_version(cluster: FakeCluster) -> None:
@@ -424,3 +488,22 @@ async def test_a_store_is_not_current_while_its_watch_cannot_be_opened(cluster: 
 
         await asyncio.sleep(10)
         assert standing(store) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("failures", "is_told"),
+    [pytest.param(3, False, id="a hiccup of a second"), pytest.param(7, True, id="an outage of 25 seconds")],
+)
+async def test_after_an_outage_those_are_told_who_waited_for_its_end(
+    cluster: FakeCluster, failures: int, *, is_told: bool
+) -> None:
+    cluster.before = raising("watch", *[Unreachable("refused")] * failures)
+    told: list[float] = []
+    store = Store[PodView](POD)
+    store.on_recovery(lambda: told.append(asyncio.get_running_loop().time()))
+    reflector = Reflector(cluster, store, POD_CODEC, backoff=Backoff(0.2, 30.0, jitter=lambda: 0.0))
+    task = asyncio.create_task(reflector.run())
+    await asyncio.sleep(100)
+    task.cancel()
+
+    assert told == ([cluster.asked("watch")[-1].at] if is_told else [])

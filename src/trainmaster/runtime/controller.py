@@ -101,6 +101,7 @@ class Controller:
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
         self._job_metrics = metrics.JobMetrics(self.name, kind.framework)
         jobs.listen(self._job_changed)
+        jobs.on_recovery(self.queue.retry_all)
         pods.listen(self._child_changed)
         services.listen(self._child_changed)
         for store in self._children.values():

@@ -115,6 +115,11 @@ class KeyQueue:
         self.add(key, after=delay)
         return delay
 
+    def retry_all(self) -> None:
+        """Try all that failed now: what they failed for may be over. Their next failure still counts as one more."""
+        for key in self._failures:
+            self.add(key, priority=STARTUP)
+
     def failures(self, key: Key) -> int:
         return self._failures.get(key, 0)
 

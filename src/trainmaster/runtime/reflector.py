@@ -1,11 +1,13 @@
 """Keeps one store like the API server: a paged list, then a watch, for ever.
 
-A watch that ends is resumed where it ended. Only 410 Gone lists again. No single object stops a list or a watch: one
-that cannot be read is left out, counted and named in the log. A resource that the API server does not have (its CRD is
-not installed) is asked for every few seconds and holds nobody up. Nor does one that we can do without and may not read.
+A watch that ends is resumed where it ended. Only 410 Gone lists again, and does so at once. No single object stops a
+list or a watch: one that cannot be read is left out, counted and named in the log. A resource that the API server does
+not have (its CRD is not installed) is asked for every few seconds and holds nobody up. Nor does one that we can do
+without and may not read.
 """
 
 import asyncio
+import math
 from typing import Generic
 
 import msgspec
@@ -28,6 +30,11 @@ ABSENT_SECONDS = 5.0
 """The longest between two looks for a resource that the API server does not have."""
 SHORTEST_WATCH = 1.0
 """A watch that ends sooner counts as a failure: reconnecting at once would be a hot loop."""
+
+GONE_SECONDS = 60.0
+"""A 410 that comes within this time after another one is backed off."""
+OUTAGE_SECONDS = 5.0
+"""After so long without reading, those that wait for the end of an outage are told of it."""
 
 log = structlog.get_logger(__name__)
 
@@ -52,8 +59,12 @@ class Reflector(Generic[V]):
         self._selector = selector
         self._fields = fields
         self._is_optional = is_optional
-        self._backoff = backoff or Backoff(0.2, 30.0)
+        self._backoff = backoff or Backoff(0.2, 8.0)  # jitter makes at most 10 s of it
         self._failures = 0
+        self._gones = 0
+        self._gone_at = -math.inf
+        self._lost_at: float | None = None
+        """Since when the store is not current."""
         self._version = ""
         self._left_out: set[Key | None] = set()
         """Objects that cannot be read, and of which the log says so."""
@@ -69,14 +80,14 @@ class Reflector(Generic[V]):
                 await self._watch()
             except Gone as error:
                 self._version = ""
-                await self._wait(error)
+                await self._expire(error)
             except NotFound as error:
                 self._version = ""
-                await (self._miss(error) if self._store.resource.group else self._wait(error))
+                await (self._miss(error) if self._store.resource.group else self._fail(error))
             except Forbidden as error:
-                await (self._do_without(error) if self._is_optional else self._wait(error))
+                await (self._do_without(error) if self._is_optional else self._fail(error))
             except Trainmaster as error:
-                await self._wait(error)
+                await self._fail(error)
 
     async def _list(self) -> None:
         views: list[V] = []
@@ -97,7 +108,8 @@ class Reflector(Generic[V]):
             cursor = page.cursor
             if not cursor:
                 break
-        self._store.is_current = True
+        self._failures = 0
+        self._become_current()
         self._store.replace(views, int(page.resource_version))
         self._version = page.resource_version
         self.synced.set()
@@ -119,13 +131,18 @@ class Reflector(Generic[V]):
             resource_version=self._version,
             timeout=WATCH_SECONDS,
         )
-        opened = asyncio.get_running_loop().time()
         async with watch as lines:
-            self._store.is_current = True
-            async for line in lines:
-                self._take(line)
-                self._failures = 0
-        if asyncio.get_running_loop().time() - opened < SHORTEST_WATCH:
+            opened = _time()
+            self._become_current()
+            try:
+                async for line in lines:
+                    self._take(line)
+                    self._failures = 0
+            finally:
+                is_short = _time() - opened < SHORTEST_WATCH
+                if not is_short:
+                    self._failures = 0
+        if is_short:
             raise Unreachable(f"watch of {self._store.resource} ended as soon as it began")
 
     def _take(self, line: bytes) -> None:
@@ -198,14 +215,38 @@ class Reflector(Generic[V]):
                 because=str(error),
                 hint="grant list and watch, as deploy/rbac.yaml does, to have faults of nodes seen",
             )
-        self._version, self._store.is_current = "", False
+        self._version = ""
+        self._lose()
         self.settled.set()
         await asyncio.sleep(FORBIDDEN_SECONDS)
 
-    async def _wait(self, error: Trainmaster) -> None:
-        self._store.is_current = False
+    async def _expire(self, error: Gone) -> None:
+        """Returns at once the first time: after an outage most versions are too old, and jobs wait to be seen."""
+        now = _time()
+        self._gones = self._gones + 1 if now - self._gone_at < GONE_SECONDS else 0
+        self._gone_at = now
+        self._lose()
+        if self._gones:
+            await self._wait(error, self._gones)
+
+    async def _fail(self, error: Trainmaster) -> None:
+        self._lose()
         self._failures += 1
-        delay = self._backoff.delay(self._failures)
+        await self._wait(error, self._failures)
+
+    def _lose(self) -> None:
+        self._store.is_current = False
+        if self._lost_at is None:
+            self._lost_at = _time()
+
+    def _become_current(self) -> None:
+        self._store.is_current = True
+        lost_at, self._lost_at = self._lost_at, None
+        if lost_at is not None and _time() - lost_at >= OUTAGE_SECONDS:
+            self._store.recover()
+
+    async def _wait(self, error: Trainmaster, failures: int) -> None:
+        delay = self._backoff.delay(failures)
         log.warning(
             "cannot read, trying again",
             resource=str(self._store.resource),
@@ -213,6 +254,10 @@ class Reflector(Generic[V]):
             seconds=round(delay, 1),
         )
         await asyncio.sleep(delay)
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _watch_error(code: int, message: str) -> ApiError:

@@ -31,6 +31,7 @@ class Store(Generic[V]):
         self._owned: dict[tuple[str, str], dict[Key, V]] = {}
         """By namespace and uid of the owner."""
         self._listeners: list[Listener[V]] = []
+        self._recoveries: list[Callable[[], None]] = []
 
     @property
     def is_synced(self) -> bool:
@@ -50,6 +51,15 @@ class Store(Generic[V]):
 
     def listen(self, listener: Listener[V]) -> None:
         self._listeners.append(listener)
+
+    def on_recovery(self, callback: Callable[[], None]) -> None:
+        """Call it when the store can be read again after an outage."""
+        self._recoveries.append(callback)
+
+    def recover(self) -> None:
+        """Its reflector can read again after an outage."""
+        for callback in self._recoveries:
+            callback()
 
     def replace(self, views: Iterable[V], version: int) -> None:
         """Take over a complete list; listeners hear of what differs."""
