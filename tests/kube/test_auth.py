@@ -342,3 +342,36 @@ async def test_closing_ends_a_plugin_that_runs(tmp_path: Path) -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+def slow_after_the_first(folder: Path) -> Plugin:
+    """Answers at once the first time, and never again."""
+    script = a_script(
+        folder / "login",
+        f"""
+        import json, os, time
+        if os.path.exists({str(folder / "ran")!r}):
+            time.sleep(600)
+        open({str(folder / "ran")!r}, "w")
+        status = dict(token="one", expirationTimestamp="1970-01-12T14:00:00Z")
+        print(json.dumps(dict(kind="ExecCredential", apiVersion="{V1}", status=status)))
+        """,
+    )
+    return Plugin(api_version=V1, command=str(script))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "answer"),
+    [pytest.param(3600.0, Answer(), id="expired"), pytest.param(6.0, status(401, "Unauthorized"), id="rejected")],
+)
+async def test_a_credential_is_waited_for_within_the_timeout_of_the_call(
+    serve: Serve, connect: Connect, tmp_path: Path, seconds: float, answer: Answer
+) -> None:
+    clock = Clock()
+    server = await serve(answer)
+    cluster = await connect(a_config(server.url, plugin=slow_after_the_first(tmp_path)), now=clock, timeout=0.2)
+    clock.now += seconds
+
+    async with asyncio.timeout(30):
+        with pytest.raises(Unreachable, match=r"get pods ml/a: there was no new credential within 0\.2 s"):
+            await cluster.get(POD, KEY)

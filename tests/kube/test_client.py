@@ -576,3 +576,24 @@ async def _outcome(call: Awaitable[object]) -> object:
         return await call
     except NotLeading as error:
         return error
+
+
+async def test_no_more_calls_are_under_way_than_there_are_connections(serve: Serve, connect: Connect) -> None:
+    answered = asyncio.Event()
+
+    async def wait(request: web.BaseRequest) -> web.StreamResponse:
+        if len(server.seen) == 2:
+            full.set()
+        await answered.wait()
+        return await Answer()(request)
+
+    full = asyncio.Event()
+    server = await serve(wait)
+    cluster = await connect(a_config(server.url), connections=2)
+
+    asking = [asyncio.create_task(cluster.get(POD, KEY)) for _ in range(5)]
+    await full.wait()
+    assert len(server.seen) == 2
+    answered.set()
+    await asyncio.gather(*asking)
+    assert len(server.seen) == 5

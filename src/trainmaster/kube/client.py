@@ -24,7 +24,7 @@ from trainmaster.kube.budget import RetryBudget
 from trainmaster.kube.call import JSON, MERGE_PATCH, METADATA, Call
 from trainmaster.kube.config import Config
 from trainmaster.kube.exchange import Exchange
-from trainmaster.kube.transport import drop, explain, harmless, open_session, proxy_of, read_body
+from trainmaster.kube.transport import CONNECTIONS, drop, explain, harmless, open_session, proxy_of, read_body
 from trainmaster.kube.watch import WatchLines
 from trainmaster.runtime.cluster import Written
 
@@ -42,7 +42,8 @@ T = TypeVar("T")
 class KubeCluster:
     """Construct it inside a running event loop, use it as ``async with``, or ``close`` it.
 
-    ``timeout`` bounds every call but watches, with all its attempts; ``watch_idle`` the silence of a watch.
+    ``timeout`` bounds every call but watches, with all its attempts and the renewal of a credential; ``watch_idle``
+    the silence of a watch; ``connections`` how many calls are under way at once.
     ``observe(method, code, seconds)`` hears of every request, with code "<error>" when there was no answer.
     ``gate()`` is asked directly before each write is sent, except of leases and events, and may raise.
     """
@@ -53,13 +54,14 @@ class KubeCluster:
         *,
         timeout: float = 30.0,
         watch_idle: float = 90.0,
+        connections: int = CONNECTIONS,
         retry_after_cap: float = 10.0,
         observe: Observe | None = None,
         gate: Gate | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._auth = Auth(config, now=now)
-        self._session = open_session(config)
+        self._session = open_session(config, connections)
         self._exchange = Exchange(self._session, config, self._auth, gate)
         self._proxy_headers = proxy_of(config).headers
         self._addresses = Addresses(config.server)
@@ -178,9 +180,9 @@ class KubeCluster:
         """Try, and try again where that is safe and affordable: with another credential after a 401, after
         the wait that the server asked for, and reads after a broken connection. A write whose connection
         broke may have happened: its caller has to look."""
-        if self._auth.is_stale():
-            await self._auth.fresh()
         deadline = self._clock() + self._timeout
+        if self._auth.is_stale():
+            await self._obtain(call, deadline, self._auth.fresh())
         tries = 1
         rejected = 0
         while True:
@@ -188,10 +190,9 @@ class KubeCluster:
             try:
                 answer = await attempt(call, deadline)
             except Unauthorized:
-                if rejected or not await self._auth.renew(generation):
+                if rejected or not await self._obtain(call, deadline, self._auth.renew(generation)):
                     raise
                 rejected = generation
-                deadline = self._clock() + self._timeout
                 continue
             except TooManyRequests as busy:
                 pause = min(busy.retry_after, self._retry_after_cap)
@@ -205,6 +206,14 @@ class KubeCluster:
                 self._budget.earn()
                 return answer
             tries += 1
+
+    async def _obtain(self, call: Call, deadline: float, credential: Awaitable[T]) -> T:
+        """A plug-in that takes longer is not stopped: the next call finds what it brings."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await credential
+        except TimeoutError:
+            raise Unreachable(f"{call}: there was no new credential within {self._timeout:g} s") from None
 
     def _can_retry(self, tries: int, latest: float) -> bool:
         return tries < _TRIES and self._clock() < latest and self._budget.take()

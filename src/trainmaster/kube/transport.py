@@ -41,7 +41,7 @@ def proxy_of(config: Config) -> Proxy:
     return Proxy(url, {"Proxy-Authorization": authorization} if authorization else None)
 
 
-def open_session(config: Config) -> aiohttp.ClientSession:
+def open_session(config: Config, connections: int = CONNECTIONS) -> aiohttp.ClientSession:
     """Our credentials are never among its default headers: aiohttp would show those to the proxy, too."""
     headers = {
         "Accept": JSON,
@@ -53,7 +53,7 @@ def open_session(config: Config) -> aiohttp.ClientSession:
         headers |= proxy.headers  # without a tunnel the proxy reads the request itself
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=CONNECTIONS, keepalive_timeout=_IDLE_CONNECTION, socket_factory=_open_socket
+            limit=connections, keepalive_timeout=_IDLE_CONNECTION, socket_factory=_open_socket
         ),
         headers=headers,
         timeout=UNLIMITED,
