@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
 import pytest
+import structlog
 import yaml
 from click.testing import CliRunner
 
@@ -106,7 +107,7 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(run: Callable[..., Answer], 
         ),
     ],
 )
-def test_what_ends_the_operator_is_told_in_a_sentence(
+def test_a_leader_that_loses_its_lease_ends_with_one_line_of_the_log(
     run: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def end(_: object) -> None:
@@ -114,7 +115,33 @@ def test_what_ends_the_operator_is_told_in_a_sentence(
 
     monkeypatch.setattr("trainmaster.cli.wiring._operate", end)
 
-    assert run("operator") == (1, "", "trainmaster: lease a/b could not be renewed within 10 s\n")
+    with structlog.testing.capture_logs() as logs:
+        assert run("operator") == (1, "", "")
+    assert logs == [
+        {
+            "log_level": "error",
+            "event": "ending: this process does not lead any more",
+            "because": "lease a/b could not be renewed within 10 s",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(Unreachable("no answer"), id="plain"),
+        pytest.param(ExceptionGroup("", [ExceptionGroup("", [Unreachable("no answer")])]), id="grouped"),
+    ],
+)
+def test_what_else_ends_the_operator_is_told_in_a_sentence(
+    run: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def end(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("trainmaster.cli.wiring._operate", end)
+
+    assert run("operator") == (1, "", "trainmaster: no answer\n")
 
 
 @pytest.mark.parametrize(

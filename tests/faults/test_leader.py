@@ -5,6 +5,7 @@ server could see it.
 """
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,10 +16,12 @@ import pytest
 from testbed.admin import Admin, eventually
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
-from testbed.proxy import Call, FaultProxy
+from testbed.proxy import Call, FaultProxy, hang
 from tests.faults.conftest import NewLife
-from tests.faults.life import SUBJECTS, Life
-from tests.faults.world import PATIENCE, Object
+from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Life
+from tests.faults.world import PATIENCE, WATCHED, Object
+from trainmaster.cli.wiring import WORKERS
+from trainmaster.kube.transport import CONNECTIONS
 
 LEASES = "coordination.k8s.io/v1/leases"
 SYSTEM = "trainmaster-system"
@@ -138,7 +141,7 @@ async def test_a_leader_that_was_paused_for_longer_than_its_lease_writes_nothing
         life.assert_ended_right()
     # An event that was waiting to be sent may still come: it tells what was done while leading.
     assert [str(call) for call in first.proxy.writes() if call.at > resumed] == []
-    assert "could not be renewed" in first.operator.log
+    _assert_ended_with_one_line(first)
     _assert_one_after_the_other(first, second)
 
 
@@ -155,6 +158,7 @@ async def test_a_leader_that_gets_no_answers_stops_before_its_lease_ends(
 
     for life in (*lives, *newborn):
         life.assert_ended_right()
+    _assert_ended_with_one_line(first)
     assert second.began() >= first.renewed() + LEASE
     _assert_one_after_the_other(first, second)
 
@@ -173,6 +177,41 @@ async def test_a_leader_that_is_told_to_stop_gives_its_lease_away(
     _assert_one_after_the_other(first, second)
     lease = await election.lease()
     assert lease["leaseTransitions"] == 1
+
+
+async def test_a_leader_goes_on_leading_while_the_api_server_holds_up_all_its_pods(
+    election: Election, new_life: NewLife
+) -> None:
+    leader = await election.start()
+    await election.led_by(leader)
+    held = leader.proxy.inject(hang, method="POST", resource="pods", count=None)
+    lives = [new_life(subject) for subject in (AITRAININGJOB, DIJOB) for _ in range(WORKERS)]
+    await asyncio.gather(*(life.create() for life in lives))
+
+    async def all_wait() -> None:
+        assert len(held.hit) >= CONNECTIONS - len(WATCHED) - 6, f"{len(held.hit)} are held"
+
+    async def many_renewals() -> None:
+        assert leader.operator.is_running(), leader.operator.log[-2000:]
+        assert len(_renewals(leader)) > before + 3 * RENEW / RETRY
+
+    await eventually(all_wait, timeout=PATIENCE)
+    before = len(_renewals(leader))
+    await eventually(many_renewals, timeout=PATIENCE)
+    for life in lives:  # the operators of other tests need not drive them
+        await election.admin.delete(life.subject.resource, life.namespace, "job")
+
+
+def _renewals(candidate: Candidate) -> list[Call]:
+    return [call for call in list(candidate.proxy.calls) if call.resource == "leases" and call.method == "PUT"]
+
+
+def _assert_ended_with_one_line(candidate: Candidate) -> None:
+    log = candidate.operator.log
+    assert "Traceback" not in log
+    last = json.loads(log.strip().rpartition("\n")[2])
+    assert (last["level"], "does not lead any more" in last["event"]) == ("error", True)
+    assert "could not be renewed" in last["because"]
 
 
 async def _first_leads(

@@ -206,8 +206,8 @@ async def test_stop_finishes_the_pass_in_hand_and_begins_no_other() -> None:
     rig = Rig(lambda job, observed: Plan(creates=create_pods(1), status={"phase": "Running"}))
     rig.cluster.put(TOY, toy_json("other"))
     rig.cluster.put(TOY, toy_json("third"))
-    rig.line.before = waiting("create", 5.0)
-    async with rig.running(6) as task:  # the lease takes 5 s, too
+    rig.line.before = waiting("create", 3.0)
+    async with rig.running(4) as task:  # the lease takes 3 s, too
         assert rig.writes() == [("create", "pods")] * 2
         await rig.stopped(task)
 

@@ -6,7 +6,8 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ import msgspec
 import structlog
 
 from trainmaster.cli.accelerator import accelerators_in
-from trainmaster.core.errors import BadConfig, Trainmaster
+from trainmaster.core.errors import BadConfig, NotLeading, Trainmaster
 from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import (
@@ -31,7 +32,7 @@ from trainmaster.core.view import (
 )
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_kinds
-from trainmaster.kube.client import KubeCluster
+from trainmaster.kube.client import KubeCluster, Observe
 from trainmaster.kube.config import Config
 from trainmaster.kube.incluster import in_cluster_config
 from trainmaster.kube.kubeconfig import load_config
@@ -51,6 +52,8 @@ from trainmaster.server.health import serve_health, serve_metrics
 
 log = structlog.get_logger(__name__)
 
+LEASE_CONNECTIONS = 2
+"""For the lease alone. When the API server is slow, passes use all the others for longer than the lease can wait."""
 WORKERS = 32
 """Jobs worked on at once, per kind."""
 
@@ -89,7 +92,11 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_operator(options: OperatorOptions) -> None:
-    run_loop(_operate(options))
+    try:
+        run_loop(_operate(options))
+    except NotLeading as error:
+        log.error("ending: this process does not lead any more", because=str(error))  # noqa: TRY400 one line is enough
+        raise SystemExit(1) from None
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -127,10 +134,11 @@ async def _operate(options: OperatorOptions) -> None:
     timeout = options.request_timeout
     if timeout <= 0:
         raise BadConfig("--request-timeout must be more than 0: every call needs an end")
-    async with KubeCluster(
-        config, timeout=timeout, observe=metrics.RequestMetrics().observe, gate=gate.check
-    ) as cluster:
-        elector = _elector(options, config, cluster) if options.leader_elect else None
+    observe = metrics.RequestMetrics().observe
+    async with (
+        KubeCluster(config, timeout=timeout, observe=observe, gate=gate.check) as cluster,
+        _electing(options, config, observe) as elector,
+    ):
         gate.elector = elector
         settings = Settings(
             server_url=options.server_url,
@@ -182,7 +190,28 @@ def _aggregator_config(options: OperatorOptions) -> Key:
     return Key(options.agconfig_namespace or options.namespace or default.namespace, options.agconfig_name)
 
 
-def _elector(options: OperatorOptions, config: Config, cluster: Cluster) -> Elector:
+@asynccontextmanager
+async def _electing(options: OperatorOptions, config: Config, observe: Observe) -> AsyncIterator[Elector | None]:
+    """An elector with connections of its own; None for an operator that always leads."""
+    if not options.leader_elect:
+        yield None
+        return
+    times = _election_times(options)
+    async with KubeCluster(
+        config, timeout=times.renew_deadline, connections=LEASE_CONNECTIONS, observe=observe
+    ) as cluster:
+        namespace = options.leader_elect_resource_namespace or _own_namespace(config)
+        yield Elector(
+            cluster,
+            Key(namespace, options.leader_elect_resource_name),
+            f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
+            times,
+            now=_now,
+            monotonic=_elapsed,
+        )
+
+
+def _election_times(options: OperatorOptions) -> ElectionTimes:
     times = ElectionTimes(
         options.leader_elect_lease_duration, options.leader_elect_renew_deadline, options.leader_elect_retry_period
     )
@@ -191,15 +220,7 @@ def _elector(options: OperatorOptions, config: Config, cluster: Cluster) -> Elec
             "leader election needs lease-duration > renew-deadline > retry-period > 0, "
             f"got {times.lease:g}s, {times.renew_deadline:g}s and {times.retry:g}s"
         )
-    namespace = options.leader_elect_resource_namespace or _own_namespace(config)
-    return Elector(
-        cluster,
-        Key(namespace, options.leader_elect_resource_name),
-        f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
-        times,
-        now=_now,
-        monotonic=_elapsed,
-    )
+    return times
 
 
 def _own_namespace(config: Config) -> str:

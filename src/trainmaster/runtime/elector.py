@@ -2,14 +2,15 @@
 
 A leader may act until ``renew_deadline`` after the moment it *sent* its last successful renewal, and the
 lease lasts longer than that: it has stopped acting before anybody else can start. Every call runs under
-what is left of that time. Others judge the lease by their own clock, from when they last saw it change.
+what is left of that time, and each request under a third of the deadline: when one answer gets lost, there is time to
+ask again. Others judge the lease by their own clock, from when they last saw it change.
 """
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -20,6 +21,8 @@ from trainmaster.runtime import metrics
 from trainmaster.runtime.cluster import Cluster
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 class ElectionTimes(msgspec.Struct, frozen=True):
@@ -86,9 +89,15 @@ class Elector:
 
     async def hold(self) -> None:
         """Renews until that fails for too long, then raises NotLeading: the process must end."""
+        pause = self._times.retry
         while True:
-            await asyncio.sleep(min(self._times.retry, max(self._left(), 0.0)))
-            if self._left() <= 0 or (not await self._attempt(self._left()) and self._left() <= 0):
+            await asyncio.sleep(min(pause, max(self._left(), 0.0)))
+            started = self._monotonic()
+            is_renewed = self._left() > 0 and await self._attempt(self._left())
+            # A failure that took its time has been waited for already.
+            took = 0.0 if is_renewed else self._monotonic() - started
+            pause = max(self._times.retry - took, 0.0)
+            if self._left() <= 0:
                 self._gauge.set(0)
                 raise NotLeading(f"lease {self._key} could not be renewed within {self._times.renew_deadline:g} s")
 
@@ -149,7 +158,7 @@ class Elector:
     async def _replace(self, lease: _Lease, spec: _LeaseSpec) -> None:
         """What others wrote on the lease, labels or newer fields, stays."""
         body = {**lease.body, "spec": {**lease.body["spec"], **msgspec.to_builtins(spec)}}
-        await self._cluster.replace(LEASE, self._key, msgspec.json.encode(body))
+        await self._ask(self._cluster.replace(LEASE, self._key, msgspec.json.encode(body)))
 
     async def _create(self) -> bool:
         stamp = _micro(self._now())
@@ -161,20 +170,24 @@ class Elector:
             "spec": msgspec.to_builtins(spec),
         }
         try:
-            await self._cluster.create(LEASE, self._key.namespace, msgspec.json.encode(body))
+            await self._ask(self._cluster.create(LEASE, self._key.namespace, msgspec.json.encode(body)))
         except AlreadyExists:
             return False
         return True
 
     async def _read(self) -> _Lease | None:
         try:
-            body = msgspec.json.decode(await self._cluster.get(LEASE, self._key), type=dict[str, Any])
+            body = msgspec.json.decode(await self._ask(self._cluster.get(LEASE, self._key)), type=dict[str, Any])
             spec = body.setdefault("spec", {})
             return _Lease(body, msgspec.convert(spec, _LeaseSpec))
         except NotFound:
             return None
         except msgspec.DecodeError as error:
             raise Unreachable(f"the answer is no lease: {error}") from error
+
+    async def _ask(self, request: Awaitable[T]) -> T:
+        async with asyncio.timeout(self._times.renew_deadline / 3):
+            return await request
 
     def _has_ended(self, spec: _LeaseSpec) -> bool:
         """Free, or not renewed for its whole duration while we were looking."""
