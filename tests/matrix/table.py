@@ -1,0 +1,324 @@
+"""The table: every situation, its outcome, and the kinds whose users' contract says otherwise, with where it says so.
+
+One fault ends the same in every kind. ``differs`` is for what a kind's documents promise. ``red`` is for what is not so
+yet, ``silent`` for jobs that do the right thing and do not say so: these cells are expected to fail, and their marks
+have to go when they do not. A number such as 0015 is that of a file in docs/decisions.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tests.matrix import situations as do
+from tests.matrix.kinds import (
+    AITRAININGJOB,
+    BY_JOB,
+    BY_POD,
+    COLLECTOR,
+    COORDINATOR,
+    DI,
+    MXJOB,
+    MXJOB_MLKUBE,
+    Options,
+    Row,
+)
+from tests.matrix.outcome import (
+    ALL,
+    NO_POD,
+    SCOPE,
+    VICTIM,
+    Fails,
+    GoesOn,
+    Gone,
+    Outcome,
+    Succeeds,
+    Suspended,
+    Waits,
+)
+
+
+@dataclass(frozen=True)
+class Differs:
+    """Another outcome, or None where the situation cannot be, and which document says so."""
+
+    outcome: Outcome | None
+    because: str
+
+
+@dataclass(frozen=True)
+class Situation:
+    name: str
+    act: do.Act
+    outcome: Outcome
+    differs: Mapping[str, Differs] = field(default_factory=dict)
+    red: Mapping[str, str] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+    manifest: Callable[[Row], Options] = do.plain
+    rows: Sequence[Row] = BY_POD
+    at_creation: bool = False
+    """The act comes before the job, instead of when all its pods run."""
+
+    def cell(self, row: Row) -> Outcome | None:
+        differs = self.differs.get(row.contract)
+        return differs.outcome if differs else self.outcome
+
+
+EVERY_POD = (AITRAININGJOB, MXJOB, MXJOB_MLKUBE, COORDINATOR, COLLECTOR)
+"""The contracts of BY_POD."""
+
+POD_AND_NODE = "(?s)(?=.*{pod})(?=.*{node})"
+EVICTED = "(?si)(?=.*{pod})(?=.*(evict|disrupt|drain))"
+
+_NODE_FAULT = GoesOn(SCOPE, counted=1, event=POD_AND_NODE)
+
+_COORDINATOR_ENDS = "0015: the end of the coordinator's program is the end of the job"
+_PROGRAM_ENDS = "docs/mxjob.md, When it ends: exit codes 1-127 and OOMKilled are for good"
+_PS_LITE = "docs/mxjob.md, What comes again: ps-lite takes no lost process back, so all pods restart"
+_KEPT = "0015: a replica is there until it is given back"
+
+_NODES_IN_BATCH_JOBS = "an MxJob does not look at nodes: it waits 300 s for the taint manager"
+_UNNAMED_NODE = "the message has the reason of the pod, and not its node"
+
+
+NODES = (
+    Situation("node-lost", do.lose_node, _NODE_FAULT, red={MXJOB_MLKUBE: _NODES_IN_BATCH_JOBS}),
+    Situation(
+        "node-lost-while-the-operator-was-away",
+        do.lose_node_while_the_operator_is_away,
+        replace(_NODE_FAULT, counted=None),
+        red={AITRAININGJOB: "it comes again alone and in silence"},
+        silent={MXJOB_MLKUBE: "the Event says that the pod is gone, and not which one or where"},
+    ),
+    Situation(
+        "pod-terminating-on-a-dead-kubelet",
+        do.delete_pod_and_lose_node,
+        GoesOn(SCOPE, counted=None, event=POD_AND_NODE),
+        {AITRAININGJOB: Differs(GoesOn(VICTIM, event=POD_AND_NODE), "0020: like every deleted pod, it is not counted")},
+        silent={
+            AITRAININGJOB: "it comes again in silence",
+            MXJOB: "the Event says that the pod was deleted, and not that its node is lost",
+            MXJOB_MLKUBE: "the Event says that the pod is gone, and not which one or where",
+        },
+    ),
+    Situation("node-deleted", do.delete_node, _NODE_FAULT, red={MXJOB_MLKUBE: _NODES_IN_BATCH_JOBS}),
+    Situation(
+        "drained",
+        do.drain,
+        GoesOn(SCOPE, counted=0, event=EVICTED),
+        red={
+            AITRAININGJOB: "it comes again alone and in silence",
+            MXJOB: "charged to backoffLimit, and nothing says that it was evicted",
+            MXJOB_MLKUBE: "charged to backoffLimit, and nothing says that it was evicted",
+        },
+        silent=dict.fromkeys((COORDINATOR, COLLECTOR), "it comes again in silence"),
+    ),
+    Situation(
+        "drained-with-restart-policy-never",
+        do.drain,
+        Fails("{pod}"),
+        {
+            MXJOB_MLKUBE: Differs(None, "it has no restart policy"),
+            COORDINATOR: Differs(None, "it has no restart policy"),
+            COLLECTOR: Differs(None, "it has no restart policy"),
+        },
+        manifest=do.never_restarting,
+        red={AITRAININGJOB: "pods come again in silence, under Never, too"},
+    ),
+    Situation(
+        "most-nodes-away",
+        do.lose_most_nodes,
+        Waits("(?i)nodes"),
+        rows=BY_JOB,
+        red={
+            AITRAININGJOB: "all pods restart on the nodes that are left",
+            MXJOB: "all pods restart on the nodes that are left",
+            DI: "all pods of the lost nodes restart on those that are left",
+        },
+        silent={MXJOB_MLKUBE: "nothing restarts, and nothing says so"},
+    ),
+    Situation("evicted", do.evict, _NODE_FAULT),
+    *(
+        Situation(
+            f"ended-by-node-{reason}",
+            do.ended_by_node(reason, message),
+            _NODE_FAULT,
+            silent=dict.fromkeys(EVERY_POD, _UNNAMED_NODE),
+        )
+        for reason, message in (
+            ("OutOfcpu", "Node didn't have enough resource: cpu, requested: 4000, used: 6000, capacity: 8000"),
+            ("Shutdown", "Node is shutting, evicting pods"),
+            ("NodeLost", "Node which was running pod is unresponsive"),
+            ("Preempting", "Preempted in order to admit critical pod"),
+            ("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present"),
+        )
+    ),
+)
+
+ENDS = (
+    Situation(
+        "oom-killed",
+        do.container_ends(137, "OOMKilled"),
+        GoesOn(SCOPE, counted=1, event="OOMKilled"),
+        {
+            COORDINATOR: Differs(Fails("OOMKilled"), _COORDINATOR_ENDS),
+            MXJOB_MLKUBE: Differs(Fails("OOMKilled"), _PROGRAM_ENDS),
+        },
+    ),
+    Situation(
+        "exit-code-1",
+        do.container_ends(1, "Error"),
+        GoesOn(SCOPE, counted=1, event="(?s)(?=.*{pod}).*code ?1\\b"),
+        {
+            COORDINATOR: Differs(Fails(r"code ?1\b"), _COORDINATOR_ENDS),
+            MXJOB_MLKUBE: Differs(Fails(r"code ?1\b"), _PROGRAM_ENDS),
+        },
+    ),
+    *(
+        Situation(
+            f"signal-{code}",
+            do.container_ends(code, "Error"),
+            GoesOn(SCOPE, counted=1, event=f"(?s)(?=.*{{pod}}).*code ?{code}"),
+            {COORDINATOR: Differs(Fails(f"code ?{code}"), _COORDINATOR_ENDS)},
+        )
+        for code in (137, 143)
+    ),
+    Situation(
+        "start-error",
+        do.container_ends(128, "StartError"),
+        Fails("StartError"),
+        {
+            COLLECTOR: Differs(
+                GoesOn(VICTIM, event="StartError"), "0015: a replica that failed is replaced, and never ends a job"
+            )
+        },
+    ),
+    Situation(
+        "side-car-outlives-a-success",
+        do.main_containers_succeed,
+        Succeeds(),
+        manifest=do.with_sidecar,
+        rows=BY_JOB,
+        red=dict.fromkeys((AITRAININGJOB, MXJOB), "only the phase of the pod counts"),
+    ),
+    Situation(
+        "side-car-outlives-a-failure",
+        do.main_container_ends(143, "Error"),
+        GoesOn(SCOPE, counted=1, event="(?s)(?=.*{pod}).*code ?143"),
+        {COORDINATOR: Differs(Fails("code ?143"), _COORDINATOR_ENDS)},
+        manifest=do.with_sidecar,
+        red=dict.fromkeys((AITRAININGJOB, MXJOB), "only the phase of the pod counts"),
+    ),
+    Situation(
+        "succeeded-pod-garbage-collected",
+        do.succeed_and_collect,
+        GoesOn(NO_POD, pods=-1),
+        {
+            COORDINATOR: Differs(Succeeds(), _COORDINATOR_ENDS),
+            COLLECTOR: Differs(GoesOn(VICTIM), _KEPT),
+        },
+    ),
+)
+
+_SILENT = "nothing says that the pod waits, or for what"
+_NO_EVENT = "a condition says it, and no Event"
+_WAITS_IN_SILENCE = dict.fromkeys((MXJOB, COORDINATOR, COLLECTOR), _SILENT) | {MXJOB_MLKUBE: _NO_EVENT}
+
+OBSTACLES = (
+    Situation(
+        "image-cannot-be-pulled",
+        do.waiting("ImagePullBackOff", 'Back-off pulling image "registry.example/train:1"'),
+        Waits("ImagePullBackOff"),
+        silent=_WAITS_IN_SILENCE,
+        at_creation=True,
+    ),
+    Situation(
+        # All that a pod shows of a ConfigMap that is missing; the kubelet's sentence is in an Event of the pod.
+        "volume-cannot-be-mounted",
+        do.waiting("ContainerCreating"),
+        Waits("ContainerCreating"),
+        silent=dict.fromkeys(EVERY_POD, "a container that is being created for ten minutes is nothing worth saying"),
+        at_creation=True,
+    ),
+    Situation(
+        "unschedulable",
+        do.unschedulable,
+        Waits("0/8 nodes are available"),
+        silent=_WAITS_IN_SILENCE | {AITRAININGJOB: _NO_EVENT},
+        at_creation=True,
+    ),
+    Situation("create-refused-by-quota", do.refused(do.QUOTA), Waits("exceeded quota"), at_creation=True),
+    Situation(
+        "create-refused-by-pod-security", do.refused(do.POD_SECURITY), Waits("violates PodSecurity"), at_creation=True
+    ),
+    Situation(
+        "create-answered-by-500",
+        do.refused(do.WEBHOOK),
+        Waits("failed calling webhook"),
+        silent=dict.fromkeys(EVERY_POD, "runtime: a 5xx ends the pass, and only the log says so"),
+        at_creation=True,
+    ),
+    Situation(
+        "foreign-object-has-the-name", do.occupy_name, Waits("(?i)name is taken|already exists"), at_creation=True
+    ),
+)
+
+_NO_FIELD = dict.fromkeys((MXJOB_MLKUBE, DI), "the kind has no field for it")
+
+USERS = (
+    Situation(
+        "running-pod-deleted",
+        do.delete_pod,
+        GoesOn(VICTIM),
+        {
+            MXJOB: Differs(GoesOn(SCOPE, counted=1, event="{pod}"), _PS_LITE),
+            MXJOB_MLKUBE: Differs(GoesOn(SCOPE, counted=1), _PS_LITE),
+        },
+    ),
+    Situation("service-deleted", do.delete_service, GoesOn(NO_POD), rows=BY_JOB),
+    Situation("suspended", do.suspend, Suspended(), rows=BY_JOB, red=_NO_FIELD),
+    Situation("suspended-and-resumed", do.suspend_and_resume, GoesOn(ALL), rows=BY_JOB, red=_NO_FIELD),
+    Situation(
+        "suspended-at-creation",
+        do.nothing,
+        Suspended(),
+        {MXJOB: Differs(Suspended(("Suspended", "Created")), "Kubeflow's clients look for Created")},
+        manifest=do.suspended,
+        rows=BY_JOB,
+        red=_NO_FIELD,
+        at_creation=True,
+    ),
+    Situation(
+        "active-deadline-exceeded",
+        do.nothing,
+        Fails("(?i)deadline|timeLimit", stops=True),
+        manifest=do.with_deadline,
+        rows=BY_JOB,
+        red={DI: "the kind has no field for it"},
+    ),
+    Situation(
+        "ttl-after-finished",
+        do.wait_for_its_end,
+        Gone(),
+        manifest=do.with_ttl,
+        rows=BY_JOB,
+        red={DI: "the kind has no field for it"},
+    ),
+    Situation(
+        "scaled-up",
+        do.scale(+1),
+        GoesOn(NO_POD, pods=1),
+        {MXJOB_MLKUBE: Differs(None, "docs/mxjob.md: numbers stay when the job has begun; admission refuses it")},
+        rows=BY_JOB,
+    ),
+    Situation(
+        "scaled-down",
+        do.scale(-1),
+        GoesOn(NO_POD, pods=-1),
+        {MXJOB_MLKUBE: Differs(None, "docs/mxjob.md: numbers stay when the job has begun; admission refuses it")},
+        rows=BY_JOB,
+    ),
+    Situation("spec-edited-to-invalid", do.make_spec_invalid, Waits("containers"), rows=BY_JOB),
+    Situation("job-deleted-half-way", do.delete_job_half_way, Gone(), rows=BY_JOB),
+    Situation("ended-by-another-operator", do.end_before_us, Succeeds(before_us=True), rows=BY_JOB, at_creation=True),
+)
+
+TABLE: Sequence[Situation] = (*NODES, *ENDS, *OBSTACLES, *USERS)
