@@ -129,6 +129,14 @@ class World:
             self.loop.virtual, idle = then, idle + 1
         raise AssertionError(f"the job is never quiet: {self._plan()}")
 
+    def operate(self) -> None:
+        """Passes of the operator alone, until the plan is quiet or what it waits for does not come."""
+        before = -1
+        while before != self.api.revision:
+            before = self.api.revision
+            self._catch_up()
+            self._pass()
+
     def _step(self) -> bool:
         """True when anything changed."""
         before = self.api.revision
@@ -243,7 +251,8 @@ class World:
 
     @property
     def services(self) -> set[str]:
-        return {key.name for key, body in self.api.objects.get(SERVICE, {}).items() if owner_uid(body)}
+        """All names; the ancestors' need no owner."""
+        return {key.name for key in self.api.objects.get(SERVICE, {})}
 
     def _uids(self, resource: Resource) -> list[str]:
         return [body["metadata"]["uid"] for body in self.api.objects.get(resource, {}).values()]
