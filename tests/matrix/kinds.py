@@ -26,6 +26,8 @@ AITRAININGJOB, MXJOB, MXJOB_MLKUBE = "AITrainingJob", "MXJob", "MxJob"
 COORDINATOR, COLLECTOR, DI = "coordinator", "collector", "DIJob and NerveXJob"
 """What the expected outcomes of the table are told by: rows of the same contract share them."""
 
+ALWAYS, NEVER, AFTER_NODE_FAULTS = "always", "never", "after faults of the node, and not of the program"
+
 SIDECAR = "log-shipper"
 AGGREGATOR_CONFIG = Resource("nervex.sensetime.com", "v1alpha1", "aggregatorconfigs", "AggregatorConfig")
 
@@ -82,10 +84,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Options:
-    """``sidecar``: every pod has a second container. ``never``: no pod may restart. ``spec`` is set on top."""
+    """``sidecar``: every pod has a second container. ``policy``: when pods restart. ``spec`` is set on top."""
 
     sidecar: bool = False
-    never: bool = False
+    policy: str = ALWAYS
     spec: tuple[tuple[Path, Any], ...] = ()
 
 
@@ -117,7 +119,7 @@ def is_true(job: Json, type_: str) -> bool:
 
 def _aitrainingjob(options: Options) -> Json:
     template = _template("aitj-main", options)
-    policy = {"restartPolicy": "Never" if options.never else "Always"}
+    policy = {"restartPolicy": {NEVER: "Never", AFTER_NODE_FAULTS: "OnNodeFail"}.get(options.policy, "Always")}
     roles = {
         "ps": a_replica(1, template, completePolicy="None", **policy),
         "trainer": a_replica(2, template, **policy),
@@ -138,7 +140,7 @@ def _result_of_phase(job: Json) -> str:
 
 def _mxjob(options: Options) -> Json:
     template = _template("mxnet", options)
-    policy = {"restartPolicy": "Never" if options.never else "OnFailure"}
+    policy = {"restartPolicy": {NEVER: "Never", AFTER_NODE_FAULTS: "ExitCode"}.get(options.policy, "OnFailure")}
     roles = {role: an_mx_replica(n, template, **policy) for role, n in _MX_ROLES.items()}
     job = an_mxjob("job", policy={"cleanPodPolicy": "Running"}, spec={"mxReplicaSpecs": roles})
     return _with(job, options)

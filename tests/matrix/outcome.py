@@ -56,9 +56,13 @@ class Case:
         self.remember()
 
     def remember(self) -> None:
-        self.pods, self.services = self.world.running, self.world.services
+        self.find()
         self.victim = self.row.victim_of(self.world)
         self.node = self.world.pods[self.victim]["spec"]["nodeName"]
+
+    def find(self) -> None:
+        """What is there before the situation, whoever created it."""
+        self.pods, self.services = self.world.running, self.world.services
         self.heard = len(self.world.notes.events)
 
     @property

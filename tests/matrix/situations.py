@@ -5,7 +5,7 @@ from copy import deepcopy
 
 from tests.build import Json
 from tests.laws.memory import Object
-from tests.matrix.kinds import COLLECTORS, Options, Row
+from tests.matrix.kinds import AFTER_NODE_FAULTS, COLLECTORS, NEVER, Options, Row
 from tests.matrix.outcome import Case
 from trainmaster.core.errors import ApiError, Forbidden, ServerError
 from trainmaster.core.ids import JOB, POD, SERVICE, Key, Resource
@@ -66,8 +66,8 @@ def ended_by_node(reason: str, message: str) -> Act:
 
 
 def evict(case: Case) -> None:
-    """By its kubelet, for want of memory: containers are killed first."""
-    case.world.end_container(case.victim, 137, "Error")
+    """By its kubelet, for want of memory: its program is told to end, and does so with code 1."""
+    case.world.end_container(case.victim, 1, "Error")
     message = "The node was low on resource: memory."
     case.world.api.set_status(POD, case.victim, {"phase": "Failed", "reason": "Evicted", "message": message})
 
@@ -270,7 +270,11 @@ def with_sidecar(row: Row) -> Options:
 
 
 def never_restarting(row: Row) -> Options:
-    return Options(never=True)
+    return Options(policy=NEVER)
+
+
+def restarting_after_node_faults(row: Row) -> Options:
+    return Options(policy=AFTER_NODE_FAULTS)
 
 
 def suspended(row: Row) -> Options:

@@ -56,11 +56,21 @@ class Situation:
     rows: Sequence[Row] = BY_POD
     at_creation: bool = False
     """The act comes before the job, instead of when all its pods run."""
+    found: bool = False
+    """The job runs already, under the operator before ours: ``PREDECESSORS`` has its objects."""
 
     def cell(self, row: Row) -> Outcome | None:
         differs = self.differs.get(row.contract)
         return differs.outcome if differs else self.outcome
 
+
+PREDECESSORS = {
+    AITRAININGJOB: "aitrainingjob-148db3b/ps-trainer/running",
+    MXJOB: "kubeflow-1.7/train/running",
+    MXJOB_MLKUBE: "mxjob-mlkube-c377703/dist/running",
+    DI: "di-v0.2.2/parallel/running",
+}
+"""Files of tests/takeover/objects; none was recorded of the nervex-operator."""
 
 EVERY_POD = (AITRAININGJOB, MXJOB, MXJOB_MLKUBE, COORDINATOR, COLLECTOR)
 """The contracts of BY_POD."""
@@ -73,6 +83,7 @@ _NODE_FAULT = GoesOn(SCOPE, counted=1, event=POD_AND_NODE)
 _COORDINATOR_ENDS = "0015: the end of the coordinator's program is the end of the job"
 _PROGRAM_ENDS = "docs/mxjob.md, When it ends: exit codes 1-127 and OOMKilled are for good"
 _PS_LITE = "docs/mxjob.md, What comes again: ps-lite takes no lost process back, so all pods restart"
+_NO_POLICY = dict.fromkeys((MXJOB_MLKUBE, COORDINATOR, COLLECTOR), Differs(None, "it has no restart policy"))
 _KEPT = "0015: a replica is there until it is given back"
 
 _NODES_IN_BATCH_JOBS = "an MxJob does not look at nodes: it waits 300 s for the taint manager"
@@ -115,11 +126,7 @@ NODES = (
         "drained-with-restart-policy-never",
         do.drain,
         Fails("{pod}"),
-        {
-            MXJOB_MLKUBE: Differs(None, "it has no restart policy"),
-            COORDINATOR: Differs(None, "it has no restart policy"),
-            COLLECTOR: Differs(None, "it has no restart policy"),
-        },
+        _NO_POLICY,
         manifest=do.never_restarting,
         red={AITRAININGJOB: "pods come again in silence, under Never, too"},
     ),
@@ -136,6 +143,13 @@ NODES = (
         silent={MXJOB_MLKUBE: "nothing restarts, and nothing says so"},
     ),
     Situation("evicted", do.evict, _NODE_FAULT),
+    Situation(
+        "evicted-with-a-policy-for-node-faults",
+        do.evict,
+        _NODE_FAULT,
+        _NO_POLICY,
+        manifest=do.restarting_after_node_faults,
+    ),
     *(
         Situation(
             f"ended-by-node-{reason}",
@@ -321,4 +335,18 @@ USERS = (
     Situation("ended-by-another-operator", do.end_before_us, Succeeds(before_us=True), rows=BY_JOB, at_creation=True),
 )
 
-TABLE: Sequence[Situation] = (*NODES, *ENDS, *OBSTACLES, *USERS)
+TAKEN_OVER = (
+    Situation(
+        "children-left-by-another-operator",
+        do.nothing,
+        GoesOn(NO_POD),
+        rows=tuple(row for row in BY_JOB if row.name != "nervexjob"),
+        red={
+            DI: "pods that di-server of v0.2 made are deleted",
+            MXJOB_MLKUBE: "batch Jobs without an owner are not adopted",
+        },
+        found=True,
+    ),
+)
+
+TABLE: Sequence[Situation] = (*NODES, *ENDS, *OBSTACLES, *USERS, *TAKEN_OVER)

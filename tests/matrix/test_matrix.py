@@ -6,7 +6,9 @@ import pytest
 
 from tests.matrix.kinds import Row
 from tests.matrix.outcome import Case, Outcome, Unsaid
-from tests.matrix.table import TABLE, Situation
+from tests.matrix.table import PREDECESSORS, TABLE, Situation
+from tests.matrix.world import World
+from tests.takeover.load import world_of
 
 
 def _cells() -> list[object]:
@@ -34,16 +36,24 @@ def _marks(situation: Situation, row: Row) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize(("situation", "row", "outcome"), _cells())
 def test_the_job_ends_as_the_table_says(situation: Situation, row: Row, outcome: Outcome) -> None:
-    with row.world(situation.manifest(row)) as world:
+    with _world(situation, row) as world:
         case = Case(row, world)
-        if situation.at_creation:
-            situation.act(case)
-            world.create()
-        else:
+        if situation.found:
+            case.find()
+        elif not situation.at_creation:
             case.start()
-            situation.act(case)
+        situation.act(case)
+        if situation.at_creation:
+            world.create()
 
         outcome.check(case)
+
+
+def _world(situation: Situation, row: Row) -> World:
+    options = situation.manifest(row)
+    if not situation.found:
+        return row.world(options)
+    return world_of(PREDECESSORS[row.contract], row.build(options)["apiVersion"])
 
 
 @pytest.mark.parametrize("situation", TABLE, ids=lambda situation: situation.name)
