@@ -21,8 +21,9 @@ from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 from trainmaster.kinds.dijob.standing import Standing
 from trainmaster.kinds.mlkube import replica as mlkube_replica
 from trainmaster.kinds.mlkube.kind import MxJobKind
-from trainmaster.kinds.mxjob import verdict as mxjob_verdict
 from trainmaster.kinds.mxjob.kind import MXJobKind
+from trainmaster.lifecycle import facts
+from trainmaster.lifecycle.decide import Pass
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
@@ -256,26 +257,25 @@ def _a_template_is_never_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NerveXJobKind, "_aggregator_template", template)
 
 
-def _mxjob_verdict_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
-    def end(self: Any, job: Any, phase: Any, message: Any, observed: Any, now: Any, **options: Any) -> Plan:
-        wanted = original(self, job, phase, message, observed, now, **options)
-        return msgspec.structs.replace(wanted, status_first=False, deletes=self._all(observed, "All", "", now))
+def _result_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
+    def end(self: Any, *result: Any, **options: Any) -> Plan:
+        wanted = original(self, *result, **options)
+        return msgspec.structs.replace(wanted, status_first=False, deletes=self._deletes("All", ""))
 
-    original = MXJobKind._end
-    patch.setattr(MXJobKind, "_end", end)
-
-
-def _mxjob_fault_is_judged_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mxjob_verdict, "is_current", lambda *_: True)
+    original = Pass._end
+    patch.setattr(Pass, "_end", end)
 
 
-def _mxjob_stop_is_not_stored_before_the_pods_go(patch: pytest.MonkeyPatch) -> None:
-    def stop(self: Any, job: Any, observed: Any, now: Any) -> Plan:
-        wanted = original(self, job, observed, now)
-        return msgspec.structs.replace(wanted, status_first=False, deletes=self._all(observed, "All", "", now))
+def _outdated_pods_are_classified_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(facts, "is_current", lambda *_: True)
 
-    original = MXJobKind._stop
-    patch.setattr(MXJobKind, "_stop", stop)
+
+def _suspension_is_stored_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
+    def suspend(self: Any) -> Plan:
+        return msgspec.structs.replace(original(self), status_first=False, deletes=self._deletes("All", ""))
+
+    original = Pass._suspend
+    patch.setattr(Pass, "_suspend", suspend)
 
 
 def _a_crew_forgets_that_it_was_whole(patch: pytest.MonkeyPatch) -> None:
@@ -306,9 +306,9 @@ MUTATIONS = (
     Mutation("back-off is never over", AITrainingJobKind, _back_off_is_never_over),
     Mutation("pods are forced to go from nodes that are well", AITrainingJobKind, _every_pod_is_forced),
     Mutation("an old view of a node decides", AITrainingJobKind, _an_old_view_of_a_node_decides),
-    Mutation("the verdict is stored after the deletes (MXJob)", MXJobKind, _mxjob_verdict_after_the_deletes),
-    Mutation("a fault is judged again (MXJob)", MXJobKind, _mxjob_fault_is_judged_again),
-    Mutation("a stop is not stored (MXJob)", MXJobKind, _mxjob_stop_is_not_stored_before_the_pods_go),
+    Mutation("the result is stored after the deletes (MXJob)", MXJobKind, _result_after_the_deletes),
+    Mutation("outdated pods are classified again (MXJob)", MXJobKind, _outdated_pods_are_classified_again),
+    Mutation("a suspension is not stored (MXJob)", MXJobKind, _suspension_is_stored_after_the_deletes),
     Mutation("a crew forgets that it was whole (MxJob)", MxJobKind, _a_crew_forgets_that_it_was_whole),
     Mutation("a lost aggregator is deleted before it is on record", NerveXJobKind, _lost_before_it_is_on_record),
     Mutation("the template of an aggregator is never kept", NerveXJobKind, _a_template_is_never_kept),

@@ -21,10 +21,12 @@ from trainmaster.core.errors import BadSpec, located
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.nesting import TOO_DEEP
 from trainmaster.core.observed import Observed, SlotLabels
-from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, warning
+from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, normal, warning
+from trainmaster.core.policies import creation, node
 from trainmaster.core.template import Owner
 from trainmaster.core.view import JobView
 from trainmaster.kinds.custom import Custom
+from trainmaster.lifecycle import facts
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -154,9 +156,15 @@ class Kind(ABC, Generic[J]):
     def decide(self, job: J, observed: Observed, now: datetime) -> Plan:
         """The next step for a valid job."""
 
-    @abstractmethod
     def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
         """The Event for children that were created or deleted, or could not be."""
+        noun = resource.kind.lower()
+        if error:
+            return warning(
+                f"Failed{verb.capitalize()}{resource.kind}",
+                f"Error {verb[:-1]}ing {noun} {named(names)}: {error}",
+            )
+        return normal(f"Successful{verb.capitalize()}{resource.kind}", f"{verb.capitalize()}d {noun}: {named(names)}")
 
     @property
     def related(self) -> Related | None:
@@ -256,6 +264,27 @@ class Kind(ABC, Generic[J]):
     def owner(self, job: J) -> Owner:
         meta = job.metadata
         return Owner(self.resource, meta.namespace, meta.name, meta.uid)
+
+    def key(self, job: J) -> tuple[Key, str]:
+        """Key and uid of a job."""
+        meta = job.metadata
+        return Key(meta.namespace, meta.name), meta.uid
+
+    def changed(self, job: J, new: Wire) -> dict[str, Any] | None:
+        """The new status as it goes onto the wire; None when nothing changed."""
+        return changed_status(job.status, new)
+
+    @property
+    def fault_rules(self) -> facts.Rules:
+        settings = self.settings
+        return facts.Rules(
+            node.Rules(settings.node_fail_grace_period, settings.bad_node_conditions),
+            creation.Times(
+                duration=settings.creating_duration_period,
+                restart=settings.creating_restart_period,
+                can_fail=settings.enable_creating_failed,
+            ),
+        )
 
     def _reject(self, view: JobView, bad: BadSpec, now: datetime) -> Plan:
         meta, stored = self.status_of(view)

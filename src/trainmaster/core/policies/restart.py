@@ -158,9 +158,18 @@ def is_wanted(policy: RestartPolicy, fault: Fault, codes: frozenset[int]) -> boo
 
 
 def admitted(
-    wanted: Sequence[Fallen], rules: Mapping[str, Rules], restarts: RestartsByRole, calm: timedelta
+    wanted: Sequence[Fallen],
+    rules: Mapping[str, Rules],
+    restarts: RestartsByRole,
+    calm: timedelta,
+    limit: int | None = None,
 ) -> tuple[Fallen, ...]:
-    """Those of the pods whose restart their role can still afford, lowest index first."""
+    """Those of the pods whose restart is within the limits of their roles, lowest index first, and within ``limit``,
+    which is about all roles together: the restart of all pods is one, however many have failed."""
+    if limit is not None:
+        left = max(limit - sum(r.used for r in restarts.values()), 0)
+        is_whole = any(rules[f.role].scope == "All" for f in wanted)
+        wanted = wanted[: len(wanted) * bool(left)] if is_whole else wanted[:left]
     found: list[Fallen] = []
     for role in sorted({fallen.role for fallen in wanted}):
         of_role = sorted((f for f in wanted if f.role == role), key=lambda f: f.index)
@@ -230,6 +239,11 @@ def replaced(
             next_time=_next_time(old.streak, backoff, now) or old.next_time,
         )
     return found
+
+
+def all_anew(restarts: RestartsByRole, roles: Iterable[str]) -> dict[str, Restarts]:
+    """A new attempt of all pods, that no role is charged for."""
+    return {**restarts} | {role: _attempt(old := restarts.get(role, NONE), old.count + 1) for role in roles}
 
 
 def _by_role(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

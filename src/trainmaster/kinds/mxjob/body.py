@@ -17,7 +17,6 @@ from trainmaster.core.template import Owner
 from trainmaster.kinds.mxjob import labels
 from trainmaster.kinds.mxjob.policy import policy_of
 from trainmaster.kinds.mxjob.role import SCHEDULER, SERVER, WORKER, master, roles_of, slot_of, slots_of
-from trainmaster.kinds.mxjob.status import pairs
 
 
 class _Port(msgspec.Struct, frozen=True):
@@ -70,7 +69,7 @@ def gang_of(job: MXJob, scheduler: str) -> Gang | None:
         return None
     wanted = policy_of(job.spec).scheduling_policy or SchedulingPolicy()
     # Who has succeeded is placed no more, and a scheduler waits for as many pods as it is told.
-    to_place = sum(replica.replicas for replica in roles) - len(pairs(job.status.done))
+    to_place = sum(replica.replicas for replica in roles) - sum(map(len, job.status.done.values()))
     members = min(wanted.min_available or to_place, to_place)
     given = {name: str(amount) for name, amount in wanted.min_resources.items()}
     return Gang(

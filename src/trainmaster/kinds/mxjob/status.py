@@ -4,17 +4,21 @@ A condition stands for a phase; the last of the list is the phase of the job. ``
 other's place, and an end makes both untrue.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
 from trainmaster.api.mxjob import MXJob, MXJobStatus, ReplicaSpec, ReplicaStatus
 from trainmaster.core.condition import FINISHED, SUSPENDED, Condition, Conditions, find, is_true, put_standard
-from trainmaster.core.observed import Observed
+from trainmaster.core.plan import BRIEF, LAZY, Event, normal, warning
+from trainmaster.core.policies.restart import Fallen
 from trainmaster.core.view import PodView
-from trainmaster.kinds.mxjob import labels
-from trainmaster.kinds.mxjob.role import roles_of
+from trainmaster.kinds.base import cleared, portless
+from trainmaster.kinds.mxjob.role import leading, roles_of
+from trainmaster.kinds.mxjob.validate import overridden
+from trainmaster.lifecycle.decide import Report, Verdict
+from trainmaster.lifecycle.facts import joined
 
 CREATED = "Created"
 RUNNING = "Running"
@@ -26,88 +30,169 @@ PHASES = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED}) | ENDED
 
 _GOING_ON = (RUNNING, RESTARTING)
 
-Places = dict[str, tuple[int, ...]]
-"""Indices by role."""
-
 
 def reason_of(phase: str) -> str:
     return f"MXJob{phase}"
 
 
-def is_current(job: MXJob, role: str, index: int, pod: PodView) -> bool:
-    """False for a pod of an older attempt than its place has reached: it is to go."""
-    restarts = job.status.restarts.get(role)
-    return restarts is None or attempt_of(pod) >= restarts.attempt_of(index)
+# --- what a pass decided, in the words of the status ---
 
 
-def attempt_of(pod: PodView) -> int:
-    """The attempt that a pod was created for. A label that was edited into no number says the first."""
-    text = pod.labels.get(labels.RESTART_COUNT, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else 0
+def written(job: MXJob, report: Report, now: datetime) -> MXJobStatus:
+    old, message = job.status, _message(job, report)
+    memory, counters = report.memory, count(report)
+    match report.step:
+        case "adopt":
+            return _adopted(old, report.result.phase, now)
+        case "suspend":
+            entered = enter(created(old, _created(job), now), SUSPENDED, message, now)
+            counters = {role: ReplicaStatus() for role in report.model.roles}
+        case "resume":
+            entered = enter(resume(old, message, now), CREATED, _created(job), now)
+            counters = old.replica_statuses
+        case "restart":
+            entered = enter(old, RESTARTING, message, now)
+        case "replace":
+            entered = old if old.phase else enter(old, CREATED, message, now)
+        case "end":
+            entered = enter(old, report.result.phase, message, now)
+        case "proceed":
+            entered = enter(old, *_phase(job, counters), now)
+    conditions = entered.conditions
+    if report.step in ("proceed", "suspend", "end"):
+        conditions = cleared(conditions, all_created=report.is_all_created, now=now)
+    return msgspec.structs.replace(
+        entered,
+        observed_generation=job.metadata.generation,
+        replica_statuses=counters,
+        restarts=memory.restarts,
+        restart_history=memory.history,
+        ran=memory.ran,
+        done=memory.done,
+        ports=memory.ports,
+        clean=report.clean,
+        conditions=portless(conditions, report.port_error, now),
+    )
 
 
-def pods_of(job: MXJob, observed: Observed) -> dict[str, dict[int, PodView]]:
-    """The pods of the present attempt by role and index."""
-    return {
-        role: {
-            index: pod
-            for index, pod in observed.role(role.lower()).items()
-            if index < replica.replicas and is_current(job, role, index, pod)
-        }
-        for role, replica in roles_of(job.spec).items()
-    }
+def events(job: MXJob, report: Report, new: MXJobStatus, scheduler: str) -> tuple[Event, ...]:
+    message = _message(job, report)
+    match report.step:
+        case "restart":
+            return (warning(reason_of(RESTARTING), message),)
+        case "suspend":
+            return (normal(reason_of(SUSPENDED), message),)
+        case "resume":
+            return (normal(reason_of("Resumed"), message),)
+        case "end":
+            make = normal if report.result.phase == SUCCEEDED else warning
+            return (make(reason_of(report.result.phase), message),)
+        case "proceed" | "replace":
+            return (*_started(job, new, scheduler), *_replaced(report))
+    return ()
 
 
-def count(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> dict[str, ReplicaStatus]:
-    """A pod that is told to go while it runs has failed; one that waits for its node does not count."""
-    found = done(job, pods)
+def delay(job: MXJob, new: MXJobStatus) -> float:
+    """Counters alone may wait. That all have run may not: from then on a pod that is gone is missed."""
+    old, roles = job.status, roles_of(job.spec)
+    is_first = new.ran != old.ran and all(len(new.ran.get(name, ())) == r.replicas for name, r in roles.items())
+    counted = msgspec.structs.replace(
+        old, replica_statuses=new.replica_statuses, ran=new.ran, done=new.done, conditions=new.conditions
+    )
+    if old == new or new != counted or is_first:
+        return 0.0
+    return LAZY if new.done == old.done else BRIEF
+
+
+def failure(name: str, verdict: Verdict) -> str:
+    if verdict.is_spent:
+        return f"MXJob {name} has failed because it has reached the specified backoff limit: {described(verdict.final)}"
+    return f"MXJob {name} is failed because {described(verdict.final)}"
+
+
+def described(failed: Sequence[Fallen]) -> str:
+    """``2 Worker replica(s) failed: ...``, with the messages of the first of them."""
+    roles = {role: sum(f.role == role for f in failed) for role in dict.fromkeys(f.role for f in failed)}
+    counted = ", ".join(f"{number} {role}" for role, number in roles.items())
+    return f"{counted} replica(s) failed: {joined([f.fault.message for f in failed])}"
+
+
+def _message(job: MXJob, report: Report) -> str:
+    name = job.metadata.name
+    match report.step:
+        case "restart":
+            return f"MXJob {name} is restarting because {described(report.failed)}"
+        case "suspend":
+            return report.model.run.suspend
+        case "resume":
+            return f"MXJob {name} is resumed."
+        case "end":
+            return report.result.message
+    return _created(job)
+
+
+def _phase(job: MXJob, counters: Mapping[str, ReplicaStatus]) -> tuple[str, str]:
+    """A job that has run is Running until something happens; after a restart, when all replicas run again."""
+    name, phase = job.metadata.name, job.status.phase
+    are_back = all(is_whole(replica, counters[role]) for role, replica in roles_of(job.spec).items())
+    runs = are_back if phase == RESTARTING else phase == RUNNING or counters[leading(job.spec)].active > 0
+    if phase and runs:
+        return RUNNING, f"MXJob {name} is running."
+    if phase == RESTARTING:
+        restarting = find(job.status.conditions, RESTARTING)
+        return RESTARTING, restarting.message if restarting else ""
+    return CREATED, _created(job)  # every job is Created first, however fast its pods start
+
+
+def _created(job: MXJob) -> str:
+    return f"MXJob {job.metadata.name} is created."
+
+
+def _started(job: MXJob, new: MXJobStatus, scheduler: str) -> tuple[Event, ...]:
+    if not job.status.phase:
+        return (normal(reason_of(CREATED), _created(job)), *overridden(job, scheduler))
+    if new.phase == RUNNING != job.status.phase:
+        return (normal(reason_of(RUNNING), f"MXJob {job.metadata.name} is running."),)
+    return ()
+
+
+def _replaced(report: Report) -> tuple[Event, ...]:
+    if report.step != "replace":
+        return ()
+    stranded = report.facts.stranded
+    return tuple(warning("PodReplaced", f"{f.fault.message}; another pod takes its place") for f in stranded)
+
+
+def _adopted(old: MXJobStatus, phase: str, now: datetime) -> MXJobStatus:
+    """The result of another operator stands. One of them wrote no time of the end."""
+    ended = old.completion_time or entered_at(old, phase) or now
+    found = find(old.conditions, phase)
+    finished = put_standard(old.conditions, FINISHED, True, phase, found.message if found else "", ended)
+    return msgspec.structs.replace(old, phase=phase, completion_time=ended, conditions=finished)
+
+
+# --- counters ---
+
+
+def count(report: Report) -> dict[str, ReplicaStatus]:
+    """A pod that is being deleted while it runs has failed; a pending one does not count. When the job has succeeded,
+    pods that still run have done their part."""
+    facts = report.facts
     counted = {}
-    for role, of_role in pods.items():
-        columns = [_column(pod) for pod in of_role.values()]
-        counted[role] = ReplicaStatus(columns.count("active"), len(found.get(role, ())), columns.count("failed"))
+    for role in report.model.roles:
+        columns = [_column(pod) for (name, _), pod in facts.pods.items() if name == role]
+        counted[role] = ReplicaStatus(
+            columns.count("active"), len(facts.succeeded.get(role, ())), columns.count("failed")
+        )
+    if report.step == "end" and report.result.phase == SUCCEEDED:
+        return {r: ReplicaStatus(0, c.succeeded + c.active, c.failed) for r, c in counted.items()}
     return counted
-
-
-def done(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> Places:
-    """The places whose pod has succeeded. A pod that has ended holds no node back, and may be gone by now."""
-    return _places(job, job.status.done, pods, lambda pod: pod.phase == "Succeeded")
-
-
-def ran(job: MXJob, pods: Mapping[str, Mapping[int, PodView]]) -> Places:
-    """The places whose pod was seen running: from then on it is missed."""
-    return _places(job, job.status.ran, pods, lambda pod: _column(pod) in ("active", "succeeded"))
-
-
-def pairs(places: Places) -> frozenset[tuple[str, int]]:
-    return frozenset((role, index) for role, indices in places.items() for index in indices)
-
-
-def without(places: Places, gone: Iterable[tuple[str, int]]) -> Places:
-    """The places but for those that are ``gone``."""
-    away = frozenset(gone)
-    left = {role: tuple(i for i in indices if (role, i) not in away) for role, indices in places.items()}
-    return {role: indices for role, indices in left.items() if indices}
-
-
-def _places(
-    job: MXJob, before: Places, pods: Mapping[str, Mapping[int, PodView]], is_one: Callable[[PodView], bool]
-) -> Places:
-    """Those of earlier passes that the spec still asks for, and those that are seen now."""
-    found = {}
-    for role, replica in roles_of(job.spec).items():
-        known = (index for index in before.get(role, ()) if index < replica.replicas)
-        now = (index for index, pod in pods[role].items() if is_one(pod))
-        if indices := tuple(sorted({*known, *now})):
-            found[role] = indices
-    return found
 
 
 def _column(pod: PodView) -> str:
     match pod.phase:
         case "Running":
             return "failed" if pod.deleting else "active"
-        case "Succeeded":
-            return "succeeded"
         case "Failed":
             return "failed"
     return ""

@@ -1,0 +1,275 @@
+"""What is true of the children of a job, found out once in each pass. Decisions read it and filter nothing again."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import soonest
+from trainmaster.core.policies import creation, fault, node
+from trainmaster.core.policies.completion import FAILED
+from trainmaster.core.policies.fault import Fault
+from trainmaster.core.policies.node import Trouble
+from trainmaster.core.policies.restart import Fallen
+from trainmaster.core.slot import Slot
+from trainmaster.core.view import PodView, ServiceView
+from trainmaster.lifecycle.model import JobModel, Place, Places
+
+POD_LOST = "PodLost"
+MENTIONED = 3
+"""Replicas whose trouble is told one by one; of the others only the number is."""
+
+
+class Nodes(msgspec.Struct, frozen=True):
+    """The nodes of the job's pods that have failed them."""
+
+    bad: Mapping[str, Trouble] = {}
+    """No training goes on there."""
+    lost: frozenset[str] = frozenset()
+    """No kubelet answers there: pods are deleted by force."""
+    seen: dict[str, datetime] = {}
+    """Problems of which the API does not say since when they exist."""
+    next_look: float | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Pods that cannot start."""
+
+    errors: dict[str, datetime] = {}
+    """Replicas whose containers cannot be created, and since when."""
+    message: str = ""
+    """Why containers cannot be created."""
+    unschedulable: str = ""
+    """Why a pod gets no node."""
+    faults: Mapping[str, Fault] = {}
+    """Of the pods that have tried for too long, by uid."""
+    next_look: float | None = None
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    observed: Observed
+    pods: dict[Place, PodView]
+    """Pods of the present attempt, by the place that they fill."""
+    missing: tuple[Slot, ...]
+    """Replicas without a pod."""
+    without_service: tuple[Slot, ...]
+    outdated: tuple[PodView, ...]
+    """Pods of an older attempt. They are deleted before pods of the present one are created."""
+    surplus: tuple[PodView, ...]
+    """Pods that fill no place of the spec, highest index first."""
+    surplus_services: tuple[ServiceView, ...]
+    leaving: tuple[Place, ...]
+    """Places that the spec no longer has, with a pod of the present attempt."""
+    failed: tuple[Fallen, ...]
+    stranded: tuple[Fallen, ...]
+    """Pods that have never run and are bound to a lost node."""
+    succeeded: Places
+    ran: Places
+    nodes: Nodes
+    waiting: Waiting
+
+    @property
+    def next_look(self) -> float | None:
+        """Seconds until something may be judged otherwise than now."""
+        return soonest(self.nodes.next_look, self.waiting.next_look)
+
+    @property
+    def is_all_created(self) -> bool:
+        return not self.missing and not self.without_service
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What the operator was started with, as far as faults are concerned."""
+
+    node: node.Rules
+    creation: creation.Times
+
+
+def classify(model: JobModel, observed: Observed, rules: Rules, now: datetime) -> Facts:
+    nodes = _nodes(model, observed, rules.node, now)
+    waiting = _waiting(model, observed, rules.creation, now)
+    found = _Replicas()
+    for slot in model.slots:
+        _classify(model, slot, observed, nodes, waiting, found)
+    names = {slot.name: observed.role(slot.role.lower()).get(slot.index) for slot in model.slots}
+    # A pod whose labels were edited into another place is surplus, too: it holds a name that its own place needs.
+    surplus = tuple(pod for pod in reversed(observed.all_pods) if names.get(pod.key.name) is not pod)
+    # A pod that is being deleted is still reached by its name: it may have something to hand over.
+    kept = names.keys() | {pod.key.name for pod in surplus}
+    services = sorted(observed.services.items(), reverse=True)
+    return Facts(
+        observed=observed,
+        pods=found.pods,
+        missing=tuple(found.missing),
+        without_service=tuple(slot for slot in model.slots if slot.name not in observed.services),
+        outdated=tuple(found.outdated),
+        surplus=surplus,
+        surplus_services=tuple(service for name, service in services if name not in kept),
+        leaving=_leaving(model, observed),
+        failed=tuple(found.failed),
+        stranded=tuple(found.stranded),
+        succeeded=by_role(found.succeeded),
+        ran=by_role(found.ran),
+        nodes=nodes,
+        waiting=waiting,
+    )
+
+
+class _Replicas(msgspec.Struct):
+    pods: dict[Place, PodView] = {}
+    missing: list[Slot] = []
+    outdated: list[PodView] = []
+    failed: list[Fallen] = []
+    stranded: list[Fallen] = []
+    succeeded: list[Place] = []
+    ran: list[Place] = []
+
+
+def _classify(
+    model: JobModel, slot: Slot, observed: Observed, nodes: Nodes, waiting: Waiting, found: _Replicas
+) -> None:
+    place = (slot.role, slot.index)
+    pod = observed.role(slot.role.lower()).get(slot.index)
+    has_run = slot.index in model.memory.ran.get(slot.role, ())
+    if has_run:
+        found.ran.append(place)
+    if slot.index in model.memory.done.get(slot.role, ()):
+        found.succeeded.append(place)
+    elif pod is None:
+        found.missing.append(slot)
+        if has_run and model.misses_deleted_pods:
+            found.failed.append(Fallen(*place, _lost(slot.name)))
+    elif not is_current(model, *place, pod):
+        found.outdated.append(pod)
+    else:
+        found.pods[place] = pod
+        if has_started(pod) and not has_run:
+            found.ran.append(place)
+        _classify_pod(model, place, pod, nodes, waiting, found)
+
+
+def _classify_pod(
+    model: JobModel, place: Place, pod: PodView, nodes: Nodes, waiting: Waiting, found: _Replicas
+) -> None:
+    if pod.phase == "Succeeded" and not pod.deleting:
+        found.succeeded.append(place)
+    elif pod.phase == "Pending" and pod.node in nodes.lost and not pod.deleting:
+        found.stranded.append(Fallen(*place, node_fault(pod, nodes.bad[pod.node])))
+    elif problem := _fault(model, pod, nodes, waiting):
+        found.failed.append(Fallen(*place, problem))
+
+
+def has_started(pod: PodView) -> bool:
+    return pod.phase in ("Running", "Succeeded") and not pod.deleting
+
+
+def _fault(model: JobModel, pod: PodView, nodes: Nodes, waiting: Waiting) -> Fault | None:
+    """What went wrong with a pod. How a pod ends that is being deleted says nothing about the training; that a running
+    pod is deleted may be a fault by itself."""
+    if pod.phase == "Pending":
+        return None if pod.deleting else waiting.faults.get(pod.uid)
+    if pod.deleting and not model.misses_deleted_pods:
+        return None
+    if not pod.is_ended and (trouble := nodes.bad.get(pod.node)) and _concerns(trouble, pod):
+        return node_fault(pod, trouble)
+    if pod.deleting:
+        return _lost(pod.key.name)
+    return fault.failure(pod, lambda container: model.takes_part(pod, container)) if pod.phase == "Failed" else None
+
+
+def _concerns(trouble: Trouble, pod: PodView) -> bool:
+    return not trouble.device or trouble.device in dict(pod.devices)
+
+
+def _leaving(model: JobModel, observed: Observed) -> tuple[Place, ...]:
+    return tuple(
+        (role, index)
+        for role in model.known_roles
+        for index, pod in observed.role(role.lower()).items()
+        if (role not in model.roles or index >= model.roles[role].replicas) and is_current(model, role, index, pod)
+    )
+
+
+def is_current(model: JobModel, role: str, index: int, pod: PodView) -> bool:
+    """False for a pod of an older attempt than its place has reached."""
+    restarts = model.memory.restarts.get(role)
+    return restarts is None or attempt_of(pod, model.attempt_label) >= restarts.attempt_of(index)
+
+
+def attempt_of(pod: PodView, label: str) -> int:
+    """The attempt that a pod was created for. A label that was edited into no number says the first."""
+    text = pod.labels.get(label, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else 0
+
+
+def by_role(places: Sequence[Place]) -> Places:
+    found: dict[str, list[int]] = {}
+    for role, index in places:
+        found.setdefault(role, []).append(index)
+    return {role: tuple(sorted(indices)) for role, indices in found.items()}
+
+
+def joined(messages: Sequence[str], limit: int = MENTIONED) -> str:
+    rest = len(messages) - limit
+    return "; ".join(messages[:limit]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+# --- nodes ---
+
+
+def node_fault(pod: PodView, trouble: Trouble) -> Fault:
+    """For every policy that restarts what failed, a pod on a failed node has failed."""
+    return msgspec.structs.replace(node.fault_of(pod, trouble), has_failed=True)
+
+
+def _lost(name: str) -> Fault:
+    """The pod was deleted, by a user or with its node: it is nothing that its program did."""
+    message = f"pod {name} is lost: it was deleted while the job ran"
+    return Fault(FAILED, message, has_failed=True, is_node=True, reason=POD_LOST)
+
+
+def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime) -> Nodes:
+    if observed.nodes is None:
+        return Nodes(seen=model.memory.node_problems)  # nothing is known: nothing is forgotten
+    used = node.devices_used(observed.all_pods)
+    bad: dict[str, Trouble] = {}
+    seen: dict[str, datetime] = {}
+    waits: list[float] = []
+    for name, view in sorted(observed.nodes.items()):
+        for trouble in node.troubles_of(view, rules, used.get(name, {})):
+            since = model.memory.node_problems.get(name, now)
+            if trouble.since is None and not trouble.is_final:
+                seen[name] = since
+            if (left := trouble.left(rules.grace, since, now)) > 0:
+                waits.append(left)
+            else:
+                bad.setdefault(name, trouble)
+    return Nodes(bad, node.lost(observed.nodes, rules.grace, now), seen, soonest(*waits))
+
+
+# --- pods that cannot start ---
+
+
+def _waiting(model: JobModel, observed: Observed, times: creation.Times, now: datetime) -> Waiting:
+    stored = model.memory.creation_errors
+    pods = observed.all_pods
+    unschedulable = next((f"{p.key.name}: {p.unschedulable}" for p in pods if p.unschedulable), "")
+    if not stored and not any(creation.error_of(pod) for pod in pods):
+        return Waiting(unschedulable=unschedulable)  # as nearly always
+    errors: dict[str, datetime] = {}
+    faults: dict[str, Fault] = {}
+    messages: list[str] = []
+    waits: list[float | None] = []
+    for slot in model.slots:
+        pod = observed.role(slot.role.lower()).get(slot.index)
+        error = creation.error_of(pod) if pod and not pod.deleting else None
+        if pod and error:
+            since = errors[slot.place] = stored.get(slot.place, now)
+            messages.append(creation.said(pod, error))
+            waits.append(creation.next_look(pod, since, times, now))
+            if found := creation.fault_of(pod, error, since, times, now):
+                faults[pod.uid] = found
+        elif slot.place in stored and (pod is None or pod.deleting or pod.phase == "Pending"):
+            errors[slot.place] = stored[slot.place]  # only a replica that runs has overcome it
+    return Waiting(errors, joined(messages), unschedulable, faults, soonest(*waits))

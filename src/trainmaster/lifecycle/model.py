@@ -1,0 +1,102 @@
+"""What spec and status of a job say, in words that all kinds share. A kind builds it once in each pass."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from trainmaster.core.policies.cleanup import CleanPodPolicy
+from trainmaster.core.policies.completion import Result
+from trainmaster.core.policies.gang import Gang
+from trainmaster.core.policies.limit import Limit
+from trainmaster.core.policies.port import Ports, Wanted
+from trainmaster.core.policies.restart import Restart, Restarts, Rules
+from trainmaster.core.slot import Slot
+from trainmaster.core.view import PodView
+
+Place = tuple[str, int]
+"""A role and an index: the position of one replica."""
+Places = dict[str, tuple[int, ...]]
+"""Indices by role, as a status has them."""
+
+
+class Role(msgspec.Struct, frozen=True):
+    name: str
+    replicas: int
+    rules: Rules
+
+
+class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    clean: CleanPodPolicy
+    """Which pods are deleted when the job has ended."""
+    suspend: str = ""
+    """Why the job must have no pods now; empty when it may have them."""
+    limits: tuple[Limit, ...] = ()
+    """Deadlines that are running."""
+    overdue_phase: str = "Failed"
+    """How the job ends when a deadline is over."""
+    ttl: Limit | None = None
+    """How long a job that has ended is kept."""
+    exit_codes: frozenset[int] = frozenset()
+    """The exit codes after which a replica is restarted, where its policy asks for them."""
+    restart_limit: int | None = None
+    """Restarts of all roles together."""
+    backoff: int = 10
+    """Seconds before the second restart in a row."""
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What the status remembers from one pass to the next."""
+
+    restarts: dict[str, Restarts] = {}
+    history: tuple[Restart, ...] = ()
+    done: Places = {}
+    """Replicas of the present attempt that have succeeded: their pods may be deleted by now."""
+    ran: Places = {}
+    """Replicas of the present attempt whose pod was seen running."""
+    ports: Ports = {}
+    creation_errors: dict[str, datetime] = {}
+    """Replicas whose containers cannot be created, and since when."""
+    node_problems: dict[str, datetime] = {}
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """A result that is stored while the pods are being deleted."""
+
+    result: Result
+    clean: CleanPodPolicy
+
+
+class JobModel(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    roles: dict[str, Role]
+    known_roles: tuple[str, ...]
+    """All roles that pods of the job may have had, also those that the spec no longer has."""
+    slots: tuple[Slot, ...]
+    """One for each replica that the spec asks for."""
+    run: RunPolicy
+    memory: Memory
+    attempt_label: str
+    """The label by which a pod says for which attempt it was created."""
+    takes_part: Callable[[PodView, str], bool]
+    """Whether a container of a pod trains; the others are side-cars, whose exit codes are ignored."""
+    has_ended: bool = False
+    ending: Ending | None = None
+    ended_elsewhere: Result | None = None
+    """How the job has ended by the account of another operator."""
+    is_new: bool = False
+    """No status was stored yet."""
+    is_suspended: bool = False
+    running_since: datetime | None = None
+    """Since when the whole job has run without a fault."""
+    wanted_ports: Wanted = {}
+    """The ports of replicas that share a network with other pods."""
+    declared_ports: frozenset[int] = frozenset()
+    gang_scheduler: str = ""
+    gang: Gang | None = None
+    misses_deleted_pods: bool = False
+    """A pod that ran and was deleted has failed; else it is created again and nothing is counted."""
+
+    def rules(self) -> Mapping[str, Rules]:
+        return {name: role.rules for name, role in self.roles.items()}
