@@ -23,10 +23,15 @@ from trainmaster.core.nesting import TOO_DEEP
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, normal, warning
 from trainmaster.core.policies import creation, node
+from trainmaster.core.policies.cleanup import CleanPodPolicy
+from trainmaster.core.policies.completion import Result
+from trainmaster.core.policies.restart import Fallen
 from trainmaster.core.template import Owner
 from trainmaster.core.view import JobView
 from trainmaster.kinds.custom import Custom
-from trainmaster.lifecycle import facts
+from trainmaster.lifecycle.decide import Cause, Extra
+from trainmaster.lifecycle.facts import Facts
+from trainmaster.lifecycle.facts import Rules as FaultRules
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -274,10 +279,28 @@ class Kind(ABC, Generic[J]):
         """The new status as it goes onto the wire; None when nothing changed."""
         return changed_status(job.status, new)
 
+    # What a kind may add to its description; most have nothing to say here.
+
+    def clean_up(self, job: J, cause: Cause, result: Result) -> CleanPodPolicy | None:
+        """The clean-up policy of a job that ends so, in the place of its own; None where its own stands."""
+        return None
+
+    def spared(self, job: J, facts: Facts) -> tuple[Fallen, ...]:
+        """The failed pods that the job goes on without."""
+        return ()
+
+    def extra(self, job: J, facts: Facts, now: datetime) -> Extra:
+        """Children beside pods and services."""
+        return Extra()
+
+    def noticed(self, job: J) -> dict[str, Any] | None:
+        """The status of a job that has ended, when its edit was seen; None where that is not told."""
+        return None
+
     @property
-    def fault_rules(self) -> facts.Rules:
+    def fault_rules(self) -> FaultRules:
         settings = self.settings
-        return facts.Rules(
+        return FaultRules(
             node.Rules(settings.node_fail_grace_period, settings.bad_node_conditions),
             creation.Times(
                 duration=settings.creating_duration_period,

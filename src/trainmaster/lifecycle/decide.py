@@ -1,12 +1,13 @@
 """The one order of decisions for jobs of every kind. Read ``Pass.next`` from top to bottom."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Batch, Body, Create, Delete, Event, Patch, Plan, batch_of, deletions, soonest
 from trainmaster.core.policies import gang, restart
@@ -19,9 +20,11 @@ from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner
 from trainmaster.core.view import PodView
 from trainmaster.lifecycle.facts import Facts, Rules, classify
-from trainmaster.lifecycle.model import JobModel, Memory, Place, Places
+from trainmaster.lifecycle.model import Ending, JobModel, Memory, Place, Places
 
-Step = Literal["proceed", "restart", "replace", "suspend", "resume", "end", "adopt"]
+Step = Literal["proceed", "restart", "restarted", "shrink", "replace", "suspend", "resume", "ending", "end", "adopt"]
+Cause = Literal["outcome", "limit", "request", "deadline"]
+"""Why a job ends: by what its pods did, because its restarts are used up, by request, or because it took too long."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -32,6 +35,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """Those that their restart policy starts again."""
     restarts: tuple[Fallen, ...] = ()
     """Those of them whose restart is within the limits."""
+    spared: tuple[Fallen, ...] = ()
+    """Pods that were lost with their node, and that the job can go on without; not among ``failed``."""
 
     @property
     def final(self) -> tuple[Fallen, ...]:
@@ -45,6 +50,16 @@ class Verdict(msgspec.Struct, frozen=True):
         return len(self.restarts) < len(self.failed) == len(self.wanted)
 
 
+class Extra(msgspec.Struct, frozen=True):
+    """Children beside pods and services that only one kind has. While ``is_new``, ``record`` is stored first."""
+
+    creates: tuple[Create, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    is_new: bool = False
+    retry_after: float | None = None
+    record: Any = None
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass decided, for the kind to say in the words of its status."""
 
@@ -53,13 +68,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     facts: Facts
     memory: Memory
     """What the status is to remember."""
-    message: str = ""
     result: Result = Result()
     clean: CleanPodPolicy | None = None
     """In the place of the job's own policy, where that would leave something running."""
     failed: tuple[Fallen, ...] = ()
     """The pods that are restarted."""
     decision: Decision | None = None
+    extra: Extra = Extra()
     is_all_created: bool = True
     port_error: str = ""
 
@@ -82,14 +97,20 @@ class Description(Protocol[J]):
     @property
     def fault_rules(self) -> Rules: ...
     def read(self, job: J, observed: Observed) -> JobModel: ...
-    def key(self, job: J) -> tuple[Key, str]: ...
     def result(self, job: J, model: JobModel, facts: Facts, verdict: Verdict) -> Result: ...
+    def builder(self, job: J, model: JobModel) -> Builder: ...
     def status(self, job: J, report: Report, now: datetime) -> Any: ...
     def delay(self, job: J, new: Any) -> float: ...
     def events(self, job: J, report: Report, new: Any) -> tuple[Event, ...]: ...
-    def changed(self, job: J, new: Any) -> dict[str, Any] | None: ...
+
+    # kinds.base has these for kinds that have nothing to add
+    def clean_up(self, job: J, cause: Cause, result: Result) -> CleanPodPolicy | None: ...
+    def spared(self, job: J, facts: Facts) -> tuple[Fallen, ...]: ...
+    def extra(self, job: J, facts: Facts, now: datetime) -> Extra: ...
+    def noticed(self, job: J) -> dict[str, Any] | None: ...
+    def key(self, job: J) -> tuple[Key, str]: ...
     def owner(self, job: J) -> Owner: ...
-    def builder(self, job: J, model: JobModel) -> Builder: ...
+    def changed(self, job: J, new: Any) -> dict[str, Any] | None: ...
 
 
 def decide(kind: Description[J], job: J, observed: Observed, now: datetime) -> Plan:
@@ -105,40 +126,55 @@ class Pass(Generic[J]):
         self.kind, self.job, self.model, self.facts, self.now = kind, job, model, facts, now
 
     def next(self) -> Plan:
-        model, facts = self.model, self.facts
+        model = self.model
         if model.has_ended:
             return self._clean_up()
+        if model.ending:
+            return self._finish(model.ending)
         if model.ended_elsewhere:
             return self._store(self._report("adopt", model.memory, result=model.ended_elsewhere))
+        if model.decided_elsewhere:
+            return self._end(model.decided_elsewhere, "outcome")
         verdict = self._verdict()
-        result = self.kind.result(self.job, model, facts, verdict)
-        if result.phase:
-            return self._end(result, is_stopped=verdict.is_spent)
+        result = self.kind.result(self.job, model, self.facts, verdict)
+        if result.is_success:
+            return self._end(result, "outcome")
+        if model.requested_end:
+            return self._end(model.requested_end, "request")
+        if result.is_failure:
+            return self._end(result, "limit" if verdict.is_spent else "outcome")
         if model.run.suspend:
             return self._suspend()
-        if model.is_suspended:
+        if model.is_suspended and model.starts_anew:
             return self._resume()
         if over := overdue(model.run.limits, self.now):
-            return self._end(Result(model.run.overdue_phase, over.message), is_stopped=True)
-        if verdict.restarts:
-            plan = self._restart(verdict.restarts)
-        elif facts.stranded or self._leaving:
-            plan = self._replace()
-        else:
-            plan = self._proceed()
-        look = soonest(plan.requeue_after, seconds_left(model.run.limits, self.now), facts.next_look)
+            return self._end(Result(model.run.overdue_phase, over.message), "deadline")
+        plan = self._go_on(verdict)
+        look = soonest(plan.requeue_after, seconds_left(model.run.limits, self.now), self.facts.next_look)
         return msgspec.structs.replace(plan, requeue_after=look)
+
+    def _go_on(self, verdict: Verdict) -> Plan:
+        if verdict.restarts:
+            return self._restart(verdict.restarts)
+        if verdict.spared:
+            return self._shrink(verdict.spared)
+        if self.facts.stranded or self._leaving:
+            return self._replace()
+        if self.model.restarting and not self.facts.outdated:
+            return self._store(self._report("restarted", self._seen()))
+        return self._proceed()
 
     # --- what becomes of failed pods ---
 
     def _verdict(self) -> Verdict:
-        failed = self.facts.failed
-        if not failed:
+        if not self.facts.failed:
             return Verdict()
+        spared = self.kind.spared(self.job, self.facts)
+        failed = tuple(f for f in self.facts.failed if f not in spared)
         rules, run, restarts = self.model.rules(), self.model.run, self.model.memory.restarts
         wanted = tuple(f for f in failed if restart.is_wanted(rules[f.role].policy, f.fault, run.exit_codes))
         again = restart.admitted(wanted, rules, restarts, self._calm, limit=run.restart_limit)
-        return Verdict(failed, wanted, again)
+        return Verdict(failed, wanted, again, spared)
 
     @property
     def _calm(self) -> timedelta:
@@ -151,31 +187,37 @@ class Pass(Generic[J]):
     def _proceed(self) -> Plan:
         """Creates what is missing and deletes what is outdated or surplus. Pods of two attempts never meet: the
         outdated are deleted before others are created."""
-        facts, memory = self.facts, self.model.memory
-        allotted = self._allot()
-        waits = restart.waits(memory.restarts, self.now)
+        facts, allotted = self.facts, self._allot()
+        extra, waits = self.kind.extra(self.job, facts, self.now), restart.waits(self.model.memory.restarts, self.now)
         is_clear = allotted.is_stored and not facts.outdated
-        batch = batch_of(self._missing(waits)) if is_clear else Batch()
+        batch = batch_of(chain(extra.creates, self._missing(waits))) if is_clear else Batch()
         report = self._report(
             "proceed",
             msgspec.structs.replace(self._seen(), ports=allotted.ports),
             is_all_created=allotted.is_stored and not batch.creates,
             port_error=allotted.error,
+            extra=extra,
         )
         new = self.kind.status(self.job, report, self.now)
+        leaving = (*facts.outdated, *facts.surplus)
         return Plan(
-            deletes=(*self._removal(facts.outdated, "it is started again"), *self._surplus()),
+            deletes=(
+                *self._removal(facts.outdated, "it is started again"),
+                *self._removal(facts.abandoned, "it was deleted, and nothing confirms that it has ended"),
+                *self._surplus(),
+            ),
             creates=batch.creates,
-            patches=self._group_changes(),
+            patches=(*extra.patches, *self._group_changes()),
             status=self.kind.changed(self.job, new),
-            status_first=allotted.is_new,  # a port is stored before a pod is told it
+            status_first=allotted.is_new or extra.is_new,  # a port is stored before a pod is told it
             lazy=self.kind.delay(self.job, new),
             events=self.kind.events(self.job, report, new),
             requeue_after=soonest(
                 batch.retry_after,
                 allotted.retry_after,
+                extra.retry_after,
                 *waits.values(),
-                patience((*facts.outdated, *facts.surplus), self.now),
+                patience(leaving, self.now),
             ),
             ports=allotted.drawn,
         )
@@ -185,22 +227,21 @@ class Pass(Generic[J]):
         model, observed = self.model, self.facts.observed
         if is_complete(model.wanted_ports, model.memory.ports):
             return Allotment(model.memory.ports)
-        taken = observed.taken | model.declared_ports
-        uid = self.kind.key(self.job)[1]
+        taken, uid = observed.taken | model.declared_ports, self.kind.key(self.job)[1]
         return allot(model.wanted_ports, model.memory.ports, used=observed.host_ports, taken=taken, uid=uid)
 
-    def _missing(self, waits: Iterable[str]) -> Iterator[Create]:
+    def _missing(self, waits: Container[str]) -> Iterator[Create]:
         """The PodGroup before its pods, and services before pods: a pod that starts resolves the names of its peers."""
         team, facts = self.model.gang, self.facts
         if team:
             yield from gang.missing(team, facts.observed, self.kind.owner(self.job).reference(blocks=True))
-        empty = [slot for slot in facts.missing if slot.role not in waits]
-        if not facts.without_service and not empty:
+        missing = [slot for slot in facts.missing if slot.role not in waits]
+        if not facts.without_service and not missing:
             return
         builder = self.kind.builder(self.job, self.model)
         for slot in facts.without_service:
             yield Create(SERVICE, builder.service(slot), f"{slot.place} has no address")
-        for slot in empty:
+        for slot in missing:
             yield Create(POD, builder.pod(slot), f"{slot.place} has no pod")
 
     def _surplus(self) -> tuple[Delete, ...]:
@@ -208,11 +249,14 @@ class Pass(Generic[J]):
         return (
             *self._removal(self.facts.surplus, why),
             *deletions(SERVICE, self.facts.surplus_services, why),
-            *gang.surplus(self.model.gang_scheduler, self.facts.observed, why, keep=team.key.name if team else ""),
+            *self._group_surplus(why, keep=team.key.name if team else ""),
         )
 
     def _group_changes(self) -> tuple[Patch, ...]:
         return gang.changed(self.model.gang, self.facts.observed) if self.model.gang else ()
+
+    def _group_surplus(self, why: str, keep: str = "") -> tuple[Delete, ...]:
+        return gang.surplus(self.model.gang_scheduler, self.facts.observed, why, keep=keep)
 
     # --- restarts: the count is stored before the first pod is deleted for it ---
 
@@ -229,53 +273,54 @@ class Pass(Generic[J]):
         return self._store(self._report("restart", new, failed=tuple(failed), decision=decision))
 
     def _not_restarted(self, places: Places, decision: Decision) -> Places:
-        before = self.model.memory.restarts
+        old, new, none = self.model.memory.restarts, decision.restarts, restart.NONE
         kept = {
-            role: tuple(
-                index
-                for index in indices
-                if decision.restarts.get(role, restart.NONE).attempt_of(index)
-                == before.get(role, restart.NONE).attempt_of(index)
-            )
+            role: tuple(i for i in indices if new.get(role, none).attempt_of(i) == old.get(role, none).attempt_of(i))
             for role, indices in places.items()
         }
         return {role: indices for role, indices in kept.items() if indices}
 
+    def _shrink(self, lost: Sequence[Fallen]) -> Plan:
+        """The job goes on with the pods that are left."""
+        memory, rules = self.model.memory, self.model.rules()
+        decision = restart.uncharged(lost, rules, memory.restarts, memory.history, calm=self._calm, now=self.now)
+        new = msgspec.structs.replace(self._seen(), restarts=decision.restarts, history=decision.history)
+        return self._store(self._report("shrink", new, failed=tuple(lost), decision=decision))
+
     def _replace(self) -> Plan:
         """Pods that are pending on a lost node, or no longer in the spec, are deleted. Their attempt is raised first,
         so that it does not matter how they end; no restart is charged."""
-        memory = self.model.memory
+        seen, rules = self._seen(), self.model.rules()
         stranded = [(f.role, f.index) for f in self.facts.stranded]
-        restarts = restart.replaced(memory.restarts, self._leaving, 0, self.now)
-        restarts = restart.replaced(restarts, stranded, self.model.run.backoff, self.now)
-        seen = self._seen()
-        new = msgspec.structs.replace(seen, restarts=restarts, ran=without(seen.ran, stranded))
+        restarts = restart.replaced(seen.restarts, self._leaving, {}, self.now)
+        restarts = restart.replaced(restarts, stranded, rules, self.now)
+        new = msgspec.structs.replace(seen, restarts=restarts, ran=_without(seen.ran, stranded))
         return self._store(self._report("replace", new))
 
     @property
     def _leaving(self) -> tuple[Place, ...]:
         return self.facts.leaving if self.model.misses_deleted_pods else ()
 
-    # --- suspension ---
+    # --- suspension: it is stored before the first pod is deleted for it ---
 
     def _suspend(self) -> Plan:
-        """That the job is suspended is stored before the first pod is deleted."""
-        is_news = not self.model.is_suspended
-        has_pods = is_news and bool(not self.model.is_new or self.facts.observed.all_pods)
-        memory = self.model.memory
-        restarts = restart.all_anew(memory.restarts, self.model.roles) if has_pods else memory.restarts
-        report = self._report(
-            "suspend",
-            msgspec.structs.replace(memory, restarts=restarts, ran={}, done={}),
-            message=self.model.run.suspend,
-        )
+        model, pods, is_news = self.model, self.facts.observed.all_pods, not self.model.is_suspended
+        leaving = pods if model.starts_anew else tuple(pod for pod in pods if not pod.is_ended)
+        memory = msgspec.structs.replace(self._seen(), creation_errors={})
+        if model.starts_anew:
+            has_pods = is_news and bool(pods or not model.is_new)
+            restarts = restart.all_anew(memory.restarts, model.roles) if has_pods else memory.restarts
+            memory = msgspec.structs.replace(memory, restarts=restarts, ran={}, done={})
+        report = self._report("suspend", memory)
         new = self.kind.status(self.job, report, self.now)
+        why = "the job is suspended"
+        deletes = self._deletes("All", why) if model.starts_anew else self._removal(leaving, why)
         return Plan(
-            deletes=() if is_news else self._deletes("All", "the job is suspended"),
+            deletes=() if is_news else (*deletes, *(() if model.starts_anew else self._group_surplus(why))),
             status=self.kind.changed(self.job, new),
             status_first=is_news,
             events=self.kind.events(self.job, report, new) if is_news else (),
-            requeue_after=patience(self.facts.observed.all_pods, self.now),
+            requeue_after=soonest(patience(leaving, self.now), self.facts.nodes.next_look),
         )
 
     def _resume(self) -> Plan:
@@ -283,20 +328,35 @@ class Pass(Generic[J]):
 
     # --- the end: the result is stored before the first pod is deleted for it ---
 
-    def _end(self, result: Result, *, is_stopped: bool = False) -> Plan:
-        clean = "Running" if is_stopped and self.model.run.clean == "None" else None
-        memory = msgspec.structs.replace(self._seen(), done={}, ran={}, ports={})
-        return self._store(self._report("end", memory, result=result, clean=clean))
+    def _end(self, result: Result, cause: Cause) -> Plan:
+        clean = self.kind.clean_up(self.job, cause, result)
+        if self.model.ends_in_steps and (clean or self.model.run.clean) != "None":
+            return self._store(self._report("ending", self._seen(), result=result, clean=clean))
+        return self._store(self._report("end", self._at_end(), result=result, clean=clean))
+
+    def _finish(self, ending: Ending) -> Plan:
+        """Deletes are repeated until nothing is left to delete: one that got lost does not hang the job."""
+        policy = ending.clean or self.model.run.clean
+        deletes = self._deletes(policy, f"the job has ended and cleanPodPolicy is {policy}")
+        if left := self._to_clean(policy):
+            return Plan(deletes=deletes, requeue_after=soonest(patience(left, self.now), self.facts.nodes.next_look))
+        plan = self._store(self._report("end", self._at_end(), result=ending.result, clean=ending.clean))
+        return msgspec.structs.replace(plan, deletes=deletes, status_first=False)
+
+    def _at_end(self) -> Memory:
+        """Pods that are left keep their ports as long as they run."""
+        return msgspec.structs.replace(self._seen(), done={}, ran={}, ports={}, creation_errors={}, node_problems={})
 
     def _clean_up(self) -> Plan:
         """Deletes what the clean-up policy says, and when its time is over, the job itself."""
         policy, ttl = self.model.run.clean, self.model.run.ttl
         deletes = self._deletes(policy, f"the job has ended and cleanPodPolicy is {policy}")
-        waits = patience(self._to_clean(policy), self.now)
+        waits = soonest(patience(self._to_clean(policy), self.now), self.facts.nodes.next_look)
+        noticed = self.kind.noticed(self.job)
         if ttl is None or deletes:
-            return Plan(deletes=deletes, requeue_after=waits)
+            return Plan(deletes=deletes, status=noticed, requeue_after=waits)
         if (left := ttl.left(self.now)) > 0:
-            return Plan(requeue_after=soonest(left, waits))
+            return Plan(status=noticed, requeue_after=soonest(left, waits))
         key, uid = self.kind.key(self.job)
         # By its uid: a job that was created anew under this name stays.
         why = f"it ended {ttl.seconds} seconds ago (ttlSecondsAfterFinished)"
@@ -304,16 +364,15 @@ class Pass(Generic[J]):
 
     def _deletes(self, policy: CleanPodPolicy, why: str) -> tuple[Delete, ...]:
         observed = self.facts.observed
-        return (
-            *self._removal(self._to_clean(policy), why),
-            *deletions(SERVICE, observed.services.values() if policy != "None" else (), why),
-            # The group is deleted under every policy: nothing is left to be placed.
-            *gang.surplus(self.model.gang_scheduler, observed, why),
-        )
+        pods = self._removal(self._to_clean(policy), why)
+        group = self._group_surplus(why)  # under every policy: nothing is left to be placed
+        if policy == "None":
+            return (*pods, *group)
+        services = deletions(SERVICE, observed.services.values(), why)
+        return (*pods, *services, *deletions(CONFIG_MAP, observed.children.get(CONFIG_MAP, {}).values(), why), *group)
 
     def _to_clean(self, policy: CleanPodPolicy) -> tuple[PodView, ...]:
-        """A container that trains is stopped, also where one beside it has ended."""
-        return pods_to_clean(self.facts.observed.all_pods, policy, is_kept=lambda pod: pod.is_ended)
+        return pods_to_clean(self.facts.observed.all_pods, policy, is_kept=self.model.run.is_kept)
 
     # --- parts ---
 
@@ -334,17 +393,14 @@ class Pass(Generic[J]):
     def _store(self, report: Report) -> Plan:
         """Stores the status; the next pass acts on it."""
         new = self.kind.status(self.job, report, self.now)
-        return Plan(
-            status=self.kind.changed(self.job, new),
-            status_first=True,
-            events=self.kind.events(self.job, report, new),
-        )
+        events = self.kind.events(self.job, report, new)
+        return Plan(status=self.kind.changed(self.job, new), status_first=True, events=events)
 
     def _removal(self, pods: Iterable[PodView], why: str) -> tuple[Delete, ...]:
         return removal(pods, why, self.now, self.facts.nodes.lost)
 
 
-def without(places: Places, gone: Iterable[Place]) -> Places:
+def _without(places: Places, gone: Iterable[Place]) -> Places:
     away = frozenset(gone)
     left = {role: tuple(i for i in indices if (role, i) not in away) for role, indices in places.items()}
     return {role: indices for role, indices in left.items() if indices}

@@ -58,6 +58,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Pods of an older attempt. They are deleted before pods of the present one are created."""
     surplus: tuple[PodView, ...]
     """Pods that fill no place of the spec, highest index first."""
+    abandoned: tuple[PodView, ...]
+    """Other pods that are being deleted on a lost node, where no kubelet confirms it."""
     surplus_services: tuple[ServiceView, ...]
     leaving: tuple[Place, ...]
     """Places that the spec no longer has, with a pod of the present attempt."""
@@ -105,6 +107,7 @@ def classify(model: JobModel, observed: Observed, rules: Rules, now: datetime) -
         without_service=tuple(slot for slot in model.slots if slot.name not in observed.services),
         outdated=tuple(found.outdated),
         surplus=surplus,
+        abandoned=tuple(pod for pod in found.pods.values() if pod.deleting and pod.node in nodes.lost),
         surplus_services=tuple(service for name, service in services if name not in kept),
         leaving=_leaving(model, observed),
         failed=tuple(found.failed),
@@ -155,7 +158,7 @@ def _classify_pod(
     if pod.phase == "Succeeded" and not pod.deleting:
         found.succeeded.append(place)
     elif pod.phase == "Pending" and pod.node in nodes.lost and not pod.deleting:
-        found.stranded.append(Fallen(*place, node_fault(pod, nodes.bad[pod.node])))
+        found.stranded.append(Fallen(*place, _node_fault(model, pod, nodes.bad[pod.node])))
     elif problem := _fault(model, pod, nodes, waiting):
         found.failed.append(Fallen(*place, problem))
 
@@ -172,7 +175,7 @@ def _fault(model: JobModel, pod: PodView, nodes: Nodes, waiting: Waiting) -> Fau
     if pod.deleting and not model.misses_deleted_pods:
         return None
     if not pod.is_ended and (trouble := nodes.bad.get(pod.node)) and _concerns(trouble, pod):
-        return node_fault(pod, trouble)
+        return _node_fault(model, pod, trouble)
     if pod.deleting:
         return _lost(pod.key.name)
     return fault.failure(pod, lambda container: model.takes_part(pod, container)) if pod.phase == "Failed" else None
@@ -218,9 +221,8 @@ def joined(messages: Sequence[str], limit: int = MENTIONED) -> str:
 # --- nodes ---
 
 
-def node_fault(pod: PodView, trouble: Trouble) -> Fault:
-    """For every policy that restarts what failed, a pod on a failed node has failed."""
-    return msgspec.structs.replace(node.fault_of(pod, trouble), has_failed=True)
+def _node_fault(model: JobModel, pod: PodView, trouble: Trouble) -> Fault:
+    return msgspec.structs.replace(node.fault_of(pod, trouble), has_failed=model.restarts_after_node_loss)
 
 
 def _lost(name: str) -> Fault:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.core.policies.cleanup import CleanPodPolicy
+from trainmaster.core.policies.cleanup import CleanPodPolicy, has_stopped
 from trainmaster.core.policies.completion import Result
 from trainmaster.core.policies.gang import Gang
 from trainmaster.core.policies.limit import Limit
@@ -29,6 +29,8 @@ class Role(msgspec.Struct, frozen=True):
 class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     clean: CleanPodPolicy
     """Which pods are deleted when the job has ended."""
+    is_kept: Callable[[PodView], bool] = has_stopped
+    """Which pods the clean-up policy Running keeps."""
     suspend: str = ""
     """Why the job must have no pods now; empty when it may have them."""
     limits: tuple[Limit, ...] = ()
@@ -41,8 +43,6 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The exit codes after which a replica is restarted, where its policy asks for them."""
     restart_limit: int | None = None
     """Restarts of all roles together."""
-    backoff: int = 10
-    """Seconds before the second restart in a row."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +62,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """A result that is stored while the pods are being deleted."""
+    """A result that is stored while the pods are being deleted. ``clean`` stands in the place of the job's policy."""
 
     result: Result
-    clean: CleanPodPolicy
+    clean: CleanPodPolicy | None = None
 
 
 class JobModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +83,21 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a container of a pod trains; the others are side-cars, whose exit codes are ignored."""
     has_ended: bool = False
     ending: Ending | None = None
+    ends_in_steps: bool = False
+    """The job has its last phase when its pods are deleted; else as soon as the result is known."""
     ended_elsewhere: Result | None = None
     """How the job has ended by the account of another operator."""
+    decided_elsewhere: Result | None = None
+    """The result of another operator that was still deleting the pods."""
+    requested_end: Result | None = None
+    """The end that a user asks for."""
     is_new: bool = False
     """No status was stored yet."""
     is_suspended: bool = False
+    starts_anew: bool = False
+    """After a suspension all replicas begin again; else those that have succeeded are not repeated."""
+    restarting: str = ""
+    """The role whose restart was decided; its outdated pods are being deleted."""
     running_since: datetime | None = None
     """Since when the whole job has run without a fault."""
     wanted_ports: Wanted = {}
@@ -95,6 +105,8 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     declared_ports: frozenset[int] = frozenset()
     gang_scheduler: str = ""
     gang: Gang | None = None
+    restarts_after_node_loss: bool = False
+    """A pod on a lost node has failed, for every policy that restarts failed pods; else a policy has to say so."""
     misses_deleted_pods: bool = False
     """A pod that ran and was deleted has failed; else it is created again and nothing is counted."""
 

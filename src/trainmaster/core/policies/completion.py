@@ -16,6 +16,8 @@ EndPolicy = Literal["All", "Rank0", "Any", "None"]
 
 SUCCEED = "Succeed"
 FAILED = "Failed"
+SUCCESSES = frozenset({SUCCEED, "Succeeded"})
+"""The last phases of a job that ended well, as the kinds spell them."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -27,11 +29,11 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def is_success(self) -> bool:
-        return self.phase == SUCCEED
+        return self.phase in SUCCESSES
 
     @property
     def is_failure(self) -> bool:
-        return self.phase not in ("", SUCCEED)
+        return bool(self.phase) and not self.is_success
 
 
 RUNNING = Result()

@@ -223,13 +223,13 @@ def decide(
 
 
 def replaced(
-    restarts: RestartsByRole, places: Iterable[tuple[str, int]], backoff: int, now: datetime
+    restarts: RestartsByRole, places: Iterable[tuple[str, int]], rules: Mapping[str, Rules], now: datetime
 ) -> dict[str, Restarts]:
-    """A new attempt of single places, that no role is charged for: their pods are to go through no fault of their own.
-    With ``backoff``, the places of a role that this happens to again and again wait as after a fault."""
+    """A new attempt of single places, that no role is charged for: their pods are deleted through no fault of their
+    own. With ``rules``, the places of a role that this happens to again and again wait as after a fault."""
     found = dict(restarts)
     for role, indices in _by_role(places).items():
-        old = found.get(role, NONE)
+        old, backoff = found.get(role, NONE), rules[role].backoff if role in rules else 0
         count = old.count + 1
         found[role] = msgspec.structs.replace(
             old,
@@ -239,6 +239,26 @@ def replaced(
             next_time=_next_time(old.streak, backoff, now) or old.next_time,
         )
     return found
+
+
+def uncharged(
+    failed: Sequence[Fallen],
+    rules: Mapping[str, Rules],
+    restarts: RestartsByRole,
+    history: tuple[Restart, ...],
+    *,
+    calm: timedelta,
+    now: datetime,
+) -> Decision:
+    """The restart of pods that the job goes on without meanwhile: each comes again alone, after the back-off of its
+    role, and nothing of the restart limit is used."""
+    alone = {role: msgspec.structs.replace(rule, scope="Pod", limit=None) for role, rule in rules.items()}
+    decision = decide(failed, alone, restarts, history, calm=calm, now=now)
+    unpaid = {
+        role: msgspec.structs.replace(new, used=restarts.get(role, NONE).used)
+        for role, new in decision.restarts.items()
+    }
+    return msgspec.structs.replace(decision, restarts=unpaid)
 
 
 def all_anew(restarts: RestartsByRole, roles: Iterable[str]) -> dict[str, Restarts]:

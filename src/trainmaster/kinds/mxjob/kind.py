@@ -7,6 +7,7 @@ from trainmaster.core.ids import Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
 from trainmaster.core.policies import gang, restart
+from trainmaster.core.policies.cleanup import CleanPodPolicy
 from trainmaster.core.policies.completion import RUNNING as GOES_ON
 from trainmaster.core.policies.completion import Result
 from trainmaster.core.policies.limit import Limit
@@ -14,11 +15,11 @@ from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Kind
 from trainmaster.kinds.mxjob import labels, status, validate
 from trainmaster.kinds.mxjob.body import Builder, declared_ports, gang_of, shared_ports
-from trainmaster.kinds.mxjob.policy import BACKOFF, RETRYABLE, clean_policy_of, policy_of, rules_of
+from trainmaster.kinds.mxjob.policy import RETRYABLE, clean_policy_of, policy_of, rules_of
 from trainmaster.kinds.mxjob.role import ROLES, deciding, roles_of, slots_of
 from trainmaster.kinds.mxjob.status import ENDED, FAILED, SUCCEEDED, left_behind
 from trainmaster.lifecycle import decide
-from trainmaster.lifecycle.decide import Report, Verdict
+from trainmaster.lifecycle.decide import Cause, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel, Memory, Role, RunPolicy
 
@@ -78,6 +79,8 @@ class MXJobKind(Kind[MXJob]):
             declared_ports=declared_ports(job),
             gang_scheduler=scheduler,
             gang=gang_of(job, scheduler),
+            starts_anew=True,
+            restarts_after_node_loss=True,
             misses_deleted_pods=True,
         )
 
@@ -100,6 +103,11 @@ class MXJobKind(Kind[MXJob]):
     def events(self, job: MXJob, report: Report, new: MXJobStatus) -> tuple[Event, ...]:
         return status.events(job, report, new, self.settings.gang_scheduler)
 
+    def clean_up(self, job: MXJob, cause: Cause, result: Result) -> CleanPodPolicy | None:
+        """A job that is stopped leaves nothing running, whatever its policy."""
+        is_stopped = cause in ("deadline", "limit") and clean_policy_of(job.spec) == "None"
+        return "Running" if is_stopped else None
+
     def builder(self, job: MXJob, model: JobModel) -> Builder:
         return Builder(job, self.owner(job), model.gang, shared_network=self.settings.shared_network)
 
@@ -115,8 +123,13 @@ def _run_policy(job: MXJob) -> RunPolicy:
         ttl=Limit(stored.completion_time, ttl, "") if ttl is not None and stored.completion_time else None,
         exit_codes=restart.exit_codes(job.spec.restarting_exit_code or RETRYABLE),
         restart_limit=policy.backoff_limit,
-        backoff=BACKOFF,
+        is_kept=_has_ended,
     )
+
+
+def _has_ended(pod: PodView) -> bool:
+    """A container that trains is stopped, also where one beside it has ended."""
+    return pod.is_ended
 
 
 def _takes_part(pod: PodView, container: str) -> bool:
