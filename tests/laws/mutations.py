@@ -10,7 +10,7 @@ from trainmaster.core import plan as plans
 from trainmaster.core import template
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.plan import Plan
-from trainmaster.core.policies import port, restart
+from trainmaster.core.policies import node, port, restart
 from trainmaster.kinds.aitrainingjob import body
 from trainmaster.kinds.aitrainingjob import kind as aitj
 from trainmaster.kinds.aitrainingjob import status as aitj_status
@@ -22,7 +22,7 @@ from trainmaster.kinds.dijob.standing import Standing
 from trainmaster.kinds.mlkube import replica as mlkube_replica
 from trainmaster.kinds.mlkube.kind import MxJobKind
 from trainmaster.kinds.mxjob.kind import MXJobKind
-from trainmaster.lifecycle import facts
+from trainmaster.lifecycle import decide, facts
 from trainmaster.lifecycle.decide import Pass
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
@@ -38,14 +38,13 @@ class Mutation(NamedTuple):
     put_in: Callable[[pytest.MonkeyPatch], None]
 
 
-def _verdict_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
-    def end(self: Any, job: Any, result: Any, observed: Any, now: Any, clean: Any = None) -> Plan:
-        wanted = original(self, job, result, observed, now, clean)
-        deletes = aitj._clean_up(clean or job.spec.clean_pod_policy, observed, now)
-        return msgspec.structs.replace(wanted, status_first=False, deletes=deletes)
+def _result_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
+    def end(self: Any, *result: Any) -> Plan:
+        wanted = original(self, *result)
+        return msgspec.structs.replace(wanted, status_first=False, deletes=self._deletes("All", ""))
 
-    original = AITrainingJobKind._end
-    patch.setattr(AITrainingJobKind, "_end", end)
+    original = Pass._end
+    patch.setattr(Pass, "_end", end)
 
 
 def _delete_without_uid(patch: pytest.MonkeyPatch) -> None:
@@ -118,18 +117,18 @@ def _ended_job_gets_its_pod_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def _termination_is_edge_triggered(patch: pytest.MonkeyPatch) -> None:
-    """The deletes go out once, with the verdict; nobody looks whether they arrived."""
+    """The deletes are sent once, with the result; whether they arrived is not looked at."""
     seen: set[str] = set()
-    original = AITrainingJobKind._terminate
+    original = Pass._finish
 
-    def terminate(self: Any, job: Any, ending: Any, observed: Any, now: Any) -> Plan:
-        wanted = original(self, job, ending, observed, now)
-        if job.metadata.uid in seen:
+    def finish(self: Any, ending: Any) -> Plan:
+        wanted, uid = original(self, ending), self.job.metadata.uid
+        if uid in seen:
             return msgspec.structs.replace(wanted, deletes=())
-        seen.add(job.metadata.uid)
+        seen.add(uid)
         return wanted
 
-    patch.setattr(AITrainingJobKind, "_terminate", terminate)
+    patch.setattr(Pass, "_finish", finish)
 
 
 def _status_says_the_time(patch: pytest.MonkeyPatch) -> None:
@@ -138,7 +137,7 @@ def _status_says_the_time(patch: pytest.MonkeyPatch) -> None:
     def enter(status: Any, phase: str, message: str, now: Any) -> Any:
         return msgspec.structs.replace(original(status, phase, message, now), start_time=now)
 
-    patch.setattr(aitj, "enter", enter)
+    patch.setattr(aitj_status, "enter", enter)
 
 
 def _lazy_status_is_never_stored(patch: pytest.MonkeyPatch) -> None:
@@ -146,25 +145,25 @@ def _lazy_status_is_never_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def _generation_seen_is_guessed(patch: pytest.MonkeyPatch) -> None:
-    original = AITrainingJobKind._go_on
+    original = Pass._proceed
 
-    def go_on(self: Any, job: Any, observed: Any, *args: Any) -> Plan:
-        wanted = original(self, job, observed, *args)
+    def proceed(self: Any) -> Plan:
+        wanted = original(self)
         if wanted.status is None:
             return wanted
-        return msgspec.structs.replace(wanted, status={**wanted.status, "observedGeneration": len(observed.all_pods)})
+        guessed = len(self.facts.observed.all_pods)
+        return msgspec.structs.replace(wanted, status={**wanted.status, "observedGeneration": guessed})
 
-    patch.setattr(AITrainingJobKind, "_go_on", go_on)
+    patch.setattr(Pass, "_proceed", proceed)
 
 
 def _restart_is_counted_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
-    def again(self: Any, job: Any, fallen: Any, observed: Any, now: Any) -> Plan:
-        wanted = original(self, job, fallen, observed, now)
-        pods = plans.deletions(POD, observed.all_pods, "")
-        return msgspec.structs.replace(wanted, status_first=False, deletes=pods)
+    def again(self: Any, failed: Any) -> Plan:
+        pods = plans.deletions(POD, self.facts.observed.all_pods, "")
+        return msgspec.structs.replace(original(self, failed), status_first=False, deletes=pods)
 
-    original = AITrainingJobKind._restart
-    patch.setattr(AITrainingJobKind, "_restart", again)
+    original = Pass._restart
+    patch.setattr(Pass, "_restart", again)
 
 
 def _a_pod_of_the_old_attempt_is_judged_again(patch: pytest.MonkeyPatch) -> None:
@@ -178,29 +177,18 @@ def _a_role_that_restarts_begins_to_count_anew(patch: pytest.MonkeyPatch) -> Non
     )
 
 
-def _a_stop_is_not_stored_before_the_pods_go(patch: pytest.MonkeyPatch) -> None:
-    original = AITrainingJobKind._stop
-
-    def stop(self: Any, job: Any, why: str, found: Any, observed: Any, now: Any) -> Plan:
-        wanted = original(self, job, why, found, observed, now)
-        pods = plans.deletions(POD, observed.all_pods, why)
-        return msgspec.structs.replace(wanted, status_first=False, deletes=pods)
-
-    patch.setattr(AITrainingJobKind, "_stop", stop)
-
-
 def _a_job_is_deleted_whether_it_has_ended_or_not(patch: pytest.MonkeyPatch) -> None:
-    original = AITrainingJobKind._go_on
+    original = Pass._proceed
 
-    def go_on(self: Any, job: Any, *args: Any) -> Plan:
-        wanted = original(self, job, *args)
-        if job.spec.ttl_seconds_after_finished is None:
+    def proceed(self: Any) -> Plan:
+        wanted = original(self)
+        if self.job.spec.ttl_seconds_after_finished is None:
             return wanted
-        name = Key(job.metadata.namespace, job.metadata.name)
-        gone = plans.Delete(self.resource, name, job.metadata.uid, "")
+        key, uid = self.kind.key(self.job)
+        gone = plans.Delete(self.kind.resource, key, uid, "")
         return msgspec.structs.replace(wanted, deletes=(*wanted.deletes, gone))
 
-    patch.setattr(AITrainingJobKind, "_go_on", go_on)
+    patch.setattr(Pass, "_proceed", proceed)
 
 
 def _back_off_is_never_over(patch: pytest.MonkeyPatch) -> None:
@@ -208,7 +196,7 @@ def _back_off_is_never_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def _every_pod_is_forced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AITrainingJobKind, "_lost", lambda self, observed, now: frozenset(observed.nodes or ()))
+    patch.setattr(node, "lost", lambda nodes, grace, now: frozenset(nodes or ()))
 
 
 def _an_old_view_of_a_node_decides(patch: pytest.MonkeyPatch) -> None:
@@ -235,12 +223,12 @@ def _pods_before_their_ports_are_stored(patch: pytest.MonkeyPatch) -> None:
     def allot(*args: Any, **options: Any) -> port.Allotment:
         return msgspec.structs.replace(original(*args, **options), is_stored=True)
 
-    patch.setattr(aitj, "allot", allot)
+    patch.setattr(decide, "allot", allot)
 
 
 def _a_job_that_grows_gets_all_its_ports_anew(patch: pytest.MonkeyPatch) -> None:
     original = port.allot
-    patch.setattr(aitj, "allot", lambda wanted, stored, **options: original(wanted, {}, **options))
+    patch.setattr(decide, "allot", lambda wanted, stored, **options: original(wanted, {}, **options))
 
 
 def _lost_before_it_is_on_record(patch: pytest.MonkeyPatch) -> None:
@@ -255,15 +243,6 @@ def _a_template_is_never_kept(patch: pytest.MonkeyPatch) -> None:
         return original(self, msgspec.structs.replace(job, status=unknown), observed)
 
     patch.setattr(NerveXJobKind, "_aggregator_template", template)
-
-
-def _result_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
-    def end(self: Any, *result: Any, **options: Any) -> Plan:
-        wanted = original(self, *result, **options)
-        return msgspec.structs.replace(wanted, status_first=False, deletes=self._deletes("All", ""))
-
-    original = Pass._end
-    patch.setattr(Pass, "_end", end)
 
 
 def _outdated_pods_are_classified_again(patch: pytest.MonkeyPatch) -> None:
@@ -283,7 +262,7 @@ def _a_crew_forgets_that_it_was_whole(patch: pytest.MonkeyPatch) -> None:
 
 
 MUTATIONS = (
-    Mutation("the verdict is stored after the deletes", AITrainingJobKind, _verdict_after_the_deletes),
+    Mutation("the result is stored after the deletes", AITrainingJobKind, _result_after_the_deletes),
     Mutation("a delete without uid", AITrainingJobKind, _delete_without_uid),
     Mutation("terminal phases are not sticky (AITrainingJob)", AITrainingJobKind, _terminal_phase_not_sticky),
     Mutation("terminal phases are not sticky (DIJob)", DIJobKind, _terminal_phase_not_sticky_dijob),
@@ -301,7 +280,7 @@ MUTATIONS = (
     Mutation("a restart is counted after the deletes", AITrainingJobKind, _restart_is_counted_after_the_deletes),
     Mutation("a fault is judged again", AITrainingJobKind, _a_pod_of_the_old_attempt_is_judged_again),
     Mutation("restarts are counted anew", AITrainingJobKind, _a_role_that_restarts_begins_to_count_anew),
-    Mutation("a stop is not stored before the pods go", AITrainingJobKind, _a_stop_is_not_stored_before_the_pods_go),
+    Mutation("a suspension is not stored", AITrainingJobKind, _suspension_is_stored_after_the_deletes),
     Mutation("a job is deleted before its end", AITrainingJobKind, _a_job_is_deleted_whether_it_has_ended_or_not),
     Mutation("back-off is never over", AITrainingJobKind, _back_off_is_never_over),
     Mutation("pods are forced to go from nodes that are well", AITrainingJobKind, _every_pod_is_forced),

@@ -15,10 +15,10 @@ from tests.laws.memory import Object, owner_uid
 from tests.laws.operator import ENDED, LawBroken
 from trainmaster.api.aitrainingjob import MembershipRecord
 from trainmaster.core.ids import CONFIG_MAP, POD, Key
+from trainmaster.kinds.aitrainingjob import elastic, membership
 from trainmaster.kinds.aitrainingjob import kind as aitj
-from trainmaster.kinds.aitrainingjob import membership
-from trainmaster.kinds.aitrainingjob.body import slots_of
-from trainmaster.kinds.aitrainingjob.membership import Step, next_step
+from trainmaster.kinds.aitrainingjob.membership import next_step
+from trainmaster.lifecycle.decide import Extra
 
 MOST = 3
 
@@ -160,7 +160,7 @@ def _the_generation_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def _the_generation_is_not_on_record(patch: pytest.MonkeyPatch) -> None:
-    def step(job: Any, *rest: Any) -> Step:
+    def step(job: Any, *rest: Any) -> Extra:
         found = next_step(job, *rest)
         if not found.is_new:
             return found
@@ -172,11 +172,9 @@ def _the_generation_is_not_on_record(patch: pytest.MonkeyPatch) -> None:
 
 
 def _pods_that_wait_take_part(patch: pytest.MonkeyPatch) -> None:
-    def members(job: Any, observed: Any, builder: Any) -> tuple[membership.Member, ...]:
+    def members(facts: Any, builder: Any) -> tuple[membership.Member, ...]:
         return tuple(
-            membership.Member(slot.name, slot.role.lower(), slot.index, "", (), 0)
-            for slot in slots_of(job)
-            if observed.role(slot.role.lower()).get(slot.index) is not None
+            membership.Member(pod.key.name, role.lower(), index, "", (), 0) for (role, index), pod in facts.pods.items()
         )
 
     patch.setattr(membership, "_members", members)
@@ -187,7 +185,7 @@ def _a_spoilt_file_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def _the_scale_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aitj, "sized", lambda job: job)
+    patch.setattr(elastic, "sized", lambda job: job)
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ class Kind(ABC, Generic[J]):
         """The failed pods that the job goes on without."""
         return ()
 
-    def extra(self, job: J, facts: Facts, now: datetime) -> Extra:
+    def other_children(self, job: J, facts: Facts, now: datetime) -> Extra:
         """Children beside pods and services."""
         return Extra()
 

@@ -106,7 +106,7 @@ class Description(Protocol[J]):
     # kinds.base has these for kinds that have nothing to add
     def clean_up(self, job: J, cause: Cause, result: Result) -> CleanPodPolicy | None: ...
     def spared(self, job: J, facts: Facts) -> tuple[Fallen, ...]: ...
-    def extra(self, job: J, facts: Facts, now: datetime) -> Extra: ...
+    def other_children(self, job: J, facts: Facts, now: datetime) -> Extra: ...
     def noticed(self, job: J) -> dict[str, Any] | None: ...
     def key(self, job: J) -> tuple[Key, str]: ...
     def owner(self, job: J) -> Owner: ...
@@ -133,8 +133,6 @@ class Pass(Generic[J]):
             return self._finish(model.ending)
         if model.ended_elsewhere:
             return self._store(self._report("adopt", model.memory, result=model.ended_elsewhere))
-        if model.decided_elsewhere:
-            return self._end(model.decided_elsewhere, "outcome")
         verdict = self._verdict()
         result = self.kind.result(self.job, model, self.facts, verdict)
         if result.is_success:
@@ -149,20 +147,21 @@ class Pass(Generic[J]):
             return self._resume()
         if over := overdue(model.run.limits, self.now):
             return self._end(Result(model.run.overdue_phase, over.message), "deadline")
-        plan = self._go_on(verdict)
-        look = soonest(plan.requeue_after, seconds_left(model.run.limits, self.now), self.facts.next_look)
-        return msgspec.structs.replace(plan, requeue_after=look)
+        return self._go_on(verdict)
 
     def _go_on(self, verdict: Verdict) -> Plan:
         if verdict.restarts:
-            return self._restart(verdict.restarts)
-        if verdict.spared:
-            return self._shrink(verdict.spared)
-        if self.facts.stranded or self._leaving:
-            return self._replace()
-        if self.model.restarting and not self.facts.outdated:
-            return self._store(self._report("restarted", self._seen()))
-        return self._proceed()
+            plan = self._restart(verdict.restarts)
+        elif verdict.spared:
+            plan = self._shrink(verdict.spared)
+        elif self.facts.stranded or self._leaving:
+            plan = self._replace()
+        elif self.model.restarting and not self.facts.outdated:
+            plan = self._store(self._report("restarted", self._seen()))
+        else:
+            plan = self._proceed()
+        look = soonest(plan.requeue_after, seconds_left(self.model.run.limits, self.now), self.facts.next_look)
+        return msgspec.structs.replace(plan, requeue_after=look)
 
     # --- what becomes of failed pods ---
 
@@ -188,9 +187,10 @@ class Pass(Generic[J]):
         """Creates what is missing and deletes what is outdated or surplus. Pods of two attempts never meet: the
         outdated are deleted before others are created."""
         facts, allotted = self.facts, self._allot()
-        extra, waits = self.kind.extra(self.job, facts, self.now), restart.waits(self.model.memory.restarts, self.now)
+        extra = self.kind.other_children(self.job, facts, self.now)
+        waits = restart.waits(self.model.memory.restarts, self.now)
         is_clear = allotted.is_stored and not facts.outdated
-        batch = batch_of(chain(extra.creates, self._missing(waits))) if is_clear else Batch()
+        batch = batch_of(chain(self._group(), extra.creates, self._missing(waits))) if is_clear else Batch()
         report = self._report(
             "proceed",
             msgspec.structs.replace(self._seen(), ports=allotted.ports),
@@ -230,11 +230,14 @@ class Pass(Generic[J]):
         taken, uid = observed.taken | model.declared_ports, self.kind.key(self.job)[1]
         return allot(model.wanted_ports, model.memory.ports, used=observed.host_ports, taken=taken, uid=uid)
 
+    def _group(self) -> tuple[Create, ...]:
+        """The PodGroup is created before its pods: a scheduler puts a pod without its group aside."""
+        team, owner = self.model.gang, self.kind.owner(self.job).reference(blocks=True)
+        return gang.missing(team, self.facts.observed, owner) if team else ()
+
     def _missing(self, waits: Container[str]) -> Iterator[Create]:
-        """The PodGroup before its pods, and services before pods: a pod that starts resolves the names of its peers."""
-        team, facts = self.model.gang, self.facts
-        if team:
-            yield from gang.missing(team, facts.observed, self.kind.owner(self.job).reference(blocks=True))
+        """Services before pods: a pod that starts resolves the names of its peers."""
+        facts = self.facts
         missing = [slot for slot in facts.missing if slot.role not in waits]
         if not facts.without_service and not missing:
             return

@@ -87,8 +87,6 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     """The job has its last phase when its pods are deleted; else as soon as the result is known."""
     ended_elsewhere: Result | None = None
     """How the job has ended by the account of another operator."""
-    decided_elsewhere: Result | None = None
-    """The result of another operator that was still deleting the pods."""
     requested_end: Result | None = None
     """The end that a user asks for."""
     is_new: bool = False

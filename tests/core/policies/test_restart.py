@@ -271,7 +271,9 @@ def test_places_whose_pods_go_through_no_fault_have_a_new_attempt_that_nobody_is
 ) -> None:
     old = Restarts(count=4, used=3, streak=streak, attempt=2)
 
-    found = replaced({"a": old, "b": NONE}, [("a", 1), ("a", 7)], backoff, NOW)
+    rules = {"a": Rules("Always", "Pod", None, backoff, None)} if backoff else {}
+
+    found = replaced({"a": old, "b": NONE}, [("a", 1), ("a", 7)], rules, NOW)
 
     assert found == {
         "a": Restarts(

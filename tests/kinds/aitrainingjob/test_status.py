@@ -10,7 +10,9 @@ from tests.build import NOW, Child, Json, a_pod, an_aitj, kind_of, observed, vie
 from trainmaster.api.aitrainingjob import AITrainingJob, AITrainingJobStatus, ReplicaStatus
 from trainmaster.core.condition import Condition
 from trainmaster.core.view import PodView
+from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.aitrainingjob.status import count, enter, phase_of
+from trainmaster.lifecycle.facts import Facts, classify
 
 LATER = NOW + timedelta(minutes=5)
 JOB = an_aitj(trainer=2, ps=1)
@@ -20,6 +22,12 @@ def decoded(job: Json) -> AITrainingJob:
     found = kind_of(job).decode(view_of(job))
     assert isinstance(found, AITrainingJob)
     return found
+
+
+def facts_of(job: Json, children: Sequence[Child] = ()) -> Facts:
+    kind, seen = kind_of(job), observed(job, children)
+    assert isinstance(kind, AITrainingJobKind)
+    return classify(kind.read(decoded(job), seen), seen, kind.fault_rules, NOW)
 
 
 def pods_of(trainers: str, ps: str = "R") -> list[Child]:
@@ -51,13 +59,13 @@ def pods_of(trainers: str, ps: str = "R") -> list[Child]:
     ],
 )
 def test_a_pod_is_counted_in_one_column(pod: PodView, counters: ReplicaStatus) -> None:
-    assert count(decoded(JOB), observed(JOB, [pod])) == {"ps": counters, "trainer": ReplicaStatus()}
+    assert count(decoded(JOB), facts_of(JOB, [pod])) == {"ps": counters, "trainer": ReplicaStatus()}
 
 
 def test_only_pods_in_slots_of_the_spec_are_counted() -> None:
     surplus, stray = a_pod(JOB, "trainer", 2), a_pod(JOB, "trainer", 0, labels={}, name="stray")
 
-    counters = count(decoded(JOB), observed(JOB, [*pods_of("RS"), surplus, stray]))
+    counters = count(decoded(JOB), facts_of(JOB, [*pods_of("RS"), surplus, stray]))
 
     assert counters == {"trainer": ReplicaStatus(active=1, succeeded=1), "ps": ReplicaStatus(active=1)}
 
@@ -65,7 +73,7 @@ def test_only_pods_in_slots_of_the_spec_are_counted() -> None:
 def test_counters_are_keyed_by_the_name_as_its_user_wrote_it() -> None:
     job = an_aitj(PServer=1)
 
-    assert count(decoded(job), observed(job, [a_pod(job, "PServer")])) == {"PServer": ReplicaStatus(active=1)}
+    assert count(decoded(job), facts_of(job, [a_pod(job, "PServer")])) == {"PServer": ReplicaStatus(active=1)}
 
 
 # --- phases ------------------------------------------------------------------------------------
@@ -88,14 +96,14 @@ def test_counters_are_keyed_by_the_name_as_its_user_wrote_it() -> None:
     ],
 )
 def test_the_phase_of_a_job_that_goes_on(trainers: str, ps: str, phase: str, message: str) -> None:
-    job, seen = decoded(JOB), observed(JOB, pods_of(trainers, ps))
+    job, seen = decoded(JOB), facts_of(JOB, pods_of(trainers, ps))
 
     assert phase_of(job, count(job, seen), seen) == (phase, message)
 
 
 def test_a_pending_job_tells_what_the_scheduler_said() -> None:
     stuck = a_pod(JOB, "trainer", 0, phase="Pending", unschedulable="0/3 nodes are available")
-    job, seen = decoded(JOB), observed(JOB, [stuck, a_pod(JOB, "ps")])
+    job, seen = decoded(JOB), facts_of(JOB, [stuck, a_pod(JOB, "ps")])
 
     assert phase_of(job, count(job, seen), seen) == (
         "Pending",
@@ -105,7 +113,7 @@ def test_a_pending_job_tells_what_the_scheduler_said() -> None:
 
 def test_a_role_without_replicas_does_not_hold_the_job_back() -> None:
     job = an_aitj(trainer=1, ps=0)
-    seen = observed(job, [a_pod(job, "trainer")])
+    seen = facts_of(job, [a_pod(job, "trainer")])
 
     assert phase_of(decoded(job), count(decoded(job), seen), seen)[0] == "Running"
 

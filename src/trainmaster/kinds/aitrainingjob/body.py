@@ -6,6 +6,8 @@ from functools import cached_property
 from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.plan import Body
+from trainmaster.core.policies import gang as gangs
+from trainmaster.core.policies.gang import Gang
 from trainmaster.core.slot import Slot, place_of
 from trainmaster.core.template import ContainerPart, Owner
 from trainmaster.kinds.aitrainingjob import labels
@@ -92,8 +94,18 @@ def declared_ports(job: AITrainingJob) -> frozenset[int]:
 class Builder:
     """Builds the children of one job; what they share is worked out once."""
 
-    def __init__(self, job: AITrainingJob, owner: Owner, *, shared_network: bool) -> None:
+    def __init__(
+        self,
+        job: AITrainingJob,
+        owner: Owner,
+        *,
+        shared_network: bool,
+        gang: Gang | None = None,
+        priority_class: str = "",
+    ) -> None:
         self._job = job
+        self._gang = gang
+        self._priority_class = priority_class
         self._shared_network = shared_network
         self.owner = owner.reference(blocks=True)
         self._is_elastic = bool(elastic_roles(job))
@@ -137,8 +149,10 @@ class Builder:
             pod["schedulerName"] = self._job.spec.scheduler_name
         if self._is_elastic:
             pod = _with_membership(pod, membership_name(self._job))
+        if self._priority_class and not pod.get("priorityClassName") and pod.get("priority") is None:
+            pod["priorityClassName"] = self._priority_class
         template.resolve_on_host(pod)
-        return template.pod_body(
+        body = template.pod_body(
             self._with_job_labels(spec),
             name=slot.name,
             namespace=self._job.metadata.namespace,
@@ -146,6 +160,7 @@ class Builder:
             owner=self.owner,
             spec=pod,
         )
+        return gangs.member(body, self._gang, slot.role.lower()) if self._gang else body
 
     def service(self, slot: Slot) -> Body:
         slot_labels = self._slot_labels(slot)

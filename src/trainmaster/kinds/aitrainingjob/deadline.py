@@ -1,7 +1,5 @@
 """Deadlines of an AITrainingJob (spec §2.7): how long it may run, and how long it may wait for nodes and containers."""
 
-from datetime import datetime
-
 from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core.observed import Observed
 from trainmaster.core.policies.limit import Limit
@@ -22,19 +20,6 @@ def limits_of(job: AITrainingJob, observed: Observed) -> tuple[Limit, ...]:
         field, seconds, what = waits
         found.append(Limit(since, seconds, f"{what} for {seconds} seconds ({field})"))
     return tuple(found)
-
-
-def kept_limit(job: AITrainingJob) -> Limit | None:
-    """How long a job is kept after its end."""
-    ttl, ended = job.spec.ttl_seconds_after_finished, job.status.end_time
-    return Limit(ended, ttl, "") if ttl is not None and ended is not None else None
-
-
-def first_running(job: AITrainingJob, has_run: bool, now: datetime) -> datetime | None:
-    """Written only where a deadline needs it: most jobs are spared the change of status."""
-    if job.status.first_running_time or job.spec.time_limit is None:
-        return job.status.first_running_time
-    return now if has_run else None
 
 
 def _waits(job: AITrainingJob, observed: Observed) -> tuple[str, int, str] | None:

@@ -5,18 +5,17 @@ subresource. With Auto the room in the cluster does: all replicas are created, t
 the job runs as soon as ``minReplicas`` do.
 """
 
-from collections.abc import Container, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core.observed import Observed
-from trainmaster.core.policies import restart
 from trainmaster.core.policies.completion import Result
-from trainmaster.core.policies.restart import Decision, Fallen, Restart, Restarts, Rules
+from trainmaster.core.policies.restart import Fallen
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob import labels
+from trainmaster.lifecycle.facts import Facts
 
 
 def elastic_roles(job: AITrainingJob) -> list[str]:
@@ -85,44 +84,18 @@ def size_of(job: AITrainingJob, role: str, observed: Observed) -> int:
 # --- what an Auto role can do without ---
 
 
-def dispensable(
-    job: AITrainingJob, fallen: Sequence[Fallen], outdated: Container[PodView], observed: Observed
-) -> tuple[Fallen, ...]:
+def dispensable(job: AITrainingJob, facts: Facts) -> tuple[Fallen, ...]:
     """Those of the pods that were lost with their node whose role goes on without them: enough others run."""
-    found: list[Fallen] = []
+    fallen, found = facts.failed, list[Fallen]()
     for role in sorted({f.role for f in fallen if f.fault.is_node}):
         spec = job.spec.replica_specs[role]
         if spec.edl_policy != "Auto":
             continue
         down = {f.index for f in fallen if f.role == role}
-        left = [
-            index
-            for index, pod in observed.role(role.lower()).items()
-            if index < spec.replicas and index not in down and _takes_part(pod) and pod not in outdated
-        ]
+        left = [i for (name, i), pod in facts.pods.items() if name == role and i not in down and _takes_part(pod)]
         if len(left) >= enough(spec, is_running=True):
             found += [f for f in fallen if f.role == role and f.fault.is_node]
     return tuple(found)
-
-
-def give_up(
-    lost: Sequence[Fallen],
-    rules: Mapping[str, Rules],
-    restarts: Mapping[str, Restarts],
-    history: tuple[Restart, ...],
-    *,
-    calm: timedelta,
-    now: datetime,
-) -> Decision:
-    """Each of them comes again by itself, after the back-off of its role, whenever there is room. That costs the role
-    nothing of its restart budget: it did not fail."""
-    alone = {role: msgspec.structs.replace(rule, scope="Pod", limit=None) for role, rule in rules.items()}
-    decision = restart.decide(lost, alone, restarts, history, calm=calm, now=now)
-    unpaid = {
-        role: msgspec.structs.replace(new, used=restarts.get(role, restart.NONE).used)
-        for role, new in decision.restarts.items()
-    }
-    return msgspec.structs.replace(decision, restarts=unpaid)
 
 
 def heard(spec: ReplicaSpec, results: Sequence[Result], pods: Mapping[int, PodView]) -> Sequence[Result]:

@@ -14,13 +14,14 @@ import msgspec
 
 from trainmaster.api.aitrainingjob import AITrainingJob, MembershipRecord
 from trainmaster.core.ids import CONFIG_MAP
-from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Body, Create, Patch
+from trainmaster.core.slot import Slot
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import ChildView
 from trainmaster.kinds.aitrainingjob import labels
-from trainmaster.kinds.aitrainingjob.body import MEMBERS, Builder, membership_name, slots_of
-from trainmaster.kinds.aitrainingjob.verdict import attempt_of, restarts_of
+from trainmaster.kinds.aitrainingjob.body import MEMBERS, Builder, membership_name
+from trainmaster.lifecycle.decide import Extra
+from trainmaster.lifecycle.facts import Facts, attempt_of
 
 PAUSE = 1.0
 """Seconds between two changes: of hundreds of pods that start at once, many join with one of them."""
@@ -40,16 +41,6 @@ class Membership(msgspec.Struct, frozen=True):
     members: tuple[Member, ...] = ()
 
 
-class Step(msgspec.Struct, frozen=True):
-    """``record`` is what the status is to say. While it is new, nothing else is done."""
-
-    record: MembershipRecord
-    is_new: bool = False
-    creates: tuple[Create, ...] = ()
-    patches: tuple[Patch, ...] = ()
-    retry_after: float | None = None
-
-
 class _ConfigMap(msgspec.Struct):
     data: dict[str, str] | None = None
 
@@ -58,37 +49,35 @@ _CONFIG_MAP = msgspec.json.Decoder(_ConfigMap)
 _MEMBERSHIP = msgspec.json.Decoder(Membership)
 
 
-def next_step(job: AITrainingJob, observed: Observed, builder: Builder, now: datetime) -> Step:
+def next_step(job: AITrainingJob, facts: Facts, builder: Builder, now: datetime) -> Extra:
     """What brings the file up to date."""
-    members, old = _members(job, observed, builder), job.status.membership
+    observed, members, old = facts.observed, _members(facts, builder), job.status.membership
     digest = _digest(members)
     if old.digest != digest:
         if old.time and now <= old.time:
-            return Step(old, retry_after=PAUSE)
-        return Step(MembershipRecord(generation=old.generation + 1, digest=digest, time=now), is_new=True)
+            return Extra(record=old, retry_after=PAUSE)
+        record = MembershipRecord(generation=old.generation + 1, digest=digest, time=now)
+        return Extra(record=record, is_new=True)
     wanted = Membership(old.generation, members)
     child = observed.child(CONFIG_MAP, membership_name(job))
     if child is None:
-        return Step(old, creates=(_creation(job, wanted, builder),))
+        return Extra(record=old, creates=(_creation(job, wanted, builder),))
     if child.deleting or (written := _read(child)) == wanted:
-        return Step(old)
+        return Extra(record=old)
     why = _difference(written, wanted)
     change = Patch(CONFIG_MAP, child.key, child.uid, child.resource_version, {"data": _data(wanted)}, why)
-    return Step(old, patches=(change,))
+    return Extra(record=old, patches=(change,))
 
 
-def _members(job: AITrainingJob, observed: Observed, builder: Builder) -> tuple[Member, ...]:
+def _members(facts: Facts, builder: Builder) -> tuple[Member, ...]:
     """The pods that run and stay, roles by name."""
-    restarts = restarts_of(job)
     found: list[Member] = []
-    for slot in slots_of(job):
-        pod = observed.role(slot.role.lower()).get(slot.index)
-        if pod is None or pod.deleting or pod.phase != "Running":
-            continue
-        attempt, counted = attempt_of(pod), restarts.get(slot.role)
-        if counted is None or attempt >= counted.attempt_of(slot.index):
-            address, ports = builder.address(slot), builder.ports(slot)
-            found.append(Member(slot.name, slot.role.lower(), slot.index, address, ports, attempt))
+    for (role, index), pod in facts.pods.items():
+        if not pod.deleting and pod.phase == "Running":
+            slot = Slot(role, index, pod.key.name)
+            attempt = attempt_of(pod, labels.RESTART_COUNT)
+            ports = builder.ports(slot)
+            found.append(Member(slot.name, role.lower(), index, builder.address(slot), ports, attempt))
     return tuple(found)
 
 

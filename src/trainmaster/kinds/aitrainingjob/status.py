@@ -5,11 +5,23 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.api.aitrainingjob import AITrainingJob, AITrainingJobStatus, ReplicaStatus
-from trainmaster.core.condition import FINISHED, Condition, Conditions, put_standard
-from trainmaster.core.observed import Observed
+from trainmaster.api.aitrainingjob import AITrainingJob, AITrainingJobStatus, Ending, ReplicaStatus
+from trainmaster.core.condition import (
+    CONTAINER_CREATE_FAILED,
+    FINISHED,
+    SUSPENDED,
+    Condition,
+    Conditions,
+    is_true,
+    put_standard,
+)
+from trainmaster.core.plan import BRIEF, LAZY, Event, normal, warning
+from trainmaster.core.policies.completion import SUCCEED
 from trainmaster.core.view import PodView
-from trainmaster.kinds.aitrainingjob.elastic import enough
+from trainmaster.kinds.aitrainingjob.elastic import enough, scaled_role, selector, size_of
+from trainmaster.kinds.base import cleared, portless
+from trainmaster.lifecycle.decide import Report
+from trainmaster.lifecycle.facts import Facts, joined
 
 PENDING = "Pending"
 CREATING = "Creating"
@@ -22,17 +34,190 @@ PHASES = frozenset({PENDING, CREATING, RUNNING, RESTARTING, TERMINATING}) | ENDE
 WAITING = "all pods are waiting for scheduling"
 
 
+# --- what a pass decided, in the words of the status ---
+
+
+def written(job: AITrainingJob, report: Report, now: datetime) -> AITrainingJobStatus:
+    old, memory, step = job.status, report.memory, report.step
+    counters = count(job, report.facts)
+    phase, message = _stated(job, report, counters)
+    entered = enter(old, phase, message, now)
+    new = msgspec.structs.replace(
+        entered,
+        observed_generation=job.metadata.generation,
+        replica_statuses=old.replica_statuses if step == "end" and old.ending else counters,
+        done=memory.done if step != "ending" else {},
+        ports=memory.ports,
+        creation_errors=memory.creation_errors,
+        node_troubles=memory.node_problems,
+        restart_replica_name=_restarting(old, report),
+        ending=Ending(report.result.phase, report.result.message, report.clean) if step == "ending" else None,
+        conditions=_standard(old, entered.conditions, report, now),
+    )
+    if report.decision or step == "replace":
+        counts = {role: r.count for role, r in memory.restarts.items()}
+        new = msgspec.structs.replace(
+            new, restart_count=counts, restarts=memory.restarts, restart_history=memory.history
+        )
+    if step == "suspend":  # time in which nothing may run is not held against the job
+        return msgspec.structs.replace(new, first_running_time=None, start_running_time=None)
+    return _proceeded(job, new, report, now) if step == "proceed" else new
+
+
+def _proceeded(job: AITrainingJob, new: AITrainingJobStatus, report: Report, now: datetime) -> AITrainingJobStatus:
+    role = scaled_role(job)
+    has_run = any(c.active or c.succeeded or c.failed for c in new.replica_statuses.values())
+    return msgspec.structs.replace(
+        new,
+        membership=report.extra.record,
+        elastic_replicas=size_of(job, role, report.facts.observed) if role else 0,
+        selector=selector(job, role) if role else "",
+        first_running_time=first_running(job, has_run, now),
+    )
+
+
+def _stated(job: AITrainingJob, report: Report, counters: Mapping[str, ReplicaStatus]) -> tuple[str, str]:
+    """The phase that the job is in now, and the sentence that belongs to it."""
+    old, result = job.status, report.result
+    match report.step:
+        case "suspend":
+            why = report.model.run.suspend
+            is_running = any(not pod.is_ended for pod in report.facts.observed.all_pods)
+            return (TERMINATING, f"{why}; deleting pods") if is_running else (PENDING, why)
+        case "restart":
+            return TERMINATING, report.decision.message if report.decision else ""
+        case "restarted":
+            return RESTARTING, _restarted_message(job)
+        case "shrink" | "replace":
+            return old.phase or PENDING, message_of(old) or WAITING
+        case "ending":
+            return TERMINATING, f"{result.message}; deleting pods"
+        case "end":
+            kept = (report.clean or report.model.run.clean) == "None"
+            return result.phase, f"{result.message}; {'kept' if kept else 'deleted'} pods"
+    return _going_on(job, report, counters)
+
+
+def _going_on(job: AITrainingJob, report: Report, counters: Mapping[str, ReplicaStatus]) -> tuple[str, str]:
+    old = job.status
+    if old.restart_replica_name:
+        return old.phase, message_of(old)
+    if not old.phase:
+        return PENDING, WAITING  # every job is Pending first, however fast its pods start
+    phase, message = phase_of(job, counters, report.facts)
+    return phase, report.facts.waiting.message or message if phase == CREATING else message
+
+
+def _restarted_message(job: AITrainingJob) -> str:
+    role, history = job.status.restart_replica_name, job.status.restart_history
+    spec = job.spec.replica_specs.get(role)
+    scope = history[-1].scope if history else spec.restart_scope if spec else "All"
+    return restarting_message(scope, role)
+
+
+def _restarting(old: AITrainingJobStatus, report: Report) -> str:
+    match report.step:
+        case "restart":
+            return report.decision.role if report.decision else ""
+        case "proceed" | "shrink" | "replace":
+            return old.restart_replica_name
+    return ""
+
+
+def _standard(old: AITrainingJobStatus, conditions: Conditions, report: Report, now: datetime) -> Conditions:
+    """The standard conditions. Only a job that goes on, or that stops, says something new about its containers."""
+    step = report.step
+    if step not in ("proceed", "suspend", "ending", "end"):
+        return conditions
+    waiting = report.facts.waiting.message if step == "proceed" else ""
+    conditions = cleared(conditions, all_created=report.is_all_created, now=now)
+    if waiting:
+        conditions = put_standard(conditions, CONTAINER_CREATE_FAILED, True, "Retrying", waiting, now)
+    elif is_true(conditions, CONTAINER_CREATE_FAILED):
+        conditions = put_standard(conditions, CONTAINER_CREATE_FAILED, False, "Created", "", now)
+    if step == "suspend":
+        return put_standard(conditions, SUSPENDED, True, "Stopped", report.model.run.suspend, now)
+    if step == "proceed" and is_true(conditions, SUSPENDED):
+        conditions = put_standard(conditions, SUSPENDED, False, "Resumed", "", now)
+    return portless(conditions, report.port_error, now)
+
+
+def events(job: AITrainingJob, report: Report, new: AITrainingJobStatus) -> tuple[Event, ...]:
+    message = message_of(new)
+    match report.step:
+        case "restart":
+            return (warning(reason_of(TERMINATING), message),)
+        case "restarted":
+            return (normal(reason_of(RESTARTING), message),)
+        case "shrink":
+            lost = report.failed
+            said = joined([f.fault.message for f in lost])
+            return (warning("Shrunk", f"the job goes on without {len(lost)} of its pods: {said}"),)
+        case "replace":
+            stranded = report.facts.stranded
+            return tuple(warning("PodReplaced", f"{f.fault.message}; another pod takes its place") for f in stranded)
+        case "suspend":
+            return (normal("Suspended", report.model.run.suspend),)
+        case "ending" | "end":
+            return (_phase_event(new.phase, message),)
+    return (*_started(job, new, message), *_failing(job, report))
+
+
+def _started(job: AITrainingJob, new: AITrainingJobStatus, message: str) -> tuple[Event, ...]:
+    if is_true(job.status.conditions, SUSPENDED):
+        return (normal("Resumed", "the job goes on"),)
+    if new.phase == RUNNING != job.status.phase:
+        return (_phase_event(RUNNING, message),)
+    return ()
+
+
+def _failing(job: AITrainingJob, report: Report) -> tuple[Event, ...]:
+    """Sent when a replica is seen to fail for the first time: how often it is tried is for the Events of its pod."""
+    waiting = report.facts.waiting
+    is_new = not waiting.errors.keys() <= job.status.creation_errors.keys()
+    return (warning(CONTAINER_CREATE_FAILED, waiting.message),) if is_new and waiting.message else ()
+
+
+def _phase_event(phase: str, message: str) -> Event:
+    make = normal if phase in (RUNNING, TERMINATING, SUCCEED) else warning
+    return make(reason_of(phase), message)
+
+
+def delay(old: AITrainingJobStatus, new: AITrainingJobStatus) -> float:
+    """Seconds that the new status may wait: only counters may, and successes for a moment."""
+    counted = msgspec.structs.replace(
+        old,
+        replica_statuses=new.replica_statuses,
+        conditions=new.conditions,
+        elastic_replicas=new.elastic_replicas,
+        done=new.done,
+    )
+    if old == new or new != counted:
+        return 0.0
+    return LAZY if new.done == old.done else BRIEF
+
+
+# --- phases and counters ---
+
+
+def first_running(job: AITrainingJob, has_run: bool, now: datetime) -> datetime | None:
+    """Written only where a deadline needs it: most jobs are spared the change of status."""
+    if job.status.first_running_time or job.spec.time_limit is None:
+        return job.status.first_running_time
+    return now if has_run else None
+
+
 def reason_of(phase: str) -> str:
     return f"TrainingJob{phase}"
 
 
-def count(job: AITrainingJob, observed: Observed) -> dict[str, ReplicaStatus]:
-    """The counters of every role, by the pods that fill its slots."""
+def count(job: AITrainingJob, facts: Facts) -> dict[str, ReplicaStatus]:
+    """The counters of every role, by the pods that fill its places."""
     counted = {}
     for name, spec in sorted(job.spec.replica_specs.items()):
-        pods = observed.role(name.lower())
+        pods = facts.observed.role(name.lower())
         is_again = job.status.restart_count.get(name, 0) > 0
-        done = job.status.done.get(name, ())
+        done = facts.succeeded.get(name, ())
         columns = [_column(pods[i], is_again) for i in range(spec.replicas) if i in pods and i not in done]
         counted[name] = ReplicaStatus(
             pending=columns.count("pending"),
@@ -58,7 +243,7 @@ def _column(pod: PodView, is_again: bool) -> str:
     return "scheduled" if pod.node else "pending"
 
 
-def phase_of(job: AITrainingJob, counters: Mapping[str, ReplicaStatus], observed: Observed) -> tuple[str, str]:
+def phase_of(job: AITrainingJob, counters: Mapping[str, ReplicaStatus], facts: Facts) -> tuple[str, str]:
     """The phase of a job that goes on, and the sentence that belongs to it.
 
     A pod that ended counts as having run: a short role that finishes first does not take the job back.
@@ -74,7 +259,8 @@ def phase_of(job: AITrainingJob, counters: Mapping[str, ReplicaStatus], observed
         return RESTARTING, restarting_message("Replica", role)
     if all(started[name] + counters[name].scheduled >= needed[name] for name in specs):
         return CREATING, "creating containers"
-    return PENDING, _pending_message(observed)
+    unschedulable = facts.waiting.unschedulable
+    return PENDING, f"{WAITING}: {unschedulable}" if unschedulable else WAITING
 
 
 def _running_message(job: AITrainingJob, started: Mapping[str, int]) -> str:
@@ -107,19 +293,14 @@ def entered_at(status: AITrainingJobStatus) -> datetime | None:
     return last.last_transition_time if last and last.type == status.phase else None
 
 
-def running_since(status: AITrainingJobStatus) -> datetime | None:
-    return entered_at(status) if status.phase == RUNNING else None
+def calm_since(status: AITrainingJobStatus) -> datetime | None:
+    """Since when the whole job has run without a fault. An elastic job loses pods while it runs."""
+    since = entered_at(status) if status.phase == RUNNING else None
+    return max(since, status.restart_history[-1].time) if since and status.restart_history else since
 
 
 def _last(status: AITrainingJobStatus) -> Condition | None:
     return next((c for c in reversed(status.conditions) if c.type in PHASES), None)
-
-
-def _pending_message(observed: Observed) -> str:
-    for pod in observed.all_pods:
-        if pod.unschedulable:
-            return f"{WAITING}: {pod.key.name}: {pod.unschedulable}"
-    return WAITING
 
 
 def enter(status: AITrainingJobStatus, phase: str, message: str, now: datetime) -> AITrainingJobStatus:

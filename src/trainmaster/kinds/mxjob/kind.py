@@ -55,12 +55,14 @@ class MXJobKind(Kind[MXJob]):
     def read(self, job: MXJob, observed: Observed) -> JobModel:
         stored, scheduler = job.status, self.settings.gang_scheduler
         rules, ended = rules_of(job), left_behind(stored)
+        # The spec of a job that has its result decides nothing any more, and may be wrong by now.
+        is_over = bool(ended) or stored.phase in ENDED
         return JobModel(
             name=job.metadata.name,
             roles={name: Role(name, r.replicas, rules[name]) for name, r in roles_of(job.spec).items()},
             known_roles=ROLES,
             slots=tuple(slots_of(job)),
-            run=_run_policy(job),
+            run=_run_policy(job, is_over=is_over),
             memory=Memory(
                 restarts=stored.restarts,
                 history=stored.restart_history,
@@ -75,10 +77,10 @@ class MXJobKind(Kind[MXJob]):
             is_new=not stored.phase,
             is_suspended=status.is_suspended(stored),
             running_since=status.entered_at(stored, status.RUNNING),
-            wanted_ports=shared_ports(job, shared_network=self.settings.shared_network),
-            declared_ports=declared_ports(job),
+            wanted_ports={} if is_over else shared_ports(job, shared_network=self.settings.shared_network),
+            declared_ports=frozenset() if is_over else declared_ports(job),
             gang_scheduler=scheduler,
-            gang=gang_of(job, scheduler),
+            gang=None if is_over else gang_of(job, scheduler),
             starts_anew=True,
             restarts_after_node_loss=True,
             misses_deleted_pods=True,
@@ -112,7 +114,7 @@ class MXJobKind(Kind[MXJob]):
         return Builder(job, self.owner(job), model.gang, shared_network=self.settings.shared_network)
 
 
-def _run_policy(job: MXJob) -> RunPolicy:
+def _run_policy(job: MXJob, *, is_over: bool) -> RunPolicy:
     policy, stored, name = policy_of(job.spec), job.status, job.metadata.name
     seconds, ttl = policy.active_deadline_seconds, policy.ttl_seconds_after_finished
     deadline = f"MXJob {name} has failed because it was active longer than specified deadline"
@@ -121,7 +123,7 @@ def _run_policy(job: MXJob) -> RunPolicy:
         suspend=f"MXJob {name} is suspended." if policy.suspend else "",
         limits=(Limit(stored.start_time, seconds, deadline),) if seconds is not None and stored.start_time else (),
         ttl=Limit(stored.completion_time, ttl, "") if ttl is not None and stored.completion_time else None,
-        exit_codes=restart.exit_codes(job.spec.restarting_exit_code or RETRYABLE),
+        exit_codes=frozenset() if is_over else restart.exit_codes(job.spec.restarting_exit_code or RETRYABLE),
         restart_limit=policy.backoff_limit,
         is_kept=_has_ended,
     )
