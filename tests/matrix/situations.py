@@ -40,6 +40,7 @@ def drain(case: Case) -> None:
     case.world.cluster.cordoned.add(case.node)
     case.world.api.annotate_pod(case.victim, {"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"})
     case.world.delete_pod(case.victim)
+    case.world.operate()  # the pod has its grace period to end
 
 
 def lose_most_nodes(case: Case) -> None:

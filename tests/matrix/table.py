@@ -72,9 +72,6 @@ PREDECESSORS = {
 }
 """Files of tests/takeover/objects; none was recorded of the nervex-operator."""
 
-EVERY_POD = (AITRAININGJOB, MXJOB, MXJOB_MLKUBE, COORDINATOR, COLLECTOR)
-"""The contracts of BY_POD."""
-
 POD_AND_NODE = "(?s)(?=.*{pod})(?=.*{node})"
 EVICTED = "(?si)(?=.*{pod})(?=.*(evict|disrupt|drain))"
 
@@ -96,7 +93,6 @@ NODES = (
         "node-lost-while-the-operator-was-away",
         do.lose_node_while_the_operator_is_away,
         replace(_NODE_FAULT, counted=None),
-        red={AITRAININGJOB: "it comes again alone and in silence"},
         silent={MXJOB_MLKUBE: "the Event says that the pod is gone, and not which one or where"},
     ),
     Situation(
@@ -104,11 +100,7 @@ NODES = (
         do.delete_pod_and_lose_node,
         GoesOn(SCOPE, counted=None, event=POD_AND_NODE),
         {AITRAININGJOB: Differs(GoesOn(VICTIM, event=POD_AND_NODE), "0020: like every deleted pod, it is not counted")},
-        silent={
-            AITRAININGJOB: "it comes again in silence",
-            MXJOB: "the Event says that the pod was deleted, and not that its node is lost",
-            MXJOB_MLKUBE: "the Event says that the pod is gone, and not which one or where",
-        },
+        silent={MXJOB_MLKUBE: "the Event says that the pod is gone, and not which one or where"},
     ),
     Situation("node-deleted", do.delete_node, _NODE_FAULT, red={MXJOB_MLKUBE: _NODES_IN_BATCH_JOBS}),
     Situation(
@@ -116,8 +108,6 @@ NODES = (
         do.drain,
         GoesOn(SCOPE, counted=0, event=EVICTED),
         red={
-            AITRAININGJOB: "it comes again alone and in silence",
-            MXJOB: "charged to backoffLimit, and nothing says that it was evicted",
             MXJOB_MLKUBE: "charged to backoffLimit, and nothing says that it was evicted",
         },
         silent=dict.fromkeys((COORDINATOR, COLLECTOR), "it comes again in silence"),
@@ -128,7 +118,6 @@ NODES = (
         Fails("{pod}"),
         _NO_POLICY,
         manifest=do.never_restarting,
-        red={AITRAININGJOB: "pods come again in silence, under Never, too"},
     ),
     Situation(
         "most-nodes-away",
@@ -136,8 +125,6 @@ NODES = (
         Waits("(?i)nodes"),
         rows=BY_JOB,
         red={
-            AITRAININGJOB: "all pods restart on the nodes that are left",
-            MXJOB: "all pods restart on the nodes that are left",
             DI: "all pods of the lost nodes restart on those that are left",
         },
         silent={MXJOB_MLKUBE: "nothing restarts, and nothing says so"},
@@ -155,7 +142,7 @@ NODES = (
             f"ended-by-node-{reason}",
             do.ended_by_node(reason, message),
             _NODE_FAULT,
-            silent=dict.fromkeys(EVERY_POD, _UNNAMED_NODE),
+            silent=dict.fromkeys((COORDINATOR, COLLECTOR), _UNNAMED_NODE),
         )
         for reason, message in (
             ("OutOfcpu", "Node didn't have enough resource: cpu, requested: 4000, used: 6000, capacity: 8000"),
@@ -211,7 +198,6 @@ ENDS = (
         Succeeds(),
         manifest=do.with_sidecar,
         rows=BY_JOB,
-        red=dict.fromkeys((AITRAININGJOB, MXJOB), "only the phase of the pod counts"),
     ),
     Situation(
         "side-car-outlives-a-failure",
@@ -219,7 +205,6 @@ ENDS = (
         GoesOn(SCOPE, counted=1, event="(?s)(?=.*{pod}).*code ?143"),
         {COORDINATOR: Differs(Fails("code ?143"), _COORDINATOR_ENDS)},
         manifest=do.with_sidecar,
-        red=dict.fromkeys((AITRAININGJOB, MXJOB), "only the phase of the pod counts"),
     ),
     Situation(
         "succeeded-pod-garbage-collected",
@@ -234,7 +219,7 @@ ENDS = (
 
 _SILENT = "nothing says that the pod waits, or for what"
 _NO_EVENT = "a condition says it, and no Event"
-_WAITS_IN_SILENCE = dict.fromkeys((MXJOB, COORDINATOR, COLLECTOR), _SILENT) | {MXJOB_MLKUBE: _NO_EVENT}
+_WAITS_IN_SILENCE = dict.fromkeys((COORDINATOR, COLLECTOR), _SILENT) | {MXJOB_MLKUBE: _NO_EVENT}
 
 OBSTACLES = (
     Situation(
@@ -249,14 +234,17 @@ OBSTACLES = (
         "volume-cannot-be-mounted",
         do.waiting("ContainerCreating"),
         Waits("ContainerCreating"),
-        silent=dict.fromkeys(EVERY_POD, "a container that is being created for ten minutes is nothing worth saying"),
+        silent=dict.fromkeys(
+            (MXJOB_MLKUBE, COORDINATOR, COLLECTOR),
+            "a container that is being created for ten minutes is nothing worth saying",
+        ),
         at_creation=True,
     ),
     Situation(
         "unschedulable",
         do.unschedulable,
         Waits("0/8 nodes are available"),
-        silent=_WAITS_IN_SILENCE | {AITRAININGJOB: _NO_EVENT},
+        silent=_WAITS_IN_SILENCE,
         at_creation=True,
     ),
     Situation("create-refused-by-quota", do.refused(do.QUOTA), Waits("exceeded quota"), at_creation=True),
@@ -267,7 +255,6 @@ OBSTACLES = (
         "create-answered-by-500",
         do.refused(do.WEBHOOK),
         Waits("failed calling webhook"),
-        silent=dict.fromkeys(EVERY_POD, "runtime: a 5xx ends the pass, and only the log says so"),
         at_creation=True,
     ),
     Situation(

@@ -365,7 +365,7 @@ async def test_what_was_done_is_recorded_once_for_each_verb_and_resource() -> No
     await rig.reconcile()
 
     assert rig.recorder.events == [
-        normal("Delete", "delete pod old-0, old-1"),
+        normal("Delete", "delete pod old-0, old-1: because"),
         normal("Create", "create pod mnist-worker-0, mnist-worker-1"),
     ]
 
@@ -1089,7 +1089,7 @@ async def test_patches_come_last_are_told_and_the_store_has_to_catch_up() -> Non
         "metadata": {"uid": "uid-of-mnist-members", "resourceVersion": "1002"},
         "data": {"n": "2"},
     }
-    assert normal("Update", "update configmap mnist-members") in rig.recorder.events
+    assert normal("Update", "update configmap mnist-members: a worker came") in rig.recorder.events
     assert not rig.barrier.is_open(a_toy().uid)
 
 

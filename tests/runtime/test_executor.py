@@ -140,7 +140,17 @@ PASSING: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("error", PASSING)
+async def test_a_create_that_a_webhook_answers_with_500_is_a_failure_that_the_user_is_told() -> None:
+    rig = Rig()
+    rig.cluster.before = raising("create", ServerError("failed calling webhook", code=500))
+
+    applied = await rig.act(creates=create_pods(3))
+
+    assert [(f.action.key.name, f.error) for f in applied.failures] == [("mnist-worker-0", "failed calling webhook")]
+    assert len(rig.cluster.asked("create")) == 1
+
+
+@pytest.mark.parametrize("error", [each for each in PASSING if each.id != "server error"])
 async def test_a_passing_error_is_raised_after_its_batch_has_ended(error: Trainmaster) -> None:
     rig = Rig()
 

@@ -10,6 +10,8 @@ POD_CREATE_FAILED = "PodCreateFailed"
 """True: the API server refuses a pod or service of this job, or no port is free for it; it is tried again."""
 CONTAINER_CREATE_FAILED = "ContainerCreateFailed"
 """True: the node of a pod cannot create one of its containers, and tries again."""
+PODS_WAITING = "PodsWaiting"
+"""True: pods cannot start, or nothing is done about lost ones; the reason says why, and the message for what."""
 FINISHED = "Finished"
 """True: the job has ended, well or badly; the reason is its last phase. Made for ``kubectl wait``."""
 _GOOD = frozenset({"Succeed", "Succeeded"})

@@ -34,7 +34,8 @@ class Observed(msgspec.Struct, frozen=True):
     are the job's, too. ``taken`` are the ports that nobody may be given any more where
     pods share a network. ``related`` is the object, not the job's own, that its kind wants to be planned
     with, as it stands on the wire; None when there is none. ``nodes`` are those that its pods are on, by name, as far
-    as anything is known of them; None when nodes cannot be read, which decides nothing."""
+    as anything is known of them; None when nodes cannot be read, which decides nothing. ``outage`` says that most
+    nodes of the cluster are not ready."""
 
     pods: dict[str, dict[int, PodView]]
     strays: tuple[PodView, ...]
@@ -43,6 +44,7 @@ class Observed(msgspec.Struct, frozen=True):
     related: bytes | None = None
     children: Mapping[Resource, Mapping[str, ChildView]] = {}
     nodes: Mapping[str, NodeView] | None = None
+    outage: str = ""
 
     @classmethod
     def of(
@@ -54,6 +56,7 @@ class Observed(msgspec.Struct, frozen=True):
         related: bytes | None = None,
         children: Mapping[Resource, Mapping[str, ChildView]] | None = None,
         nodes: Mapping[str, NodeView] | None = None,
+        outage: str = "",
     ) -> "Observed":
         by_role: dict[str, dict[int, PodView]] = {}
         strays: list[PodView] = []
@@ -64,7 +67,7 @@ class Observed(msgspec.Struct, frozen=True):
             else:
                 by_role[slot[0]][slot[1]] = pod
         by_name = {s.key.name: s for s in sorted(services, key=lambda s: s.key.name)}
-        return cls(by_role, tuple(strays), by_name, taken, related, children or {}, nodes)
+        return cls(by_role, tuple(strays), by_name, taken, related, children or {}, nodes, outage)
 
     def role(self, name: str) -> Mapping[int, PodView]:
         return self.pods.get(name, {})

@@ -90,6 +90,8 @@ class PodView(msgspec.Struct, frozen=True):
     """When its node took it."""
     devices: tuple[tuple[str, int], ...] = ()
     """What it was given of its node's extended resources, by name: ``nvidia.com/gpu``."""
+    disruption: str = ""
+    """Why Kubernetes evicts it: the reason of its condition DisruptionTarget."""
 
     @property
     def is_ended(self) -> bool:
@@ -343,6 +345,7 @@ class _ContainerWire(msgspec.Struct, rename="camel"):
 class _ConditionWire(msgspec.Struct, rename="camel", gc=False):
     type: str = ""
     status: str = ""
+    reason: str = ""
     message: str = ""
     last_transition_time: datetime | None = None
 
@@ -473,6 +476,9 @@ _BEGINNING = ("", "ContainerCreating", "PodInitializing")
 _JOB_STATUS = msgspec.json.Decoder(_JobStatusWire)
 
 
+_DISRUPTED = "DisruptionTarget"
+
+
 def _slim_pod(wire: _PodWire) -> PodView:
     meta, spec, status = wire.metadata, wire.spec, wire.status
     # The same few hundred label strings stand on every pod: interned, a label costs one pointer.
@@ -500,6 +506,9 @@ def _slim_pod(wire: _PodWire) -> PodView:
         init_containers=tuple(_told(status.init_container_statuses or ())),
         started=status.start_time,
         devices=_devices(bytes(spec.containers)),
+        disruption=next(
+            (c.reason or c.type for c in status.conditions or () if c.type == _DISRUPTED and c.status == "True"), ""
+        ),
     )
 
 

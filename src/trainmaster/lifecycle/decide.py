@@ -172,8 +172,10 @@ class Pass(Generic[J]):
         failed = tuple(f for f in self.facts.failed if f not in spared)
         rules, run, restarts = self.model.rules(), self.model.run, self.model.memory.restarts
         wanted = tuple(f for f in failed if restart.is_wanted(rules[f.role].policy, f.fault, run.exit_codes))
-        again = restart.admitted(wanted, rules, restarts, self._calm, limit=run.restart_limit)
-        return Verdict(failed, wanted, again, spared)
+        evicted = tuple(f for f in wanted if f.fault.is_disruption)  # no limit is about these
+        charged = tuple(f for f in wanted if not f.fault.is_disruption)
+        again = restart.admitted(charged, rules, restarts, self._calm, limit=run.restart_limit)
+        return Verdict(failed, wanted, (*again, *evicted), spared)
 
     @property
     def _calm(self) -> timedelta:
@@ -203,7 +205,7 @@ class Pass(Generic[J]):
         return Plan(
             deletes=(
                 *self._removal(facts.outdated, "it is started again"),
-                *self._removal(facts.abandoned, "it was deleted, and nothing confirms that it has ended"),
+                *self._removal(facts.abandoned, "it was deleted"),
                 *self._surplus(),
             ),
             creates=batch.creates,

@@ -17,6 +17,8 @@ from trainmaster.core.view import PodView, ServiceView
 from trainmaster.lifecycle.model import JobModel, Place, Places
 
 POD_LOST = "PodLost"
+SLOW = 120
+"""Seconds after which it is said that the containers of a pod are still being created."""
 MENTIONED = 3
 """Replicas whose trouble is told one by one; of the others only the number is."""
 
@@ -33,7 +35,7 @@ class Nodes(msgspec.Struct, frozen=True):
     next_look: float | None = None
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that cannot start."""
 
     errors: dict[str, datetime] = {}
@@ -42,6 +44,10 @@ class Waiting(msgspec.Struct, frozen=True):
     """Why containers cannot be created."""
     unschedulable: str = ""
     """Why a pod gets no node."""
+    is_slow: str = ""
+    """Which pod has been creating its containers for long, as with a volume that cannot be mounted."""
+    outage: str = ""
+    """Most nodes are not ready, those of the job among them: nothing is restarted meanwhile."""
     faults: Mapping[str, Fault] = {}
     """Of the pods that have tried for too long, by uid."""
     next_look: float | None = None
@@ -51,6 +57,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     observed: Observed
     pods: dict[Place, PodView]
     """Pods of the present attempt, by the place that they fill."""
+    states: dict[Place, str]
     missing: tuple[Slot, ...]
     """Replicas without a pod."""
     without_service: tuple[Slot, ...]
@@ -70,6 +77,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ran: Places
     nodes: Nodes
     waiting: Waiting
+
+    def state(self, place: Place) -> str:
+        """Pending, Running, Succeeded or Failed, by the containers that train; empty without a pod."""
+        return self.states.get(place, "")
 
     @property
     def next_look(self) -> float | None:
@@ -103,6 +114,7 @@ def classify(model: JobModel, observed: Observed, rules: Rules, now: datetime) -
     return Facts(
         observed=observed,
         pods=found.pods,
+        states=found.states,
         missing=tuple(found.missing),
         without_service=tuple(slot for slot in model.slots if slot.name not in observed.services),
         outdated=tuple(found.outdated),
@@ -121,6 +133,7 @@ def classify(model: JobModel, observed: Observed, rules: Rules, now: datetime) -
 
 class _Replicas(msgspec.Struct):
     pods: dict[Place, PodView] = {}
+    states: dict[Place, str] = {}
     missing: list[Slot] = []
     outdated: list[PodView] = []
     failed: list[Fallen] = []
@@ -147,7 +160,8 @@ def _classify(
         found.outdated.append(pod)
     else:
         found.pods[place] = pod
-        if has_started(pod) and not has_run:
+        state = found.states[place] = state_of(pod, model)
+        if state in ("Running", "Succeeded") and not pod.deleting and not has_run:
             found.ran.append(place)
         _classify_pod(model, place, pod, nodes, waiting, found)
 
@@ -155,30 +169,37 @@ def _classify(
 def _classify_pod(
     model: JobModel, place: Place, pod: PodView, nodes: Nodes, waiting: Waiting, found: _Replicas
 ) -> None:
-    if pod.phase == "Succeeded" and not pod.deleting:
+    if found.states[place] == "Succeeded" and not pod.deleting:
         found.succeeded.append(place)
     elif pod.phase == "Pending" and pod.node in nodes.lost and not pod.deleting:
         found.stranded.append(Fallen(*place, _node_fault(model, pod, nodes.bad[pod.node])))
-    elif problem := _fault(model, pod, nodes, waiting):
+    elif problem := _fault(model, pod, found.states[place], nodes, waiting):
         found.failed.append(Fallen(*place, problem))
 
 
-def has_started(pod: PodView) -> bool:
-    return pod.phase in ("Running", "Succeeded") and not pod.deleting
+def state_of(pod: PodView, model: JobModel) -> str:
+    """Pending, Running, Succeeded or Failed. The containers that train decide, whatever side-cars still do; a pod that
+    its node ended has a reason, and its exit codes say nothing."""
+    if pod.reason or pod.phase == "Pending" or not any(c.exit_code is not None for c in pod.containers):
+        return pod.phase
+    codes = [c.exit_code for c in pod.containers if model.takes_part(pod, c.name)]
+    if codes and all(code == 0 for code in codes):
+        return "Succeeded"
+    return "Failed" if any(codes) else pod.phase
 
 
-def _fault(model: JobModel, pod: PodView, nodes: Nodes, waiting: Waiting) -> Fault | None:
+def _fault(model: JobModel, pod: PodView, state: str, nodes: Nodes, waiting: Waiting) -> Fault | None:
     """What went wrong with a pod. How a pod ends that is being deleted says nothing about the training; that a running
-    pod is deleted may be a fault by itself."""
+    pod is deleted may be a fault by itself, and that Kubernetes evicts it always is."""
     if pod.phase == "Pending":
         return None if pod.deleting else waiting.faults.get(pod.uid)
-    if pod.deleting and not model.misses_deleted_pods:
+    if pod.deleting and not (model.misses_deleted_pods or pod.disruption):
         return None
     if not pod.is_ended and (trouble := nodes.bad.get(pod.node)) and _concerns(trouble, pod):
         return _node_fault(model, pod, trouble)
     if pod.deleting:
-        return _lost(pod.key.name)
-    return fault.failure(pod, lambda container: model.takes_part(pod, container)) if pod.phase == "Failed" else None
+        return fault.disruption(pod) if pod.disruption else _lost(pod.key.name, pod.node)
+    return fault.failure(pod, lambda container: model.takes_part(pod, container)) if state == "Failed" else None
 
 
 def _concerns(trouble: Trouble, pod: PodView) -> bool:
@@ -225,10 +246,11 @@ def _node_fault(model: JobModel, pod: PodView, trouble: Trouble) -> Fault:
     return msgspec.structs.replace(node.fault_of(pod, trouble), has_failed=model.restarts_after_node_loss)
 
 
-def _lost(name: str) -> Fault:
+def _lost(name: str, node: str = "") -> Fault:
     """The pod was deleted, by a user or with its node: it is nothing that its program did."""
-    message = f"pod {name} is lost: it was deleted while the job ran"
-    return Fault(FAILED, message, has_failed=True, is_node=True, reason=POD_LOST)
+    where = f" on node {node}" if node else ""
+    message = f"pod {name} is lost: it was deleted{where} while the job ran"
+    return Fault(FAILED, message, node=node, has_failed=True, is_node=True, reason=POD_LOST)
 
 
 def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime) -> Nodes:
@@ -240,6 +262,8 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
     waits: list[float] = []
     for name, view in sorted(observed.nodes.items()):
         for trouble in node.troubles_of(view, rules, used.get(name, {})):
+            if observed.outage and trouble.is_lost and not trouble.is_final:
+                continue
             since = model.memory.node_problems.get(name, now)
             if trouble.since is None and not trouble.is_final:
                 seen[name] = since
@@ -247,7 +271,8 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
                 waits.append(left)
             else:
                 bad.setdefault(name, trouble)
-    return Nodes(bad, node.lost(observed.nodes, rules.grace, now), seen, soonest(*waits))
+    lost = node.lost(observed.nodes, rules.grace, now, is_outage=bool(observed.outage))
+    return Nodes(bad, lost, seen, soonest(*waits))
 
 
 # --- pods that cannot start ---
@@ -256,9 +281,15 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
 def _waiting(model: JobModel, observed: Observed, times: creation.Times, now: datetime) -> Waiting:
     stored = model.memory.creation_errors
     pods = observed.all_pods
-    unschedulable = next((f"{p.key.name}: {p.unschedulable}" for p in pods if p.unschedulable), "")
+    slow = next((pod for pod in pods if _is_slow(pod, now)), None)
+    found = Waiting(
+        unschedulable=next((f"{p.key.name}: {p.unschedulable}" for p in pods if p.unschedulable), ""),
+        is_slow=f"pod {slow.key.name} is ContainerCreating for more than {SLOW // 60} minutes" if slow else "",
+        outage=_outage(observed),
+        next_look=min((left for pod in pods if (left := _until_slow(pod, now)) and left > 0), default=None),
+    )
     if not stored and not any(creation.error_of(pod) for pod in pods):
-        return Waiting(unschedulable=unschedulable)  # as nearly always
+        return found  # as nearly always
     errors: dict[str, datetime] = {}
     faults: dict[str, Fault] = {}
     messages: list[str] = []
@@ -270,8 +301,27 @@ def _waiting(model: JobModel, observed: Observed, times: creation.Times, now: da
             since = errors[slot.place] = stored.get(slot.place, now)
             messages.append(creation.said(pod, error))
             waits.append(creation.next_look(pod, since, times, now))
-            if found := creation.fault_of(pod, error, since, times, now):
-                faults[pod.uid] = found
+            if stuck := creation.fault_of(pod, error, since, times, now):
+                faults[pod.uid] = stuck
         elif slot.place in stored and (pod is None or pod.deleting or pod.phase == "Pending"):
             errors[slot.place] = stored[slot.place]  # only a replica that runs has overcome it
-    return Waiting(errors, joined(messages), unschedulable, faults, soonest(*waits))
+    return msgspec.structs.replace(
+        found, errors=errors, message=joined(messages), faults=faults, next_look=soonest(found.next_look, *waits)
+    )
+
+
+def _is_slow(pod: PodView, now: datetime) -> bool:
+    left = _until_slow(pod, now)
+    return left is not None and left <= 0
+
+
+def _until_slow(pod: PodView, now: datetime) -> float | None:
+    """Seconds until it is worth saying that the containers of a pod are not created; None when they are."""
+    if pod.phase != "Pending" or pod.deleting or pod.started is None or creation.error_of(pod):
+        return None
+    return (pod.started - now).total_seconds() + SLOW
+
+
+def _outage(observed: Observed) -> str:
+    is_hit = bool(observed.outage) and any(view.ready != "True" for view in (observed.nodes or {}).values())
+    return f"{observed.outage}: pods on them are left alone until most nodes are back" if is_hit else ""

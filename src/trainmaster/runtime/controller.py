@@ -213,8 +213,8 @@ class Controller:
         ]
         services = self._services.owned(space, job.uid)
         taken = taken | foreign if foreign else taken
-        nodes = self._nodes.of(pods) if self._nodes is not None else None
-        return Observed.of(pods, services, self.kind.slots, taken, self._related_body(), children, nodes)
+        nodes, outage = (self._nodes.of(pods), self._nodes.outage()) if self._nodes is not None else (None, "")
+        return Observed.of(pods, services, self.kind.slots, taken, self._related_body(), children, nodes, outage)
 
     def _related_body(self) -> bytes | None:
         wanted = self.kind.related
@@ -302,15 +302,23 @@ class Controller:
             self._job_metrics.shows(job.key, self.kind.phase_of(job))
 
     def _record_actions(self, job: JobView, applied: Applied) -> None:
-        done: dict[tuple[str, Any], list[str]] = {}
-        actions: list[tuple[str, Create | Delete | Patch]] = [("delete", action) for action in applied.deleted]
-        actions += [("create", action) for action in applied.created]
-        actions += [("update", action) for action in applied.patched]
-        for verb, action in actions:
-            done.setdefault((verb, action.resource), []).append(action.key.name)
-        for (verb, resource), names in done.items():  # the executor has logged each of them, with its reason
+        """One Event for all that was done to a resource for one reason, and one line in the log for the pass. Children
+        that are missing are created, each for the same reason: there it goes without saying."""
+        done: dict[tuple[str, Resource, str], list[str]] = {}
+        actions: list[tuple[str, Create | Delete | Patch, str]] = [("delete", a, a.why) for a in applied.deleted]
+        actions += [("create", action, "") for action in applied.created]
+        actions += [("update", action, action.why) for action in applied.patched]
+        for verb, action, why in actions:
+            done.setdefault((verb, action.resource, why), []).append(action.key.name)
+        said = []
+        for (verb, resource, why), names in done.items():
             event = self.kind.action_event(verb, resource, names)
+            if why:
+                event = msgspec.structs.replace(event, message=f"{event.message}: {why}")
+            said.append(event.message)
             self._recorder.record(self.kind.resource, job, self.kind.component, event)
+        if said:
+            log.info("applied", job=str(job.key), kind=self.name, did=said)
         for failure in applied.failures[:3]:
             verb = _VERBS[type(failure.action)]
             name = failure.action.key.name

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from trainmaster.core.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from trainmaster.core.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, ServerError
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.plan import Create, Delete, Patch, Plan, merge_patch
 from trainmaster.core.template import MANAGED_BY
@@ -137,7 +137,8 @@ class Executor:
         except AlreadyExists:
             if error := await self._claim(job, resource, key):
                 applied.failures.append(Failure(action, error))
-        except (Invalid, Forbidden, NotFound) as refusal:
+        except (Invalid, Forbidden, NotFound, ServerError) as refusal:
+            # A webhook that is down answers for the API server with 500: its sentence is for the user, too.
             applied.failures.append(Failure(action, refusal.message))
 
     async def _claim(self, job: JobView, resource: Resource, key: Key) -> str:

@@ -14,6 +14,9 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.view import NodeView, PodView
 from trainmaster.runtime.store import Store
 
+OUTAGE_SHARE = 0.55
+OUTAGE_NODES = 3
+"""So many nodes, and at least this share of all, are not ready in an outage, as kube-controller-manager has it."""
 POLL = 10.0
 """Seconds until a job is looked at again of whose nodes something is not known now."""
 
@@ -26,6 +29,7 @@ class NodeBook:
         self._pods = pods
         self._bound: dict[str, dict[Key, int]] = {}
         """By node: its pods, and the version in which each was first seen to be there."""
+        self._not_ready: set[str] = set()
         self._listeners: list[Listener] = []
         pods.listen(self._pod_changed)
         nodes.listen(self._node_changed)
@@ -45,6 +49,13 @@ class NodeBook:
                 bound[pod.node] = max(version, bound.get(pod.node, 0))
         views = {name: self._nodes.get(Key("", name)) or NodeView(Key("", name), is_gone=True) for name in bound}
         return {n: view for n, view in views.items() if bound[n] <= self._nodes.seen or _looks_well(view)}
+
+    def outage(self) -> str:
+        """That most nodes are not ready; empty when it is not so. Kubernetes evicts no pods then, either: it is more
+        likely that the control plane does not see the nodes than that they are all lost."""
+        away, total = len(self._not_ready), len(self._nodes.keys())
+        is_outage = away >= OUTAGE_NODES and away >= OUTAGE_SHARE * total
+        return f"{away} of {total} nodes are not ready" if is_outage else ""
 
     def poll(self, observed: Observed) -> float | None:
         """Seconds until it is worth while to look again; None when all is known that will ever be."""
@@ -69,6 +80,10 @@ class NodeBook:
             self._bound.setdefault(after.node, {})[after.key] = after.resource_version
 
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
+        if before and (after is None or after.ready == "True"):
+            self._not_ready.discard(before.name)
+        if after and after.ready != "True":
+            self._not_ready.add(after.name)
         if before and after and msgspec.structs.replace(before, resource_version=after.resource_version) == after:
             return  # a heartbeat: every node has one every few seconds
         view = after or before

@@ -58,7 +58,7 @@ def test_a_pod_without_containers_tells_its_own_reason() -> None:
     fault = fault_of(phase="Failed", containers={}, reason="Evicted", message="low on memory")
 
     assert (fault.exit_code, fault.signal, fault.reason) == (None, "", "Evicted")
-    assert fault.message == "pod mnist-trainer-0 failed: Evicted, low on memory"
+    assert fault.message == "pod mnist-trainer-0 failed: Evicted, low on memory (node node-1)"
 
 
 def test_the_last_line_of_the_termination_message_is_told() -> None:

@@ -262,11 +262,13 @@ def test_a_role_without_replicas_has_no_say() -> None:
         ),
         pytest.param(
             a_pod(JOB, "ps", phase="Failed", reason="Evicted", message="low on memory"),
-            "Evicted, low on memory",
+            "Evicted, low on memory (node node-1)",
             id="an eviction",
         ),
-        pytest.param(a_pod(JOB, "ps", phase="Failed", reason="NodeLost"), "NodeLost", id="a reason without a message"),
-        pytest.param(a_pod(JOB, "ps", phase="Failed"), "no reason was reported", id="no reason at all"),
+        pytest.param(
+            a_pod(JOB, "ps", phase="Failed", reason="NodeLost"), "NodeLost (node node-1)", id="a reason alone"
+        ),
+        pytest.param(a_pod(JOB, "ps", phase="Failed"), "no reason was reported (node node-1)", id="no reason at all"),
     ],
 )
 def test_a_failed_job_tells_which_pod_and_why(pod: Child, why: str) -> None:
@@ -571,7 +573,6 @@ def test_pods_whose_labels_were_edited_do_not_hang_the_job(pods: list[tuple[int,
     "pods",
     [
         pytest.param({"phase": "Pending"}, id="pending"),
-        pytest.param({"phase": "Pending", "node": "node-1"}, id="creating"),
         pytest.param({"phase": "Running"}, id="running"),
         pytest.param({"phase": "Succeeded"}, id="succeeded"),
         pytest.param({"phase": "Failed"}, id="failed"),
@@ -584,6 +585,18 @@ def test_a_job_settles_and_is_then_left_in_peace(policy: str, pods: Any) -> None
     job, children = settled(with_status(made, plan_of(made)), children_of(made, **pods))
 
     assert plan_of(job, children, now=LATER) == Plan()
+
+
+def test_containers_that_are_created_for_long_are_worth_a_word_once() -> None:
+    made = an_aitj(trainer=2, ps=1)
+    job, children = settled(with_status(made, plan_of(made)), children_of(made, phase="Pending", node="node-1"))
+
+    early, late = plan_of(job, children), plan_of(job, children, now=LATER)
+
+    assert (early.is_quiet, early.requeue_after) == (True, 120.0)
+    assert [event.reason for event in late.events] == ["ContainerCreating"]
+    assert "pod mnist-ps-0 is ContainerCreating for more than 2 minutes" in late.events[0].message
+    assert plan_of(with_status(job, late), children, now=LATER) == Plan()
 
 
 @pytest.mark.parametrize(

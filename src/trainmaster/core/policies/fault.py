@@ -55,6 +55,8 @@ class Fault(msgspec.Struct, frozen=True):
     """The pod has ended and failed."""
     is_node: bool = False
     """Its node is to blame."""
+    is_disruption: bool = False
+    """Kubernetes evicted the pod to free its node: no restart limit is charged for it."""
     comes_again: bool | None = None
     """Whether it is started again, whatever the policy of its role says; None leaves it to that."""
     exits: tuple[int, ...] = ()
@@ -75,7 +77,7 @@ def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
     failed = [c for c in pod.containers if c.exit_code and takes_part(c.name)]
     before = [c for c in pod.init_containers if c.exit_code]  # these are told of; whether to start again they never say
     said = "; ".join(_exit(c, pod.node) for c in failed or before)
-    why = said or ", ".join(part for part in (pod.reason, pod.message) if part) or "no reason was reported"
+    why = said or _ended(pod)
     return Fault(
         phase=FAILED,
         message=f"pod {pod.key.name} failed: {why}",
@@ -86,6 +88,32 @@ def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
         exits=tuple(c.exit_code for c in failed if c.exit_code),
         reason=failed[0].reason if failed else pod.reason,
         line=failed[0].line if failed else "",
+    )
+
+
+def _ended(pod: PodView) -> str:
+    where = f" (node {pod.node})" if pod.node else ""
+    why = ", ".join(part for part in (pod.reason, pod.message) if part) or "no reason was reported"
+    return f"{why}{where}"
+
+
+_EVICTED = {
+    "DeletionByTaintManager": "was evicted from node {node} because of a taint",
+    "PreemptionByScheduler": "was preempted and evicted from node {node}",
+}
+
+
+def disruption(pod: PodView) -> Fault:
+    """The fault of a pod that Kubernetes evicts, as ``kubectl drain`` makes it do."""
+    evicted = _EVICTED.get(pod.disruption, "was evicted from node {node}").format(node=pod.node)
+    return Fault(
+        phase=FAILED,
+        message=f"pod {pod.key.name} {evicted} ({pod.disruption})",
+        node=pod.node,
+        has_failed=True,
+        is_node=True,
+        is_disruption=True,
+        reason=pod.disruption,
     )
 
 

@@ -81,10 +81,13 @@ def _losses(node: NodeView) -> Iterator[Trouble]:
         yield Trouble("NodeNotReady", f"{offline}{said or ': it is not ready'}", node.ready_since, is_lost=True)
 
 
-def lost(nodes: Nodes | None, grace: float, now: datetime) -> frozenset[str]:
-    """The nodes of which nothing is to be expected any more."""
+def lost(nodes: Nodes | None, grace: float, now: datetime, *, is_outage: bool = False) -> frozenset[str]:
+    """The nodes of which nothing is to be expected any more. In an outage of most nodes, which is more likely one of
+    the network, only those that a user or the cloud gave up."""
     return frozenset(
-        name for name, node in (nodes or {}).items() if any(t.left(grace, now, now) <= 0 for t in _losses(node))
+        name
+        for name, node in (nodes or {}).items()
+        if any(t.left(grace, now, now) <= 0 and (t.is_final or not is_outage) for t in _losses(node))
     )
 
 

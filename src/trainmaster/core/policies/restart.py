@@ -286,12 +286,13 @@ def _causes(fallen: Sequence[Fallen], rules: Mapping[str, Rules]) -> list[Fallen
 
 def _begun(old: Restarts, causes: Sequence[Fallen], rule: Rules, now: datetime) -> Restarts:
     count = old.count + len(causes)
+    charged = sum(not f.fault.is_disruption for f in causes)
     new = old if rule.scope == "Pod" else _attempt(old, count)
     attempts = new.attempts | {str(f.index): count for f in causes} if rule.scope == "Pod" else new.attempts
     return msgspec.structs.replace(
         new,
         count=count,
-        used=old.used + len(causes),
+        used=old.used + charged,
         streak=old.streak + 1,
         attempts=attempts,
         next_time=_next_time(old.streak, rule.backoff, now),

@@ -20,6 +20,7 @@ from trainmaster.core.policies.completion import SUCCEED
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob.elastic import enough, scaled_role, selector, size_of
 from trainmaster.kinds.base import cleared, portless
+from trainmaster.lifecycle import waiting
 from trainmaster.lifecycle.decide import Report
 from trainmaster.lifecycle.facts import Facts, joined
 
@@ -129,12 +130,8 @@ def _standard(old: AITrainingJobStatus, conditions: Conditions, report: Report, 
     step = report.step
     if step not in ("proceed", "suspend", "ending", "end"):
         return conditions
-    waiting = report.facts.waiting.message if step == "proceed" else ""
     conditions = cleared(conditions, all_created=report.is_all_created, now=now)
-    if waiting:
-        conditions = put_standard(conditions, CONTAINER_CREATE_FAILED, True, "Retrying", waiting, now)
-    elif is_true(conditions, CONTAINER_CREATE_FAILED):
-        conditions = put_standard(conditions, CONTAINER_CREATE_FAILED, False, "Created", "", now)
+    conditions = waiting.reported(conditions, report.facts.waiting if step == "proceed" else waiting.NOTHING, now)
     if step == "suspend":
         return put_standard(conditions, SUSPENDED, True, "Stopped", report.model.run.suspend, now)
     if step == "proceed" and is_true(conditions, SUSPENDED):
@@ -173,9 +170,10 @@ def _started(job: AITrainingJob, new: AITrainingJobStatus, message: str) -> tupl
 
 def _failing(job: AITrainingJob, report: Report) -> tuple[Event, ...]:
     """Sent when a replica is seen to fail for the first time: how often it is tried is for the Events of its pod."""
-    waiting = report.facts.waiting
-    is_new = not waiting.errors.keys() <= job.status.creation_errors.keys()
-    return (warning(CONTAINER_CREATE_FAILED, waiting.message),) if is_new and waiting.message else ()
+    found, others = report.facts.waiting, waiting.events(job.status.conditions, report.facts.waiting)
+    is_new = not found.errors.keys() <= job.status.creation_errors.keys()
+    failing = (warning(CONTAINER_CREATE_FAILED, found.message),) if is_new and found.message else ()
+    return (*failing, *(event for event in others if event.reason != CONTAINER_CREATE_FAILED))
 
 
 def _phase_event(phase: str, message: str) -> Event:
@@ -218,7 +216,11 @@ def count(job: AITrainingJob, facts: Facts) -> dict[str, ReplicaStatus]:
         pods = facts.observed.role(name.lower())
         is_again = job.status.restart_count.get(name, 0) > 0
         done = facts.succeeded.get(name, ())
-        columns = [_column(pods[i], is_again) for i in range(spec.replicas) if i in pods and i not in done]
+        columns = [
+            _column(pods[i], facts.state((name, i)), is_again)
+            for i in range(spec.replicas)
+            if i in pods and i not in done
+        ]
         counted[name] = ReplicaStatus(
             pending=columns.count("pending"),
             scheduled=columns.count("scheduled"),
@@ -230,8 +232,8 @@ def count(job: AITrainingJob, facts: Facts) -> dict[str, ReplicaStatus]:
     return counted
 
 
-def _column(pod: PodView, is_again: bool) -> str:
-    match pod.phase:
+def _column(pod: PodView, state: str, is_again: bool) -> str:
+    match state or pod.phase:
         case "Running":
             return "active"
         case "Succeeded":

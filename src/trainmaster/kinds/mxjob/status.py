@@ -17,8 +17,9 @@ from trainmaster.core.view import PodView
 from trainmaster.kinds.base import cleared, portless
 from trainmaster.kinds.mxjob.role import leading, roles_of
 from trainmaster.kinds.mxjob.validate import overridden
+from trainmaster.lifecycle import waiting
 from trainmaster.lifecycle.decide import Report, Verdict
-from trainmaster.lifecycle.facts import joined
+from trainmaster.lifecycle.facts import Waiting, joined
 
 CREATED = "Created"
 RUNNING = "Running"
@@ -57,10 +58,11 @@ def written(job: MXJob, report: Report, now: datetime) -> MXJobStatus:
         case "end":
             entered = enter(old, report.result.phase, message, now)
         case "proceed":
-            entered = enter(old, *_phase(job, counters), now)
+            entered = enter(old, *_phase(job, counters, waiting.message(_waiting(report))), now)
     conditions = entered.conditions
     if report.step in ("proceed", "suspend", "end"):
         conditions = cleared(conditions, all_created=report.is_all_created, now=now)
+        conditions = waiting.reported(conditions, _waiting(report), now)
     return msgspec.structs.replace(
         entered,
         observed_generation=job.metadata.generation,
@@ -88,7 +90,8 @@ def events(job: MXJob, report: Report, new: MXJobStatus, scheduler: str) -> tupl
             make = normal if report.result.phase == SUCCEEDED else warning
             return (make(reason_of(report.result.phase), message),)
         case "proceed" | "replace":
-            return (*_started(job, new, scheduler), *_replaced(report))
+            told = waiting.events(job.status.conditions, _waiting(report))
+            return (*_started(job, new, scheduler), *_replaced(report), *told)
     return ()
 
 
@@ -117,6 +120,10 @@ def described(failed: Sequence[Fallen]) -> str:
     return f"{counted} replica(s) failed: {joined([f.fault.message for f in failed])}"
 
 
+def _waiting(report: Report) -> Waiting:
+    return report.facts.waiting if report.step == "proceed" else waiting.NOTHING
+
+
 def _message(job: MXJob, report: Report) -> str:
     name = job.metadata.name
     match report.step:
@@ -131,7 +138,7 @@ def _message(job: MXJob, report: Report) -> str:
     return _created(job)
 
 
-def _phase(job: MXJob, counters: Mapping[str, ReplicaStatus]) -> tuple[str, str]:
+def _phase(job: MXJob, counters: Mapping[str, ReplicaStatus], waits_for: str) -> tuple[str, str]:
     """A job that has run is Running until something happens; after a restart, when all replicas run again."""
     name, phase = job.metadata.name, job.status.phase
     are_back = all(is_whole(replica, counters[role]) for role, replica in roles_of(job.spec).items())
@@ -141,7 +148,8 @@ def _phase(job: MXJob, counters: Mapping[str, ReplicaStatus]) -> tuple[str, str]
     if phase == RESTARTING:
         restarting = find(job.status.conditions, RESTARTING)
         return RESTARTING, restarting.message if restarting else ""
-    return CREATED, _created(job)  # every job is Created first, however fast its pods start
+    # Every job is Created first, however fast its pods start.
+    return CREATED, f"{_created(job)} {waits_for}".rstrip() if phase else _created(job)
 
 
 def _created(job: MXJob) -> str:
@@ -180,7 +188,7 @@ def count(report: Report) -> dict[str, ReplicaStatus]:
     facts = report.facts
     counted = {}
     for role in report.model.roles:
-        columns = [_column(pod) for (name, _), pod in facts.pods.items() if name == role]
+        columns = [_column(pod, facts.state(place)) for place, pod in facts.pods.items() if place[0] == role]
         counted[role] = ReplicaStatus(
             columns.count("active"), len(facts.succeeded.get(role, ())), columns.count("failed")
         )
@@ -189,8 +197,8 @@ def count(report: Report) -> dict[str, ReplicaStatus]:
     return counted
 
 
-def _column(pod: PodView) -> str:
-    match pod.phase:
+def _column(pod: PodView, state: str) -> str:
+    match state:
         case "Running":
             return "failed" if pod.deleting else "active"
         case "Failed":

@@ -1,0 +1,53 @@
+"""Says why pods do not start: in conditions, which are taken back when it is over, and in one Event for each cause."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from trainmaster.core.condition import CONTAINER_CREATE_FAILED, PODS_WAITING, Conditions, find, is_true, put_standard
+from trainmaster.core.plan import Event, warning
+from trainmaster.lifecycle.facts import Waiting
+
+NOTHING = Waiting()
+
+_SEE_POD = "its Events say why, for example a ConfigMap, Secret or volume that is missing: kubectl describe pod"
+
+
+def reported(conditions: Conditions, waiting: Waiting, now: datetime) -> Conditions:
+    """The conditions, with what pods wait for now."""
+    conditions = _put(conditions, CONTAINER_CREATE_FAILED, "Retrying", "Created", waiting.message, now)
+    reason, message = _other(waiting)
+    return _put(conditions, PODS_WAITING, reason, "Started", message, now)
+
+
+def events(before: Conditions, waiting: Waiting) -> tuple[Event, ...]:
+    """One for each cause that was not known before."""
+    return tuple(_events(before, waiting))
+
+
+def message(waiting: Waiting) -> str:
+    """What to say beside the phase of a job that has not started; empty when there is nothing special."""
+    return waiting.message or _other(waiting)[1]
+
+
+def _events(before: Conditions, waiting: Waiting) -> Iterator[Event]:
+    if waiting.message and not is_true(before, CONTAINER_CREATE_FAILED):
+        yield warning(CONTAINER_CREATE_FAILED, waiting.message)
+    reason, said = _other(waiting)
+    old = find(before, PODS_WAITING)
+    if said and (old is None or (old.status, old.reason) != ("True", reason)):
+        yield warning(reason, said)
+
+
+def _other(waiting: Waiting) -> tuple[str, str]:
+    """The reason and the sentence of what pods wait for, apart from containers that cannot be created."""
+    if waiting.outage:
+        return "NodesNotReady", waiting.outage
+    if waiting.unschedulable:
+        return "Unschedulable", f"pod {waiting.unschedulable}"
+    return ("ContainerCreating", f"{waiting.is_slow}; {_SEE_POD}") if waiting.is_slow else ("", "")
+
+
+def _put(conditions: Conditions, type_: str, reason: str, over: str, message: str, now: datetime) -> Conditions:
+    if message:
+        return put_standard(conditions, type_, True, reason, message, now)
+    return put_standard(conditions, type_, False, over, "", now) if is_true(conditions, type_) else conditions
