@@ -11,15 +11,15 @@ import msgspec
 
 from bench.load import Request
 from testbed.admin import MERGE, path_of
-from trainmaster.api.aitrainingjob import RESOURCE
-from trainmaster.api.mxjob import MXJobStatus
 from trainmaster.core.condition import is_true
 from trainmaster.core.ids import Key
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create
 from trainmaster.core.view import JobView
 from trainmaster.kinds import aitrainingjob, mlkube, mxjob
+from trainmaster.kinds.aitrainingjob.types import RESOURCE
 from trainmaster.kinds.base import Kind, Settings
+from trainmaster.kinds.mxjob.types import MXJobStatus
 from trainmaster.kinds.registry import all_kinds
 
 Object = dict[str, Any]

@@ -2,7 +2,7 @@
 
     python -m deploy.manager
 
-Everything has one source. The definitions come from ``trainmaster.api``; the rights and the webhooks from rbac.yaml
+Everything has one source. The definitions come from ``kinds.crd``; the rights and the webhooks from rbac.yaml
 and webhook.yaml beside this file, which tests hold to what the programs really use. Of all these an installation gets
 what belongs to its own API group, so a kind that is added there is in its manifest, too.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from trainmaster.api.crd import all_crds
+from trainmaster.kinds.crd import all_crds
 
 Object = dict[str, Any]
 

@@ -56,7 +56,7 @@ class EmbeddedPlane(ControlPlane):
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    from trainmaster.embedded.apiserver.server import ApiOptions, serve_api
+    from trainmaster.local.apiserver.http.server import ApiOptions, serve_api
 
     token = options.token_file.read_text().partition(",")[0]
     async with serve_api(

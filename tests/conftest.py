@@ -22,18 +22,18 @@ _numbers = itertools.count(1)
 
 
 _LONG = (
-    "tests/local/",
+    "tests/local/test_",
     "tests/examples/",
     "tests/deploy/test_image.py",
-    "tests/embedded/apiserver/test_fuzz.py",
-    "tests/embedded/apiserver/test_odd_object.py",
-    "tests/embedded/apiserver/test_schema.py::test_a_rule_that_never_ends_is_stopped",
-    "tests/embedded/node/test_shim.py",
+    "tests/local/apiserver/test_fuzz.py",
+    "tests/local/apiserver/test_odd_object.py",
+    "tests/local/apiserver/test_schema.py::test_a_rule_that_never_ends_is_stopped",
+    "tests/local/node/test_shim.py",
     "tests/laws/test_declared.py",
     "tests/laws/test_elastic.py",
     "tests/laws/test_mutations.py",
-    "tests/server/admission/test_server.py",
-    "tests/server/di/test_passing.py",
+    "tests/webhook/test_server.py",
+    "tests/diserver/test_passing.py",
     "tests/testbed/",
 )
 

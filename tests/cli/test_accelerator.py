@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.api.accelerator import Accelerator, EnvVar, HostVolume
 from trainmaster.cli.accelerator import accelerators_in
 from trainmaster.core.errors import BadConfig
+from trainmaster.kinds.accelerator import Accelerator, EnvVar, HostVolume
 
 SEED = """
 accelerators:

@@ -4,10 +4,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmaster.api import mlkube
 from trainmaster.cli.scene import LAST_LINES, Replica, Scene
 from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
+from trainmaster.kinds.mlkube import types as mlkube
 from trainmaster.kinds.registry import KINDS
 
 DIJOB, AITJ = (

@@ -12,8 +12,8 @@ from trainmaster.cli.main import cli
 from trainmaster.cli.server import options_of
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
-from trainmaster.server.di.serve import ServerOptions
-from trainmaster.server.di.wish import Rules
+from trainmaster.diserver.limits import Rules
+from trainmaster.diserver.serve import ServerOptions
 
 KUBECONFIG = """
 apiVersion: v1

@@ -1,7 +1,7 @@
 """di-server with the client that it is for: DI-engine's OperatorServer, in a process of its own.
 
 DI-engine needs torch and old packages, so it is no dependency of ours. TRAINMASTER_DI_ENGINE_PYTHON names a Python that
-has it (docs/di-server.md says how to make one); without one there is the stand-in of tests/server/di/client.py.
+has it (docs/di-server.md says how to make one); without one there is the stand-in of tests/diserver/client.py.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.diserver.bench import NAMESPACE, Bench, serving
 from tests.runtime.cluster import Call
-from tests.server.di.bench import NAMESPACE, Bench, serving
 from trainmaster.core.errors import Unreachable
 
 PROGRAM = Path(__file__).with_name("operator_server.py")

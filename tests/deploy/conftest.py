@@ -19,7 +19,7 @@ from testbed.certificate import Authority
 from testbed.operator import COMMAND, REPOSITORY, _environ
 from testbed.plane import ACCOUNT_CONTROLLERS, CONTROLLERS, ControlPlane, free_port
 from testbed.process import Process, Watchdog
-from trainmaster.embedded.node.process import sweep
+from trainmaster.local.node.process import sweep
 
 Object = dict[str, Any]
 

@@ -11,8 +11,8 @@ import yaml
 from deploy import manager
 from deploy.manager import VARIANTS, Variant
 from testbed.operator import RBAC
-from trainmaster.api.crd import all_crds
 from trainmaster.cli.main import cli
+from trainmaster.kinds.crd import all_crds
 
 Object = dict[str, Any]
 

@@ -17,7 +17,7 @@ import pytest
 from examples.elastic import server, task, wire
 from examples.elastic.members import Members
 from testbed.operator import COMMAND, REPOSITORY
-from trainmaster.embedded.node.process import pids
+from trainmaster.local.node.process import pids
 
 MANIFEST = REPOSITORY / "examples" / "aitrainingjob-elastic.yaml"
 DEADLINE = 60.0

@@ -8,10 +8,10 @@ from typing import Any
 
 import aiohttp
 
+from tests.diserver.client import Client
 from tests.faults.world import Object, is_deleting
 from tests.integration.scene import Job, Scene
 from tests.manifests.build import Manifest, container, dijob, template
-from tests.server.di.client import Client
 
 _addresses = (f"127.1.{high}.{low}" for high, low in itertools.product(range(1, 250), range(1, 250)))
 

@@ -13,10 +13,10 @@ import pytest
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from testbed.server import ServerProcess
+from tests.diserver.client import Client
 from tests.faults.world import Object
 from tests.integration.crew import Team, names, team
 from tests.integration.scene import Scene
-from tests.server.di.client import Client
 
 REPLICAS = "/v1alpha1/replicas"
 JOBS = 50

@@ -60,14 +60,15 @@ async def test_the_events_are_those_that_users_of_dijob_know(scene: Scene) -> No
         return [event["reason"] for event in events].count("SuccessfulDelete") == 2
 
     events = await scene.admin.wait_list("events", scene.namespace, is_complete, timeout=150)
+    why = "the job has ended and cleanPodPolicy is All"
     assert {event["source"]["component"] for event in events} == {"di-orchestrator"}
     assert {(event["reason"], event["message"]) for event in events} == {
         ("SuccessfulCreate", "Create service: job-coordinator"),
         ("SuccessfulCreate", "Create pod: job-coordinator"),
         ("DIJobCreated", "DIJob job created"),
         ("DIJobSucceeded", "DIJob job succeeded because coordinator succeeded"),
-        ("SuccessfulDelete", "Delete pod: job-coordinator"),
-        ("SuccessfulDelete", "Delete service: job-coordinator"),
+        ("SuccessfulDelete", f"Delete pod: job-coordinator: {why}"),
+        ("SuccessfulDelete", f"Delete service: job-coordinator: {why}"),
     }
 
 

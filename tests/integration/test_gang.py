@@ -19,7 +19,7 @@ from tests.integration.scene import Chronicle, Job, Scene, owner_of
 from tests.integration.test_permission import Permission, used
 from tests.manifests.build import TRAINER, aitrainingjob, container, replica, template
 from trainmaster.core.ids import Resource
-from trainmaster.core.policies.gang import PLUGINS_GROUP, VOLCANO_GROUP
+from trainmaster.lifecycle.gang import PLUGINS_GROUP, VOLCANO_GROUP
 
 RBAC = REPOSITORY / "deploy" / "rbac-gang.yaml"
 SPEC = {

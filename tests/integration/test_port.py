@@ -10,7 +10,7 @@ from testbed.proxy import FaultProxy, hang
 from tests.faults.world import Object
 from tests.integration.scene import Job, Scene
 from tests.manifests.build import Manifest, aitrainingjob, container, coordinated, template
-from trainmaster.core.policies.port import FIRST, LAST
+from trainmaster.lifecycle.port import FIRST, LAST
 
 PORT = {"name": "aitj-24446", "containerPort": 24446}
 

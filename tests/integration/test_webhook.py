@@ -27,19 +27,19 @@ from tests.integration.metric import Metrics
 from tests.integration.scene import Scene
 from tests.integration.test_permission import Permission, used
 from tests.manifests.build import Manifest, aitrainingjob, container, coordinated, dijob, replica, template
-from tests.server.admission.handshake import shown
+from tests.webhook.handshake import shown
 from trainmaster.core.ids import Key, Resource
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
 from trainmaster.runtime.cluster import Written
-from trainmaster.server.admission.bundle import trusted_by
-from trainmaster.server.admission.certificate import material_in
-from trainmaster.server.admission.keeper import Keeper, Place, Times
-from trainmaster.server.admission.path import path_of as review_path
-from trainmaster.server.admission.served import Served
-from trainmaster.server.admission.server import serve_admission
+from trainmaster.webhook.bundle import trusted_by
+from trainmaster.webhook.certificate import material_in
+from trainmaster.webhook.keeper import Keeper, Place, Times
+from trainmaster.webhook.path import path_of as review_path
+from trainmaster.webhook.served import Served
+from trainmaster.webhook.server import serve_admission
 
 MANIFEST = REPOSITORY / "deploy" / "webhook.yaml"
 WEBHOOK = "webhook"

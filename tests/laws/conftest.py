@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from trainmaster.core.policies import port
+from trainmaster.lifecycle import port
 
 
 @pytest.fixture(autouse=True)

@@ -10,25 +10,24 @@ from trainmaster.core import plan as plans
 from trainmaster.core import template
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.plan import Plan
-from trainmaster.core.policies import node, port, restart
 from trainmaster.kinds.aitrainingjob import body
 from trainmaster.kinds.aitrainingjob import kind as aitj
 from trainmaster.kinds.aitrainingjob import status as aitj_status
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind
-from trainmaster.kinds.dijob import standing
+from trainmaster.kinds.dijob import fixed_pods as standing
+from trainmaster.kinds.dijob.fixed_pods import FixedPods
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
-from trainmaster.kinds.dijob.standing import Standing
 from trainmaster.kinds.mlkube import replica as mlkube_replica
 from trainmaster.kinds.mlkube.kind import MxJobKind
 from trainmaster.kinds.mxjob.kind import MXJobKind
-from trainmaster.lifecycle import decide, facts
+from trainmaster.lifecycle import decide, facts, node, port, restart
 from trainmaster.lifecycle.decide import Pass
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
-from trainmaster.runtime.node import NodeBook
-from trainmaster.runtime.port import PortBook
+from trainmaster.runtime.host_ports import HostPorts
+from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.store import Store
 
 
@@ -109,7 +108,7 @@ def _ended_job_gets_its_pod_back(patch: pytest.MonkeyPatch) -> None:
 
     def decide(self: Any, job: Any, observed: Any, now: Any) -> Plan:
         wanted = original(self, job, observed, now)
-        own = Standing.of(job, observed)
+        own = FixedPods.of(job, observed)
         creates = standing.missing(own, observed, now, self.owner(job), self.settings)
         return msgspec.structs.replace(wanted, creates=creates)
 
@@ -196,7 +195,7 @@ def _back_off_is_never_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def _every_pod_is_forced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(node, "lost", lambda nodes, grace, now: frozenset(nodes or ()))
+    patch.setattr(node, "lost", lambda nodes, grace, now, **options: frozenset(nodes or ()))
 
 
 def _an_old_view_of_a_node_decides(patch: pytest.MonkeyPatch) -> None:
@@ -205,16 +204,16 @@ def _an_old_view_of_a_node_decides(patch: pytest.MonkeyPatch) -> None:
             on.update(dict.fromkeys(on, 0))
         return original(self, pods)
 
-    original = NodeBook.of
-    patch.setattr(NodeBook, "of", of)
+    original = NodeIndex.of
+    patch.setattr(NodeIndex, "of", of)
 
 
 def _drawn_ports_are_not_booked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PortBook, "draw", lambda self, uid, ports: None)
+    patch.setattr(HostPorts, "draw", lambda self, uid, ports: None)
 
 
 def _ports_of_others_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PortBook, "taken", lambda self, uid: frozenset())
+    patch.setattr(HostPorts, "taken", lambda self, uid: frozenset())
 
 
 def _pods_before_their_ports_are_stored(patch: pytest.MonkeyPatch) -> None:
@@ -232,7 +231,7 @@ def _a_job_that_grows_gets_all_its_ports_anew(patch: pytest.MonkeyPatch) -> None
 
 
 def _lost_before_it_is_on_record(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Standing, "is_on_record", Standing.is_lost)
+    patch.setattr(FixedPods, "is_on_record", FixedPods.is_lost)
 
 
 def _a_template_is_never_kept(patch: pytest.MonkeyPatch) -> None:

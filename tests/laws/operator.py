@@ -35,8 +35,8 @@ from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Written
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
-from trainmaster.runtime.node import NodeBook
-from trainmaster.runtime.port import PortBook
+from trainmaster.runtime.host_ports import HostPorts
+from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
 
@@ -292,13 +292,13 @@ class Operator:
         if kind.related:
             self.related = Store[JobView](kind.related.resource)
             self._codecs[kind.related.resource] = (self.related, JOB_CODEC)
-        self.nodes: NodeBook | None = None
+        self.nodes: NodeIndex | None = None
         if kind.looks_at_nodes:
             nodes = Store[NodeView](NODE)
             self._codecs[NODE] = (nodes, NODE_CODEC)
-            self.nodes = NodeBook(nodes, self.pods)
+            self.nodes = NodeIndex(nodes, self.pods)
         self._cursor: dict[Resource, int] = {}
-        self.ports = PortBook()
+        self.ports = HostPorts()
         self.ports.follow(self.jobs, self.pods)
         barrier = Barrier({resource: store for resource, (store, _) in self._codecs.items()})
         self.controller = loop.run_until_complete(self._controller(barrier))

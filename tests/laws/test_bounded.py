@@ -38,8 +38,8 @@ from trainmaster.core.plan import MAX_ACTIONS, MAX_BYTES, Plan
 from trainmaster.kinds.aitrainingjob.body import Builder as AITrainingJobBuilder
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind
-from trainmaster.kinds.dijob import crew as dijob_crew
-from trainmaster.kinds.dijob import standing as dijob_standing
+from trainmaster.kinds.dijob import fixed_pods as dijob_standing
+from trainmaster.kinds.dijob import replicas as dijob_crew
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 from trainmaster.kinds.mlkube.body import Builder as MxJobBuilder
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind

@@ -11,10 +11,10 @@ from tests.laws.machine import KEYS, NodeMachine, hold
 from tests.laws.maker import Maker
 from tests.laws.memory import MemoryApi, Object
 from tests.laws.operator import ENDED, LawBroken
-from trainmaster.api.declaration import Declared, Role
 from trainmaster.core.ids import POD, Key
 from trainmaster.core.plan import merge_patch
 from trainmaster.kinds.dijob import declare
+from trainmaster.kinds.dijob.declaration import Declared, Role
 from trainmaster.kinds.dijob.declare import Asked
 from trainmaster.kinds.dijob.kind import DIJobKind
 

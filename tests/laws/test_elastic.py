@@ -13,11 +13,11 @@ from tests.laws.machine import KEYS, JobMachine, catch, hold, pick
 from tests.laws.maker import AITrainingJobMaker
 from tests.laws.memory import Object, owner_uid
 from tests.laws.operator import ENDED, LawBroken
-from trainmaster.api.aitrainingjob import MembershipRecord
 from trainmaster.core.ids import CONFIG_MAP, POD, Key
 from trainmaster.kinds.aitrainingjob import elastic, membership
 from trainmaster.kinds.aitrainingjob import kind as aitj
 from trainmaster.kinds.aitrainingjob.membership import next_step
+from trainmaster.kinds.aitrainingjob.types import MembershipRecord
 from trainmaster.lifecycle.decide import Extra
 
 MOST = 3

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from testbed.admin import path_of
 from testbed.plane import ControlPlane
 from tests.laws.memory import MemoryApi, Object
-from trainmaster.api import crd
-from trainmaster.api.dijob import RESOURCE as JOB
 from trainmaster.core.errors import ApiError, NotFound
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.kinds import crd
+from trainmaster.kinds.dijob.types import RESOURCE as JOB
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
 from trainmaster.runtime.cluster import Cluster, Written

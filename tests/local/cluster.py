@@ -9,8 +9,9 @@ from typing import Any
 
 from tests.build import kind_of
 from tests.manifests.build import Manifest
-from trainmaster.api import aitrainingjob, dijob
 from trainmaster.core.ids import POD, Key, Resource
+from trainmaster.kinds.aitrainingjob import types as aitrainingjob
+from trainmaster.kinds.dijob import types as dijob
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.program import Program, containers_of
-from trainmaster.embedded.node.process import send
+from trainmaster.local.node.process import send
 
 Start = Callable[..., Program]
 Up = Callable[..., Program]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.manifests.build import Manifest, aitrainingjob, container, coordinated, replica, template
-from trainmaster.embedded.node.process import running_shims
+from trainmaster.local.node.process import running_shims
 
 PROGRAM = [sys.executable, "-c", "from trainmaster.cli import main; main()"]
 

@@ -20,9 +20,9 @@ from tests.local.conftest import Start, Up
 from tests.local.program import Program, containers_of, job, role, script, serial, written
 from tests.manifests.build import Manifest, container, coordinated, template
 from trainmaster.core.ids import POD, Resource
-from trainmaster.embedded.node.process import POD_UID, pids
-from trainmaster.embedded.state import holder_of
 from trainmaster.kube.client import KubeCluster
+from trainmaster.local.node.process import POD_UID, pids
+from trainmaster.local.state import holder_of
 
 WORK = """
 start() { { read -r line < "/proc/$1/stat"; } 2>/dev/null && line=${line##*) } && set -- $line && echo "${20}"; }

@@ -10,7 +10,7 @@ from testbed import build
 from tests.local.cluster import client_of, until_ended
 from tests.local.conftest import Start, Up
 from tests.local.program import containers_of
-from trainmaster.api.mlkube import RESOURCE
+from trainmaster.kinds.mlkube.types import RESOURCE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -23,8 +23,8 @@ from tests.local.conftest import Start, Up
 from tests.local.program import Program, containers_of, job, role, script
 from trainmaster.core.errors import ApiError
 from trainmaster.core.ids import Resource
-from trainmaster.embedded.node.process import POD_UID, pids
 from trainmaster.kube.client import KubeCluster
+from trainmaster.local.node.process import POD_UID, pids
 
 CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
 SLEEPS = script("exec sleep 600")

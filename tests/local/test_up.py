@@ -8,7 +8,7 @@ from tests.local.cluster import AITJ, DIJOB, client_of, create, until_ended, unt
 from tests.local.conftest import Start, Up
 from tests.local.program import containers_of, job, python, role, script, serial
 from trainmaster.core.ids import Key
-from trainmaster.embedded.state import is_state
+from trainmaster.local.state import is_state
 
 SLEEPS = script("echo ready; exec sleep 600")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from testbed.plane import ControlPlane
-from trainmaster.api import crd
+from trainmaster.kinds import crd
 
 
 @pytest.fixture(scope="session")

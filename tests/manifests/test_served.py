@@ -12,8 +12,8 @@ from testbed.admin import Admin, eventually, path_of
 from testbed.answer import Refused
 from testbed.plane import ControlPlane
 from tests.manifests.build import Manifest, aitrainingjob, container, dijob, replica, replicated, resource_of, template
-from trainmaster.api import crd
 from trainmaster.core.ids import Resource
+from trainmaster.kinds import crd
 
 CRDS = "apiextensions.k8s.io/v1/customresourcedefinitions"
 AITJ = "elasticdeeplearning.ai/v1/aitrainingjobs"

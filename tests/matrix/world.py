@@ -36,8 +36,8 @@ from trainmaster.kinds.base import Kind, Settings
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
-from trainmaster.runtime.node import NodeBook
-from trainmaster.runtime.port import PortBook
+from trainmaster.runtime.host_ports import HostPorts
+from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
 
@@ -92,7 +92,7 @@ class World:
         barrier = Barrier({resource: store for resource, (store, _) in self._stores.items() if resource != NODE})
         if kind.related and related is not None:
             self._stores[kind.related.resource] = (related, JOB_CODEC)
-        ports = PortBook()
+        ports = HostPorts()
         ports.follow(jobs, pods)
         self.notes = Notes(self.api, self.now)
         return Controller(
@@ -108,7 +108,7 @@ class World:
             workers=1,
             related=related,
             children=children,
-            nodes=NodeBook(nodes, pods) if kind.looks_at_nodes else None,
+            nodes=NodeIndex(nodes, pods) if kind.looks_at_nodes else None,
         )
 
     # --- time ---
@@ -173,11 +173,13 @@ class World:
         self.loop.run_until_complete(read())
 
     def _pass(self) -> None:
-        self._controller.queue.forget(self.key)
-        try:
-            self.loop.run_until_complete(self._controller.reconcile(self.key))
-        except (Conflict, TooManyRequests, ServerError, Unreachable):
-            return  # the pass ends, and is tried again
+        async def reconcile() -> None:
+            try:
+                await self._controller.reconcile(self.key)
+            except (Conflict, TooManyRequests, ServerError, Unreachable):
+                self._controller.queue.retry(self.key)  # the pass ends, and is tried again
+
+        self.loop.run_until_complete(reconcile())
 
     def _plan(self) -> Any:
         view = self._stores[self.kind.resource][0].get(self.key)

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from tests.build import view_of, view_of_pod, view_of_service
-from trainmaster.api.meta import ObjectMeta, Wire
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Event, Plan, normal, warning
 from trainmaster.core.view import CHILD_CODEC, ChildView, JobView, PodView, ServiceView
+from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kinds.base import Kind, Related, Settings
 
 Json = dict[str, Any]

@@ -47,8 +47,8 @@ from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, RESERVED, Controller
 from trainmaster.runtime.executor import Executor
-from trainmaster.runtime.node import POLL, NodeBook
-from trainmaster.runtime.port import PortBook
+from trainmaster.runtime.host_ports import HostPorts
+from trainmaster.runtime.node_index import POLL, NodeIndex
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
@@ -89,7 +89,7 @@ class Rig:
         self.jobs, self.pods, self.services = Store[JobView](TOY), Store[PodView](POD), Store[ServiceView](SERVICE)
         self.barrier = Barrier({TOY: self.jobs, POD: self.pods, SERVICE: self.services, **self.children})
         self.recorder = Notebook(self.cluster)
-        self.ports = PortBook(is_free)
+        self.ports = HostPorts(is_free)
         self.ports.follow(self.jobs, self.pods)
         self.nodes = Store[NodeView](NODE)
         self.controller = Controller(
@@ -105,7 +105,7 @@ class Rig:
             workers=2,
             related=self.related,
             children=self.children,
-            nodes=NodeBook(self.nodes, self.pods) if has_nodes else None,
+            nodes=NodeIndex(self.nodes, self.pods) if has_nodes else None,
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
         )
         self.queue = self.controller.queue
@@ -368,6 +368,21 @@ async def test_what_was_done_is_recorded_once_for_each_verb_and_resource() -> No
         normal("Delete", "delete pod old-0, old-1: because"),
         normal("Create", "create pod mnist-worker-0, mnist-worker-1"),
     ]
+
+
+async def test_an_error_of_the_api_server_is_told_when_it_stays() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1))))
+    rig.cluster.before = raising("create", *[ServerError("failed calling webhook", code=500)] * 3)
+
+    for _ in range(2):
+        with pytest.raises(ServerError):
+            await rig.reconcile()
+        rig.controller.queue.retry(a_toy().key)
+    before = list(rig.recorder.events)
+    await rig.reconcile()
+
+    assert before == []
+    assert rig.recorder.events == [warning("FailedCreate", "create pod mnist-worker-0: failed calling webhook")]
 
 
 async def test_refusals_are_recorded_as_warnings_but_not_a_thousand_of_them() -> None:

@@ -140,13 +140,13 @@ PASSING: list[Any] = [
 ]
 
 
-async def test_a_create_that_a_webhook_answers_with_500_is_a_failure_that_the_user_is_told() -> None:
-    rig = Rig()
-    rig.cluster.before = raising("create", ServerError("failed calling webhook", code=500))
+async def test_a_create_that_is_answered_with_500_is_a_failure_that_may_pass() -> None:
+    rig, error = Rig(), ServerError("failed calling webhook", code=500)
+    rig.cluster.before = raising("create", error)
 
     applied = await rig.act(creates=create_pods(3))
 
-    assert [(f.action.key.name, f.error) for f in applied.failures] == [("mnist-worker-0", "failed calling webhook")]
+    assert [(f.error, f.cause) for f in applied.failures] == [("failed calling webhook", error)]
     assert len(rig.cluster.asked("create")) == 1
 
 

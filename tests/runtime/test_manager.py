@@ -18,8 +18,8 @@ from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.elector import ElectionTimes, Elector
 from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.manager import DRAIN_SECONDS, FLUSH_SECONDS, Manager
-from trainmaster.runtime.port import PortBook
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
@@ -92,7 +92,7 @@ class Rig:
             barrier=barrier,
             executor=Executor(self.line, barrier),
             recorder=recorder,
-            ports=PortBook(),
+            ports=HostPorts(),
             now=lambda: NOW,
             workers=2,
         )

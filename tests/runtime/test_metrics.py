@@ -5,7 +5,7 @@ from prometheus_client import REGISTRY
 
 from testbed.operator import REPOSITORY
 from trainmaster.core.ids import Key
-from trainmaster.core.standing import Standing, standing_of
+from trainmaster.lifecycle.status_summary import StatusSummary, summary_of
 from trainmaster.runtime.metrics import JobMetrics, RequestMetrics
 
 _FAMILIES = ("workqueue", "controller_runtime", "rest_client", "leader_election", "training_operator", "trainmaster")
@@ -27,7 +27,7 @@ def test_requests_are_counted_by_method_and_code_and_measured_by_method() -> Non
 
 
 JOB = Key("ml", "mnist")
-RUNS = standing_of({"phase": "Running"})
+RUNS = summary_of({"phase": "Running"})
 
 
 def job_counts(framework: str) -> dict[str, float]:
@@ -43,22 +43,22 @@ def phases(kind: str) -> dict[str, float]:
     return {s.labels["phase"]: s.value for s in found if s.labels["kind"] == kind and s.value}
 
 
-def ended(reason: str) -> Standing:
-    return standing_of({"phase": reason, "conditions": [{"type": "Finished", "status": "True", "reason": reason}]})
+def ended(reason: str) -> StatusSummary:
+    return summary_of({"phase": reason, "conditions": [{"type": "Finished", "status": "True", "reason": reason}]})
 
 
-def restarted(times: int) -> Standing:
-    return standing_of({"phase": "Restarting", "restarts": {"Worker": {"count": times, "used": times}}})
+def restarted(times: int) -> StatusSummary:
+    return summary_of({"phase": "Restarting", "restarts": {"Worker": {"count": times, "used": times}}})
 
 
-ENDED_BEFORE = standing_of({"conditions": [{"type": "Failed", "status": "True"}]})
+ENDED_BEFORE = summary_of({"conditions": [{"type": "Failed", "status": "True"}]})
 
 
 @pytest.mark.parametrize(
     ("before", "after", "counted"),
     [
-        pytest.param(Standing(), standing_of({"phase": "Created"}), {"created": 1}, id="its first status"),
-        pytest.param(Standing(), ended("Failed"), {"created": 1, "failed": 1}, id="failed at once"),
+        pytest.param(StatusSummary(), summary_of({"phase": "Created"}), {"created": 1}, id="its first status"),
+        pytest.param(StatusSummary(), ended("Failed"), {"created": 1, "failed": 1}, id="failed at once"),
         pytest.param(RUNS, RUNS, {}, id="another counter"),
         pytest.param(RUNS, ended("Succeeded"), {"successful": 1}, id="succeeded"),
         pytest.param(RUNS, ended("Failed"), {"failed": 1}, id="failed"),
@@ -70,7 +70,7 @@ ENDED_BEFORE = standing_of({"conditions": [{"type": "Failed", "status": "True"}]
     ],
 )
 def test_what_a_stored_status_says_of_a_job_is_counted_once(
-    before: Standing, after: Standing, counted: dict[str, float], request: pytest.FixtureRequest
+    before: StatusSummary, after: StatusSummary, counted: dict[str, float], request: pytest.FixtureRequest
 ) -> None:
     framework = request.node.name
     JobMetrics("toy", framework).stored("ml", before, after)
@@ -79,7 +79,7 @@ def test_what_a_stored_status_says_of_a_job_is_counted_once(
 
 
 def test_what_has_not_happened_yet_is_counted_as_nothing() -> None:
-    JobMetrics("toy", "fresh").stored("ml", Standing(), RUNS)
+    JobMetrics("toy", "fresh").stored("ml", StatusSummary(), RUNS)
 
     assert (
         REGISTRY.get_sample_value("training_operator_jobs_failed_total", {"job_namespace": "ml", "framework": "fresh"})

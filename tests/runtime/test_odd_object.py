@@ -13,9 +13,9 @@ from tests.runtime.cluster import FakeCluster
 from tests.runtime.kind import TOY
 from trainmaster.core.ids import CONFIG_MAP, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.view import CHILD_CODEC, JOB_CODEC, NODE_CODEC, POD_CODEC, SERVICE_CODEC, Codec
+from trainmaster.diserver.view import POD_FACE_CODEC
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
-from trainmaster.server.di.view import POD_FACE_CODEC
 
 pytestmark = pytest.mark.looptime
 

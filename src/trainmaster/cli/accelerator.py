@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from trainmaster.api.accelerator import Accelerator, ControllerConfig
 from trainmaster.core.errors import BadConfig, located
+from trainmaster.kinds.accelerator import Accelerator, ControllerConfig
 
 
 def accelerators_in(file: str) -> Mapping[str, Accelerator]:

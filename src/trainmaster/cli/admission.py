@@ -19,12 +19,12 @@ from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Config
 from trainmaster.kube.incluster import in_cluster_config
 from trainmaster.kube.kubeconfig import load_config
+from trainmaster.monitoring import serve_health, serve_metrics
 from trainmaster.runtime.metrics import RequestMetrics
-from trainmaster.server.admission.folder import FolderKeeper
-from trainmaster.server.admission.keeper import Keeper, Place
-from trainmaster.server.admission.served import Served
-from trainmaster.server.admission.server import serve_admission
-from trainmaster.server.health import serve_health, serve_metrics
+from trainmaster.webhook.folder import FolderKeeper
+from trainmaster.webhook.keeper import Keeper, Place
+from trainmaster.webhook.served import Served
+from trainmaster.webhook.server import serve_admission
 
 log = structlog.get_logger(__name__)
 

@@ -29,7 +29,7 @@ def down(state: Path | None, purge: bool) -> None:
       trainmaster down --state /tmp/lab --purge
     """
     from trainmaster.cli.leftover import GRACE, end_leftovers, leftovers
-    from trainmaster.embedded.state import default_folder, is_state, open_state
+    from trainmaster.local.state import default_folder, is_state, open_state
 
     folder = (state or default_folder()).absolute()
     if not is_state(folder):
@@ -46,7 +46,7 @@ def down(state: Path | None, purge: bool) -> None:
 
 def _stop(folder: Path) -> bool:
     """Whether there was anybody to stop. Who holds the lock is alive, so the number is no other process'."""
-    from trainmaster.embedded.state import holder_of
+    from trainmaster.local.state import holder_of
 
     deadline = time.monotonic() + PATIENCE
     asked = 0

@@ -14,7 +14,7 @@ from trainmaster.cli.local import Local, local_cluster
 from trainmaster.cli.manifest import NAMESPACE
 from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import AlreadyExists, BadConfig
-from trainmaster.embedded.state import State, open_state
+from trainmaster.local.state import State, open_state
 
 log = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from trainmaster.embedded.node.process import running_shims, send, sweep
+from trainmaster.local.node.process import running_shims, send, sweep
 
 GRACE = 30.0
 """Seconds between the polite signal and the other one; Kubernetes' default."""

@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 
-from trainmaster.api.crd import all_crds
 from trainmaster.cli.wiring import build_manager
 from trainmaster.core.errors import BadConfig
-from trainmaster.embedded.apiserver.server import ApiOptions, serve_api
-from trainmaster.embedded.node.agent import NodeOptions, run_node
-from trainmaster.embedded.state import State
 from trainmaster.kinds.base import Settings
+from trainmaster.kinds.crd import all_crds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Config, Material, Tls, User
+from trainmaster.local.apiserver.http.server import ApiOptions, serve_api
+from trainmaster.local.node.agent import NodeOptions, run_node
+from trainmaster.local.state import State
 from trainmaster.runtime.cluster import Cluster
 
 HOST = "127.0.0.1"
@@ -79,8 +79,8 @@ async def _server(cluster: KubeCluster, state: State, has_server: bool) -> Async
         yield address
         return
     # Imported here: most runs have no job that asks for replicas.
-    from trainmaster.server.di.serve import ServerOptions, run_server
-    from trainmaster.server.di.wish import Rules
+    from trainmaster.diserver.limits import Rules
+    from trainmaster.diserver.serve import ServerOptions, run_server
 
     stop = asyncio.Event()
     options = ServerOptions(bind_address=address, drain=0.0, rules=Rules(shared_network=True))

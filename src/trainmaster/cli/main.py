@@ -38,7 +38,7 @@ def crds() -> None:
     Example:
       trainmaster crds | kubectl apply -f -
     """
-    from trainmaster.api.crd import to_yaml
+    from trainmaster.kinds.crd import to_yaml
 
     click.echo(to_yaml(), nl=False)
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from trainmaster.api.crd import DEFINITIONS, all_crds
 from trainmaster.cli import field
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
-from trainmaster.embedded.apiserver import shape
+from trainmaster.kinds.crd import DEFINITIONS, all_crds
 from trainmaster.kinds.registry import KINDS
+from trainmaster.local.apiserver.objects import builtin_types as shape
 
 STDIN = "-"
 NAMESPACE = Resource("", "v1", "namespaces", "Namespace")

@@ -17,10 +17,10 @@ from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
 
 if TYPE_CHECKING:
-    from trainmaster.embedded.node.account import Access
-    from trainmaster.embedded.node.agent import NodeOptions
     from trainmaster.kube.client import KubeCluster
     from trainmaster.kube.config import Config
+    from trainmaster.local.node.account import Access
+    from trainmaster.local.node.agent import NodeOptions
 
 log = structlog.get_logger(__name__)
 
@@ -55,8 +55,8 @@ def node(
     configure_logging(log_format, verbosity)
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.cli.wiring import run_loop
-    from trainmaster.embedded.node.agent import NodeOptions
-    from trainmaster.embedded.state import default_folder
+    from trainmaster.local.node.agent import NodeOptions
+    from trainmaster.local.state import default_folder
 
     name = name or socket.gethostname().lower()
     place = (folder or default_folder().with_name(f"trainmaster-node-{name}")).absolute()
@@ -75,9 +75,9 @@ def node(
 
 
 async def _run(kubeconfig: str, context: str, options: "NodeOptions") -> None:
-    from trainmaster.embedded.node.agent import run_node
     from trainmaster.kube.client import KubeCluster
     from trainmaster.kube.kubeconfig import load_config
+    from trainmaster.local.node.agent import run_node
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -90,8 +90,8 @@ async def _run(kubeconfig: str, context: str, options: "NodeOptions") -> None:
 
 def _access(config: "Config", cluster: "KubeCluster") -> "Access | None":
     """Containers find the API server where we do. Without TLS they would not take it for one."""
-    from trainmaster.embedded.node.account import Access
-    from trainmaster.embedded.node.resource import SERVICE_ACCOUNT
+    from trainmaster.local.node.account import Access
+    from trainmaster.local.node.resource import SERVICE_ACCOUNT
 
     url = urlsplit(config.server)
     if url.scheme != "https" or not url.hostname:
@@ -105,8 +105,8 @@ def _access(config: "Config", cluster: "KubeCluster") -> "Access | None":
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
     """Of the log endpoint: made once, for this folder."""
-    from trainmaster.embedded.disk import write_whole
-    from trainmaster.embedded.state import self_signed
+    from trainmaster.local.disk import write_whole
+    from trainmaster.local.state import self_signed
 
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     try:

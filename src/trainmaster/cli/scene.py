@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainmaster.api.meta import ObjectMeta, Wire
 from trainmaster.core import condition
 from trainmaster.core.condition import Condition
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import SlotLabels
 from trainmaster.core.view import JobView
+from trainmaster.core.wire import ObjectMeta, Wire
 
 LAST_LINES = 10
 """As many of each replica are remembered: enough to see what it died of."""

@@ -13,7 +13,7 @@ from trainmaster.cli.log import configure_logging
 from trainmaster.cli.option import CONTEXT, KUBECONFIG, LOG_FORMAT, MASTER, RUN_IN_CLUSTER, Duration, GoCommand
 
 if TYPE_CHECKING:
-    from trainmaster.server.di.serve import ServerOptions
+    from trainmaster.diserver.serve import ServerOptions
 
 log = structlog.get_logger(__name__)
 
@@ -104,8 +104,8 @@ def server(log_format: str, verbosity: int, **given: Any) -> None:
 def options_of(given: Mapping[str, Any]) -> "ServerOptions":
     """The command line, as the server wants it."""
     from trainmaster.core.ids import Key
-    from trainmaster.server.di.serve import ServerOptions
-    from trainmaster.server.di.wish import Rules
+    from trainmaster.diserver.limits import Rules
+    from trainmaster.diserver.serve import ServerOptions
 
     return ServerOptions(
         bind_address=given["bind_address"],
@@ -125,11 +125,11 @@ def options_of(given: Mapping[str, Any]) -> "ServerOptions":
 async def _serve(given: dict[str, Any]) -> None:
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.core.errors import BadConfig
+    from trainmaster.diserver.serve import run_server
     from trainmaster.kube.client import KubeCluster
     from trainmaster.kube.incluster import in_cluster_config
     from trainmaster.kube.kubeconfig import load_config
     from trainmaster.runtime import metrics
-    from trainmaster.server.di.serve import run_server
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -26,9 +26,9 @@ from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig, NotFound
 from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.view import JOB_CODEC, JobView
-from trainmaster.embedded.state import State, temporary_state
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import KINDS, all_kinds
+from trainmaster.local.state import State, temporary_state
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
 

@@ -40,6 +40,6 @@ def up(state: Path | None, port: int, namespace: str, verbosity: int) -> None:
     configure_logging("auto", verbosity)
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.cli.home import keep_up
-    from trainmaster.embedded.state import default_folder
+    from trainmaster.local.state import default_folder
 
     keep_up(state or default_folder(), port=port, namespace=namespace, say=click.echo)

@@ -36,19 +36,19 @@ from trainmaster.kube.client import KubeCluster, Observe
 from trainmaster.kube.config import Config
 from trainmaster.kube.incluster import in_cluster_config
 from trainmaster.kube.kubeconfig import load_config
+from trainmaster.monitoring import serve_health, serve_metrics
 from trainmaster.runtime import metrics
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.elector import ElectionTimes, Elector
 from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.host_ports import HostPorts, is_free_here
 from trainmaster.runtime.manager import Manager
-from trainmaster.runtime.node import NodeBook
-from trainmaster.runtime.port import PortBook, is_free_here
+from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
-from trainmaster.server.health import serve_health, serve_metrics
 
 log = structlog.get_logger(__name__)
 
@@ -243,10 +243,10 @@ def build_manager(
     related = {kind.related: Store[JobView](kind.related.resource) for kind in kinds if kind.related}
     children = {resource: Store[ChildView](resource) for kind in kinds for resource in kind.children}
     nodes = Store[NodeView](NODE)
-    book = NodeBook(nodes, pods) if any(kind.looks_at_nodes for kind in kinds) else None
+    book = NodeIndex(nodes, pods) if any(kind.looks_at_nodes for kind in kinds) else None
     barrier = Barrier({POD: pods, SERVICE: services, **children, **jobs})
     executor = Executor(cluster, barrier)
-    ports = PortBook(is_free_here) if settings.shared_network else PortBook()
+    ports = HostPorts(is_free_here) if settings.shared_network else HostPorts()
     ports.follow(pods, *jobs.values())
     controllers: list[Controller] = []
     recorder = Recorder(cluster, _now, is_busy=lambda: any(controller.queue.is_busy for controller in controllers))

@@ -13,25 +13,26 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from trainmaster.api.accelerator import Accelerator
-from trainmaster.api.meta import ObjectMeta, Wire
 from trainmaster.core import condition
 from trainmaster.core.condition import Conditions
-from trainmaster.core.errors import BadSpec, located
+from trainmaster.core.errors import BadSpec, ServerError, located
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.nesting import TOO_DEEP
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, normal, warning
-from trainmaster.core.policies import creation, node
-from trainmaster.core.policies.cleanup import CleanPodPolicy
-from trainmaster.core.policies.completion import Result
-from trainmaster.core.policies.restart import Fallen
 from trainmaster.core.template import Owner
 from trainmaster.core.view import JobView
-from trainmaster.kinds.custom import Custom
+from trainmaster.core.wire import ObjectMeta, Wire
+from trainmaster.kinds.accelerator import Accelerator
+from trainmaster.kinds.admission_hints import Custom
+from trainmaster.lifecycle import container as creation
+from trainmaster.lifecycle import node
+from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.decide import Cause, Extra
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.facts import Rules as FaultRules
+from trainmaster.lifecycle.restart import FailedPod
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -77,6 +78,8 @@ class Failure(msgspec.Struct, frozen=True):
 
     action: Create | Delete | Patch
     error: str
+    cause: ServerError | None = None
+    """The API server could not do it: it may be able to the next time."""
 
 
 J = TypeVar("J", bound=Job)
@@ -285,7 +288,7 @@ class Kind(ABC, Generic[J]):
         """The clean-up policy of a job that ends so, in the place of its own; None where its own stands."""
         return None
 
-    def spared(self, job: J, facts: Facts) -> tuple[Fallen, ...]:
+    def spared(self, job: J, facts: Facts) -> tuple[FailedPod, ...]:
         """The failed pods that the job goes on without."""
         return ()
 

@@ -10,17 +10,17 @@ import msgspec
 from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Batch, Body, Create, Delete, Event, Patch, Plan, batch_of, deletions, soonest
-from trainmaster.core.policies import gang, restart
-from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
-from trainmaster.core.policies.completion import Result
-from trainmaster.core.policies.limit import overdue, seconds_left
-from trainmaster.core.policies.port import Allotment, allot, is_complete
-from trainmaster.core.policies.restart import Decision, Fallen
 from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner
 from trainmaster.core.view import PodView
+from trainmaster.lifecycle import gang, restart
+from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
+from trainmaster.lifecycle.completion import Result
+from trainmaster.lifecycle.deadline import overdue, seconds_left
 from trainmaster.lifecycle.facts import Facts, Rules, classify
 from trainmaster.lifecycle.model import Ending, JobModel, Memory, Place, Places
+from trainmaster.lifecycle.port import Allotment, allot, is_complete
+from trainmaster.lifecycle.restart import Decision, FailedPod
 
 Step = Literal["proceed", "restart", "restarted", "shrink", "replace", "suspend", "resume", "ending", "end", "adopt"]
 Cause = Literal["outcome", "limit", "request", "deadline"]
@@ -30,16 +30,16 @@ Cause = Literal["outcome", "limit", "request", "deadline"]
 class Verdict(msgspec.Struct, frozen=True):
     """What becomes of the failed pods."""
 
-    failed: tuple[Fallen, ...] = ()
-    wanted: tuple[Fallen, ...] = ()
+    failed: tuple[FailedPod, ...] = ()
+    wanted: tuple[FailedPod, ...] = ()
     """Those that their restart policy starts again."""
-    restarts: tuple[Fallen, ...] = ()
+    restarts: tuple[FailedPod, ...] = ()
     """Those of them whose restart is within the limits."""
-    spared: tuple[Fallen, ...] = ()
+    spared: tuple[FailedPod, ...] = ()
     """Pods that were lost with their node, and that the job can go on without; not among ``failed``."""
 
     @property
-    def final(self) -> tuple[Fallen, ...]:
+    def final(self) -> tuple[FailedPod, ...]:
         """Failed pods that are not started again."""
         again = {(f.role, f.index) for f in self.restarts}
         return tuple(f for f in self.failed if (f.role, f.index) not in again)
@@ -71,7 +71,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     result: Result = Result()
     clean: CleanPodPolicy | None = None
     """In the place of the job's own policy, where that would leave something running."""
-    failed: tuple[Fallen, ...] = ()
+    failed: tuple[FailedPod, ...] = ()
     """The pods that are restarted."""
     decision: Decision | None = None
     extra: Extra = Extra()
@@ -105,7 +105,7 @@ class Description(Protocol[J]):
 
     # kinds.base has these for kinds that have nothing to add
     def clean_up(self, job: J, cause: Cause, result: Result) -> CleanPodPolicy | None: ...
-    def spared(self, job: J, facts: Facts) -> tuple[Fallen, ...]: ...
+    def spared(self, job: J, facts: Facts) -> tuple[FailedPod, ...]: ...
     def other_children(self, job: J, facts: Facts, now: datetime) -> Extra: ...
     def noticed(self, job: J) -> dict[str, Any] | None: ...
     def key(self, job: J) -> tuple[Key, str]: ...
@@ -265,7 +265,7 @@ class Pass(Generic[J]):
 
     # --- restarts: the count is stored before the first pod is deleted for it ---
 
-    def _restart(self, failed: Sequence[Fallen]) -> Plan:
+    def _restart(self, failed: Sequence[FailedPod]) -> Plan:
         memory, rules = self.model.memory, self.model.rules()
         decision = restart.decide(failed, rules, memory.restarts, memory.history, calm=self._calm, now=self.now)
         new = msgspec.structs.replace(
@@ -285,7 +285,7 @@ class Pass(Generic[J]):
         }
         return {role: indices for role, indices in kept.items() if indices}
 
-    def _shrink(self, lost: Sequence[Fallen]) -> Plan:
+    def _shrink(self, lost: Sequence[FailedPod]) -> Plan:
         """The job goes on with the pods that are left."""
         memory, rules = self.model.memory, self.model.rules()
         decision = restart.uncharged(lost, rules, memory.restarts, memory.history, calm=self._calm, now=self.now)

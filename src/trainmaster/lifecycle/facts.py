@@ -7,14 +7,15 @@ import msgspec
 
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import soonest
-from trainmaster.core.policies import creation, fault, node
-from trainmaster.core.policies.completion import FAILED
-from trainmaster.core.policies.fault import Fault
-from trainmaster.core.policies.node import Trouble
-from trainmaster.core.policies.restart import Fallen
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import PodView, ServiceView
+from trainmaster.lifecycle import container as creation
+from trainmaster.lifecycle import fault, node
+from trainmaster.lifecycle.completion import FAILED
+from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.model import JobModel, Place, Places
+from trainmaster.lifecycle.node import NodeProblem
+from trainmaster.lifecycle.restart import FailedPod
 
 POD_LOST = "PodLost"
 SLOW = 120
@@ -26,7 +27,7 @@ MENTIONED = 3
 class Nodes(msgspec.Struct, frozen=True):
     """The nodes of the job's pods that have failed them."""
 
-    bad: Mapping[str, Trouble] = {}
+    bad: Mapping[str, NodeProblem] = {}
     """No training goes on there."""
     lost: frozenset[str] = frozenset()
     """No kubelet answers there: pods are deleted by force."""
@@ -70,8 +71,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     surplus_services: tuple[ServiceView, ...]
     leaving: tuple[Place, ...]
     """Places that the spec no longer has, with a pod of the present attempt."""
-    failed: tuple[Fallen, ...]
-    stranded: tuple[Fallen, ...]
+    failed: tuple[FailedPod, ...]
+    stranded: tuple[FailedPod, ...]
     """Pods that have never run and are bound to a lost node."""
     succeeded: Places
     ran: Places
@@ -136,8 +137,8 @@ class _Replicas(msgspec.Struct):
     states: dict[Place, str] = {}
     missing: list[Slot] = []
     outdated: list[PodView] = []
-    failed: list[Fallen] = []
-    stranded: list[Fallen] = []
+    failed: list[FailedPod] = []
+    stranded: list[FailedPod] = []
     succeeded: list[Place] = []
     ran: list[Place] = []
 
@@ -155,7 +156,7 @@ def _classify(
     elif pod is None:
         found.missing.append(slot)
         if has_run and model.misses_deleted_pods:
-            found.failed.append(Fallen(*place, _lost(slot.name)))
+            found.failed.append(FailedPod(*place, _lost(slot.name)))
     elif not is_current(model, *place, pod):
         found.outdated.append(pod)
     else:
@@ -171,10 +172,10 @@ def _classify_pod(
 ) -> None:
     if found.states[place] == "Succeeded" and not pod.deleting:
         found.succeeded.append(place)
-    elif pod.phase == "Pending" and pod.node in nodes.lost and not pod.deleting:
-        found.stranded.append(Fallen(*place, _node_fault(model, pod, nodes.bad[pod.node])))
+    elif model.replaces_pending_pods and pod.phase == "Pending" and pod.node in nodes.lost and not pod.deleting:
+        found.stranded.append(FailedPod(*place, _node_fault(model, pod, nodes.bad[pod.node])))
     elif problem := _fault(model, pod, found.states[place], nodes, waiting):
-        found.failed.append(Fallen(*place, problem))
+        found.failed.append(FailedPod(*place, problem))
 
 
 def state_of(pod: PodView, model: JobModel) -> str:
@@ -191,18 +192,20 @@ def state_of(pod: PodView, model: JobModel) -> str:
 def _fault(model: JobModel, pod: PodView, state: str, nodes: Nodes, waiting: Waiting) -> Fault | None:
     """What went wrong with a pod. How a pod ends that is being deleted says nothing about the training; that a running
     pod is deleted may be a fault by itself, and that Kubernetes evicts it always is."""
-    if pod.phase == "Pending":
-        return None if pod.deleting else waiting.faults.get(pod.uid)
-    if pod.deleting and not (model.misses_deleted_pods or pod.disruption):
+    is_pending = pod.phase == "Pending"
+    if pod.deleting and (is_pending or not (model.misses_deleted_pods or pod.disruption)):
         return None
-    if not pod.is_ended and (trouble := nodes.bad.get(pod.node)) and _concerns(trouble, pod):
-        return _node_fault(model, pod, trouble)
+    is_left_alone = pod.is_ended or (is_pending and model.replaces_pending_pods)
+    if not is_left_alone and (problem := nodes.bad.get(pod.node)) and _concerns(problem, pod):
+        return _node_fault(model, pod, problem)
+    if is_pending:
+        return waiting.faults.get(pod.uid)
     if pod.deleting:
         return fault.disruption(pod) if pod.disruption else _lost(pod.key.name, pod.node)
     return fault.failure(pod, lambda container: model.takes_part(pod, container)) if state == "Failed" else None
 
 
-def _concerns(trouble: Trouble, pod: PodView) -> bool:
+def _concerns(trouble: NodeProblem, pod: PodView) -> bool:
     return not trouble.device or trouble.device in dict(pod.devices)
 
 
@@ -242,7 +245,7 @@ def joined(messages: Sequence[str], limit: int = MENTIONED) -> str:
 # --- nodes ---
 
 
-def _node_fault(model: JobModel, pod: PodView, trouble: Trouble) -> Fault:
+def _node_fault(model: JobModel, pod: PodView, trouble: NodeProblem) -> Fault:
     return msgspec.structs.replace(node.fault_of(pod, trouble), has_failed=model.restarts_after_node_loss)
 
 
@@ -257,11 +260,11 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
     if observed.nodes is None:
         return Nodes(seen=model.memory.node_problems)  # nothing is known: nothing is forgotten
     used = node.devices_used(observed.all_pods)
-    bad: dict[str, Trouble] = {}
+    bad: dict[str, NodeProblem] = {}
     seen: dict[str, datetime] = {}
     waits: list[float] = []
     for name, view in sorted(observed.nodes.items()):
-        for trouble in node.troubles_of(view, rules, used.get(name, {})):
+        for trouble in node.problems_of(view, rules, used.get(name, {})):
             if observed.outage and trouble.is_lost and not trouble.is_final:
                 continue
             since = model.memory.node_problems.get(name, now)

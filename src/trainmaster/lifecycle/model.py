@@ -5,14 +5,14 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.core.policies.cleanup import CleanPodPolicy, has_stopped
-from trainmaster.core.policies.completion import Result
-from trainmaster.core.policies.gang import Gang
-from trainmaster.core.policies.limit import Limit
-from trainmaster.core.policies.port import Ports, Wanted
-from trainmaster.core.policies.restart import Restart, Restarts, Rules
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import PodView
+from trainmaster.lifecycle.cleanup import CleanPodPolicy, has_stopped
+from trainmaster.lifecycle.completion import Result
+from trainmaster.lifecycle.deadline import Limit
+from trainmaster.lifecycle.gang import Gang
+from trainmaster.lifecycle.port import Ports, Wanted
+from trainmaster.lifecycle.restart import Restart, Restarts, Rules
 
 Place = tuple[str, int]
 """A role and an index: the position of one replica."""
@@ -105,6 +105,8 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     gang: Gang | None = None
     restarts_after_node_loss: bool = False
     """A pod on a lost node has failed, for every policy that restarts failed pods; else a policy has to say so."""
+    replaces_pending_pods: bool = False
+    """A pod that has never run and is bound to a lost node is replaced, and nothing is counted; else it has failed."""
     misses_deleted_pods: bool = False
     """A pod that ran and was deleted has failed; else it is created again and nothing is counted."""
 

@@ -17,15 +17,15 @@ from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Create, Delete, Event, Patch, Plan, merge_patch, soonest
-from trainmaster.core.standing import standing_of
 from trainmaster.core.view import ChildView, JobView, OwnerView, PodView, ServiceView
 from trainmaster.kinds.base import Kind
+from trainmaster.lifecycle.status_summary import summary_of
 from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
-from trainmaster.runtime.node import NodeBook
-from trainmaster.runtime.port import PortBook
+from trainmaster.runtime.host_ports import HostPorts
+from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.queue import NORMAL, SOON, STARTUP, URGENT, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
@@ -34,6 +34,9 @@ BARRIER_POLL = 0.25
 """Seconds until a job that waits for its own writes is looked at again, should no event come first."""
 CREATED_POLL = 5.0
 """Seconds until a job that created something is looked at again, should no event come first."""
+
+PASSING_ERRORS = 2
+"""Passes in a row that may end with an error of the API server before the user is told."""
 
 RESERVED = 8
 """Workers besides the others, which take urgent keys alone."""
@@ -68,12 +71,12 @@ class Controller:
         barrier: Barrier,
         executor: Executor,
         recorder: Recorder,
-        ports: PortBook,
+        ports: HostPorts,
         now: Callable[[], datetime],
         workers: int,
         related: Store[JobView] | None = None,
         children: Mapping[Resource, Store[ChildView]] | None = None,
-        nodes: NodeBook | None = None,
+        nodes: NodeIndex | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         self.kind = kind
@@ -227,6 +230,7 @@ class Controller:
         applied = Applied()
         if not plan.status_first:
             applied = await self._act(job, plan)
+        self._raise_passing(job, applied)
         self._record_actions(job, applied)
         if applied.failures:
             plan = self.kind.conclude(job, plan, applied.failures, self._now())
@@ -255,6 +259,13 @@ class Controller:
             self._tell(told)
         return applied
 
+    def _raise_passing(self, job: JobView, applied: Applied) -> None:
+        """An error of the API server mostly passes, and the pass is repeated. One that stays is told to the user: a
+        webhook that is down answers for the API server with 500."""
+        passing = next((f.cause for f in applied.failures if f.cause), None)
+        if passing and self.queue.failures(job.key) < PASSING_ERRORS:
+            raise passing
+
     def _catch_up(self, job: JobView) -> None:
         """The answer to the last status got lost. If it is stored all the same, it is told as soon as that is seen."""
         told = self._unheard.get(job.key)
@@ -266,8 +277,8 @@ class Controller:
             self._tell(told)
 
     def _tell(self, told: _Told) -> None:
-        after = standing_of(told.plan.status or {})
-        self._job_metrics.stored(told.job.key.namespace, standing_of(told.stored), after)
+        after = summary_of(told.plan.status or {})
+        self._job_metrics.stored(told.job.key.namespace, summary_of(told.stored), after)
         for event in told.plan.events:
             self._record(told.job, event)
 

@@ -137,9 +137,10 @@ class Executor:
         except AlreadyExists:
             if error := await self._claim(job, resource, key):
                 applied.failures.append(Failure(action, error))
-        except (Invalid, Forbidden, NotFound, ServerError) as refusal:
-            # A webhook that is down answers for the API server with 500: its sentence is for the user, too.
+        except (Invalid, Forbidden, NotFound) as refusal:
             applied.failures.append(Failure(action, refusal.message))
+        except ServerError as error:
+            applied.failures.append(Failure(action, error.message, error))
 
     async def _claim(self, job: JobView, resource: Resource, key: Key) -> str:
         """Whose is the object of that name? Ours: the store is late and the barrier waits. Else: an error."""

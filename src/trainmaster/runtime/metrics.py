@@ -8,7 +8,7 @@ from time import perf_counter
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from trainmaster.core.ids import Key
-from trainmaster.core.standing import Standing
+from trainmaster.lifecycle.status_summary import StatusSummary
 
 # No series that says since when another one counts.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -124,7 +124,7 @@ class JobMetrics:
             JOBS.labels(self._kind, before).dec()
             JOBS_DELETED.labels(key.namespace, self._framework).inc()
 
-    def stored(self, namespace: str, before: Standing, after: Standing) -> None:
+    def stored(self, namespace: str, before: StatusSummary, after: StatusSummary) -> None:
         """What a status that we stored says that the one before it did not."""
         labels = (namespace, self._framework)
         # All of them from the first status on: what is 1 when it is first seen, has not increased.

@@ -25,8 +25,8 @@ from tests.build import (
 )
 from trainmaster.core.ids import POD
 from trainmaster.core.plan import Create, Plan
-from trainmaster.core.policies.gang import PLUGINS_GROUP, VOLCANO_GROUP
 from trainmaster.kinds.base import Failure, Kind
+from trainmaster.lifecycle.gang import PLUGINS_GROUP, VOLCANO_GROUP
 
 VOLCANO = msgspec.structs.replace(SETTINGS, gang_scheduler="volcano")
 PLUGINS = msgspec.structs.replace(SETTINGS, gang_scheduler="scheduler-plugins-scheduler")

@@ -23,8 +23,8 @@ from tests.build import (
 )
 from trainmaster.core.ids import POD, SERVICE
 from trainmaster.core.plan import Plan
-from trainmaster.core.policies.port import FIRST, LAST
 from trainmaster.kinds.base import Settings
+from trainmaster.lifecycle.port import FIRST, LAST
 
 LOCAL = Settings(shared_network=True)
 RANGE = range(FIRST, LAST + 1)

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from tests.build import NOW, Child, Json, a_pod, an_aitj, kind_of, observed, view_of
-from trainmaster.api.aitrainingjob import AITrainingJob, AITrainingJobStatus, ReplicaStatus
 from trainmaster.core.condition import Condition
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.aitrainingjob.status import count, enter, phase_of
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob, AITrainingJobStatus, ReplicaStatus
 from trainmaster.lifecycle.facts import Facts, classify
 
 LATER = NOW + timedelta(minutes=5)

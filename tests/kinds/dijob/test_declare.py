@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.build import NOW
-from trainmaster.api.declaration import Declared, LastRequest, Member, Role
 from trainmaster.kinds.dijob import declare
+from trainmaster.kinds.dijob.declaration import Declared, LastRequest, Member, Role
 from trainmaster.kinds.dijob.declare import Asked, Change
 
 LATER = NOW + timedelta(minutes=1)

@@ -21,7 +21,7 @@ from tests.build import (
     services_of,
     with_status,
 )
-from tests.kinds.dijob.test_crew import COLLECTOR, LEARNER, a_job, a_member, crew, members_of
+from tests.kinds.dijob.test_replicas import COLLECTOR, LEARNER, a_job, a_member, crew, members_of
 from trainmaster.core.ids import POD
 from trainmaster.core.view import NodeView
 

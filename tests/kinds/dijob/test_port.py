@@ -7,8 +7,8 @@ import pytest
 from tests.build import SETTINGS, Json, a_container, a_dijob, a_pod, a_service, a_template, plan_of, with_status
 from trainmaster.core.ids import POD, SERVICE
 from trainmaster.core.plan import Plan
-from trainmaster.core.policies.port import FIRST, LAST
 from trainmaster.kinds.base import Settings
+from trainmaster.lifecycle.port import FIRST, LAST
 
 LOCAL = Settings(shared_network=True)
 

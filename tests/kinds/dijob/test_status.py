@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.build import NOW, a_dijob, a_pod
-from trainmaster.api.dijob import DIJobStatus, RoleStatus
 from trainmaster.core.condition import Condition
 from trainmaster.core.view import PodView
 from trainmaster.kinds.dijob.profile import DI
 from trainmaster.kinds.dijob.status import counted, enter, folded, is_displaced, pod_state
+from trainmaster.kinds.dijob.types import DIJobStatus, RoleStatus
 
 JOB = a_dijob()
 LATER = NOW + timedelta(minutes=5)

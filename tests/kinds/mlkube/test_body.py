@@ -6,8 +6,8 @@ import pytest
 
 from tests.build import Json, a_container, a_template
 from tests.kinds.mlkube.build import ID, a_begun, a_mxjob, a_spec, labels_of, name_of, owner_of, plan_of
-from trainmaster.api.accelerator import Accelerator, EnvVar, HostVolume
 from trainmaster.core.ids import JOB, SERVICE
+from trainmaster.kinds.accelerator import Accelerator, EnvVar, HostVolume
 from trainmaster.kinds.base import Settings
 
 GPU = "alpha.kubernetes.io/nvidia-gpu"

@@ -23,9 +23,9 @@ from tests.build import (
 from trainmaster.core.ids import POD
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Plan
-from trainmaster.core.policies.gang import PLUGINS_GROUP, VOLCANO_GROUP
 from trainmaster.core.view import ChildView, PodView, ServiceView
 from trainmaster.kinds.base import Settings
+from trainmaster.lifecycle.gang import PLUGINS_GROUP, VOLCANO_GROUP
 
 VOLCANO = Settings(gang_scheduler="volcano")
 PLUGINS = Settings(gang_scheduler="coscheduler")

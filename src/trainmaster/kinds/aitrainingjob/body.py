@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.plan import Body
-from trainmaster.core.policies import gang as gangs
-from trainmaster.core.policies.gang import Gang
 from trainmaster.core.slot import Slot, place_of
 from trainmaster.core.template import ContainerPart, Owner
 from trainmaster.kinds.aitrainingjob import labels
 from trainmaster.kinds.aitrainingjob.elastic import elastic_roles
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob, ReplicaSpec
+from trainmaster.lifecycle import gang as gangs
+from trainmaster.lifecycle.gang import Gang
 
 MEMBERS = "members.json"
 """The file in which an elastic job tells its pods who takes part."""

@@ -1,10 +1,10 @@
 """Deadlines of an AITrainingJob (spec §2.7): how long it may run, and how long it may wait for nodes and containers."""
 
-from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core.observed import Observed
-from trainmaster.core.policies.limit import Limit
 from trainmaster.kinds.aitrainingjob.elastic import enough
 from trainmaster.kinds.aitrainingjob.status import CREATING, PENDING, RESTARTING, entered_at
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob, ReplicaSpec
+from trainmaster.lifecycle.deadline import Limit
 
 
 def limits_of(job: AITrainingJob, observed: Observed) -> tuple[Limit, ...]:

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core.observed import Observed
-from trainmaster.core.policies.completion import Result
-from trainmaster.core.policies.restart import Fallen
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob import labels
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob, ReplicaSpec
+from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.facts import Facts
+from trainmaster.lifecycle.restart import FailedPod
 
 
 def elastic_roles(job: AITrainingJob) -> list[str]:
@@ -84,9 +84,9 @@ def size_of(job: AITrainingJob, role: str, observed: Observed) -> int:
 # --- what an Auto role can do without ---
 
 
-def dispensable(job: AITrainingJob, facts: Facts) -> tuple[Fallen, ...]:
+def dispensable(job: AITrainingJob, facts: Facts) -> tuple[FailedPod, ...]:
     """Those of the pods that were lost with their node whose role goes on without them: enough others run."""
-    fallen, found = facts.failed, list[Fallen]()
+    fallen, found = facts.failed, list[FailedPod]()
     for role in sorted({f.role for f in fallen if f.fault.is_node}):
         spec = job.spec.replica_specs[role]
         if spec.edl_policy != "Auto":

@@ -6,30 +6,30 @@ from typing import Any
 
 import msgspec
 
-from trainmaster.api.aitrainingjob import RESOURCE, AITrainingJob, AITrainingJobStatus
 from trainmaster.core.condition import SUSPENDED, is_true
 from trainmaster.core.ids import CONFIG_MAP, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
-from trainmaster.core.policies import restart
-from trainmaster.core.policies.cleanup import CleanPodPolicy
-from trainmaster.core.policies.completion import Result
-from trainmaster.core.policies.gang import group_resource
-from trainmaster.core.policies.limit import TIMEOUT, Limit
-from trainmaster.core.policies.restart import Fallen, Rules
 from trainmaster.core.view import JobView, PodView
-from trainmaster.kinds.aitrainingjob import elastic, external, labels, placement, status, validate
+from trainmaster.kinds.admission_hints import Custom, Main
+from trainmaster.kinds.aitrainingjob import annotations as external
+from trainmaster.kinds.aitrainingjob import elastic, labels, placement, status, validate
 from trainmaster.kinds.aitrainingjob.body import Builder, declared_ports, shared_ports, slots_of
 from trainmaster.kinds.aitrainingjob.deadline import limits_of
 from trainmaster.kinds.aitrainingjob.membership import next_step
 from trainmaster.kinds.aitrainingjob.outcome import restarts_of, result_of
 from trainmaster.kinds.aitrainingjob.status import ENDED, PENDING
+from trainmaster.kinds.aitrainingjob.types import RESOURCE, AITrainingJob, AITrainingJobStatus
 from trainmaster.kinds.base import Failure, Kind, changed_status
-from trainmaster.kinds.custom import Custom, Main
-from trainmaster.lifecycle import decide
+from trainmaster.lifecycle import decide, restart
+from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.completion import Result
+from trainmaster.lifecycle.deadline import TIMEOUT, Limit
 from trainmaster.lifecycle.decide import Cause, Extra, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
+from trainmaster.lifecycle.gang import group_resource
 from trainmaster.lifecycle.model import Ending, JobModel, Memory, Role, RunPolicy
+from trainmaster.lifecycle.restart import FailedPod, Rules
 
 
 class AITrainingJobKind(Kind[AITrainingJob]):
@@ -117,7 +117,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
     def clean_up(self, job: AITrainingJob, cause: Cause, result: Result) -> CleanPodPolicy | None:
         return external.clean_of(result.phase, job, is_asked=cause == "request")
 
-    def spared(self, job: AITrainingJob, facts: Facts) -> tuple[Fallen, ...]:
+    def spared(self, job: AITrainingJob, facts: Facts) -> tuple[FailedPod, ...]:
         return elastic.dispensable(job, facts)
 
     def other_children(self, job: AITrainingJob, facts: Facts, now: datetime) -> Extra:

@@ -12,7 +12,6 @@ from hashlib import blake2b
 
 import msgspec
 
-from trainmaster.api.aitrainingjob import AITrainingJob, MembershipRecord
 from trainmaster.core.ids import CONFIG_MAP
 from trainmaster.core.plan import Body, Create, Patch
 from trainmaster.core.slot import Slot
@@ -20,6 +19,7 @@ from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import ChildView
 from trainmaster.kinds.aitrainingjob import labels
 from trainmaster.kinds.aitrainingjob.body import MEMBERS, Builder, membership_name
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob, MembershipRecord
 from trainmaster.lifecycle.decide import Extra
 from trainmaster.lifecycle.facts import Facts, attempt_of
 

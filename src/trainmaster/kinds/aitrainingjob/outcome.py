@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainmaster.api.aitrainingjob import AITrainingJob
-from trainmaster.core.policies import completion
-from trainmaster.core.policies.completion import Result
-from trainmaster.core.policies.restart import Fallen, Restarts
 from trainmaster.kinds.aitrainingjob import elastic
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob
+from trainmaster.lifecycle import completion
+from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.decide import Verdict
 from trainmaster.lifecycle.facts import Facts
+from trainmaster.lifecycle.restart import FailedPod, Restarts
 
 
 def result_of(job: AITrainingJob, facts: Facts, verdict: Verdict) -> Result:
@@ -27,7 +27,7 @@ def result_of(job: AITrainingJob, facts: Facts, verdict: Verdict) -> Result:
     return _combined(job, results, facts)
 
 
-def _final(job: AITrainingJob, failed: Fallen, *, is_wanted: bool) -> Result:
+def _final(job: AITrainingJob, failed: FailedPod, *, is_wanted: bool) -> Result:
     if failed.fault.comes_again:
         return completion.RUNNING  # it has to be started again, and its limit is used up: it goes on trying
     message = failed.fault.message

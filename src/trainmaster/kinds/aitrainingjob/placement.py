@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from trainmaster.api.aitrainingjob import AITrainingJob
 from trainmaster.core.condition import Conditions, find, put_standard
 from trainmaster.core.ids import POD, Key
 from trainmaster.core.plan import Create
-from trainmaster.core.policies import gang
-from trainmaster.core.policies.gang import Gang
 from trainmaster.kinds.aitrainingjob import labels
 from trainmaster.kinds.aitrainingjob.elastic import enough
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob
 from trainmaster.kinds.base import Failure
+from trainmaster.lifecycle import gang
+from trainmaster.lifecycle.gang import Gang
 
 HAS_PRIORITY_CLASS = "PriorityClassFound"
 """False: no PriorityClass is called like the job's priority. Its pods have none, as with the ancestors, who knew the

@@ -5,7 +5,6 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.api.aitrainingjob import AITrainingJob, AITrainingJobStatus, Ending, ReplicaStatus
 from trainmaster.core.condition import (
     CONTAINER_CREATE_FAILED,
     FINISHED,
@@ -16,11 +15,12 @@ from trainmaster.core.condition import (
     put_standard,
 )
 from trainmaster.core.plan import BRIEF, LAZY, Event, normal, warning
-from trainmaster.core.policies.completion import SUCCEED
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob.elastic import enough, scaled_role, selector, size_of
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob, AITrainingJobStatus, Ending, ReplicaStatus
 from trainmaster.kinds.base import cleared, portless
 from trainmaster.lifecycle import waiting
+from trainmaster.lifecycle.completion import SUCCEED
 from trainmaster.lifecycle.decide import Report
 from trainmaster.lifecycle.facts import Facts, joined
 

@@ -2,13 +2,13 @@
 
 import re
 
-from trainmaster.api.aitrainingjob import AITrainingJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.core.plan import replicas_error
-from trainmaster.core.policies.restart import exit_codes
 from trainmaster.kinds.aitrainingjob.body import child_name, env_size, hosts_size, membership_size
 from trainmaster.kinds.aitrainingjob.elastic import elastic_roles, most, sized
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob, ReplicaSpec
+from trainmaster.lifecycle.restart import exit_codes
 
 MAX_CONFIG_MAP = 1024 * 1024
 """The API server stores no larger one."""

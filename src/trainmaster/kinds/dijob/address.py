@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.api.declaration import Member
-from trainmaster.api.dijob import DIJob
 from trainmaster.core import template
 from trainmaster.kinds.dijob import labels
+from trainmaster.kinds.dijob.declaration import Member
 from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, profile_of
+from trainmaster.kinds.dijob.types import DIJob
 
 DEFAULT_PORTS: Mapping[str, int] = {
     "collector": 22270,

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.api.declaration import Member
-from trainmaster.api.dijob import DIJob
 from trainmaster.core import template
 from trainmaster.core.ids import POD
 from trainmaster.core.plan import Body
@@ -12,7 +10,9 @@ from trainmaster.core.template import Owner
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, labels
+from trainmaster.kinds.dijob.declaration import Member
 from trainmaster.kinds.dijob.profile import COORDINATOR, profile_of
+from trainmaster.kinds.dijob.types import DIJob
 
 _PORT_VARIABLES = {
     "coordinator": "COORDINATOR_PORT",

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from trainmaster.api.aggregatorconfig import AggregatorConfig
-from trainmaster.api.meta import Template
 from trainmaster.core import template
 from trainmaster.core.errors import BadSpec, located
 from trainmaster.core.nesting import TOO_DEEP
+from trainmaster.core.wire import Template
+from trainmaster.kinds.dijob.aggregatorconfig import AggregatorConfig
 
 
 def aggregator_template(config: bytes) -> Template:

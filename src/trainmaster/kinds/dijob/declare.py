@@ -11,8 +11,8 @@ from itertools import count, islice
 
 import msgspec
 
-from trainmaster.api.declaration import Declared, LastRequest, Member, Role
 from trainmaster.core.quantity import amount_of, rounded_up
+from trainmaster.kinds.dijob.declaration import Declared, LastRequest, Member, Role
 
 COLLECTOR: Role = "collector"
 LEARNER: Role = "learner"

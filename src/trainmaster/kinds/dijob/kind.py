@@ -7,26 +7,23 @@ from typing import ClassVar
 
 import msgspec
 
-from trainmaster.api import nervexjob
-from trainmaster.api.declaration import Member
-from trainmaster.api.dijob import DIJob, DIJobStatus
-from trainmaster.api.meta import Template
 from trainmaster.core import condition, template
 from trainmaster.core.condition import Conditions
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.ids import SERVICE, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Batch, Delete, Event, Plan, batch_of, deletions, normal, soonest, warning
-from trainmaster.core.policies import node
-from trainmaster.core.policies.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
-from trainmaster.core.policies.port import NOTHING, Allotment, allot, is_complete
+from trainmaster.core.wire import Template
+from trainmaster.kinds.admission_hints import Custom, Main
 from trainmaster.kinds.base import Kind, Related, changed_status, cleared, named, portless
-from trainmaster.kinds.custom import Custom, Main
-from trainmaster.kinds.dijob import address, crew, labels, standing, validate
+from trainmaster.kinds.dijob import address, labels, nervexjob, validate
+from trainmaster.kinds.dijob import fixed_pods as standing
+from trainmaster.kinds.dijob import replicas as crew
 from trainmaster.kinds.dijob.config import aggregator_template
-from trainmaster.kinds.dijob.crew import Crew
+from trainmaster.kinds.dijob.declaration import Member
+from trainmaster.kinds.dijob.fixed_pods import FixedPods
 from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, DI, NERVEX, Profile, type_of
-from trainmaster.kinds.dijob.standing import Standing
+from trainmaster.kinds.dijob.replicas import DeclaredPods
 from trainmaster.kinds.dijob.status import (
     CREATED,
     ENDED,
@@ -39,6 +36,10 @@ from trainmaster.kinds.dijob.status import (
     folded,
     reason_of,
 )
+from trainmaster.kinds.dijob.types import DIJob, DIJobStatus
+from trainmaster.lifecycle import node
+from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
+from trainmaster.lifecycle.port import NOTHING, Allotment, allot, is_complete
 
 
 class DIJobKind(Kind[DIJob]):
@@ -74,7 +75,7 @@ class DIJobKind(Kind[DIJob]):
             left = (pod for pod in observed.all_pods if pod.deleting)
             look = soonest(patience(left, now), node.until_lost(observed.nodes, grace, now))
             return Plan(deletes=_clean_up(job, observed, now, lost_nodes), requeue_after=look)
-        own, hands = Standing.of(job, observed, lost_nodes), Crew.of(job, observed, lost_nodes)
+        own, hands = FixedPods.of(job, observed, lost_nodes), DeclaredPods.of(job, observed, lost_nodes)
         phase, message = _phase(job, own)
         events = () if phase == job.status.phase else self._phase_events(phase, message)
         counters = counted([*own.pods.items(), *hands.filled], self.profile)
@@ -108,8 +109,8 @@ class DIJobKind(Kind[DIJob]):
         self,
         job: DIJob,
         observed: Observed,
-        own: Standing,
-        hands: Crew,
+        own: FixedPods,
+        hands: DeclaredPods,
         entered: DIJobStatus,
         events: tuple[Event, ...],
         trouble: str,
@@ -150,7 +151,7 @@ class DIJobKind(Kind[DIJob]):
             ports=allotted.drawn,
         )
 
-    def _allot(self, job: DIJob, observed: Observed, own: Standing, hands: Crew) -> Allotment:
+    def _allot(self, job: DIJob, observed: Observed, own: FixedPods, hands: DeclaredPods) -> Allotment:
         """Ports of those that share a network."""
         pods = {**hands.pods, **{pod.key.name: pod for pod in own.pods.values()}}
         replicas: list[tuple[str, str, Member | None]] = [
@@ -216,7 +217,7 @@ def _is_about_counters(old: DIJobStatus, new: DIJobStatus) -> bool:
     return old != new and msgspec.structs.replace(new, replica_status=old.replica_status) == old
 
 
-def _phase(job: DIJob, own: Standing) -> tuple[str, str]:
+def _phase(job: DIJob, own: FixedPods) -> tuple[str, str]:
     said = f"{own.profile.word} {job.metadata.name}"
     coordinator, created = own.coordinator, f"{said} created"
     if not job.status.phase:

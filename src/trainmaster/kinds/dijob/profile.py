@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trainmaster.api import dijob, nervexjob
-from trainmaster.api.dijob import DIJob
 from trainmaster.core.ids import Resource
+from trainmaster.kinds.dijob import nervexjob
+from trainmaster.kinds.dijob import types as dijob
+from trainmaster.kinds.dijob.types import DIJob
 
 COORDINATOR = "coordinator"
 AGGREGATOR = "aggregator"

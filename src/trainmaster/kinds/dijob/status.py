@@ -5,11 +5,11 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.api.dijob import DIJobStatus, RoleStatus
 from trainmaster.core.condition import FINISHED, Condition, Conditions, find, put_standard
-from trainmaster.core.policies.fault import is_node_reason
 from trainmaster.core.view import PodView
 from trainmaster.kinds.dijob.profile import Profile
+from trainmaster.kinds.dijob.types import DIJobStatus, RoleStatus
+from trainmaster.lifecycle.fault import is_node_reason
 
 CREATED = "Created"
 RUNNING = "Running"

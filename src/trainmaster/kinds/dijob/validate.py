@@ -1,11 +1,11 @@
 """What is wrong with a job beyond what its schema can say."""
 
-from trainmaster.api.dijob import DIJob
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.kinds.dijob.address import coordinator_name
 from trainmaster.kinds.dijob.declare import COLLECTOR, DDP_LEARNER, LEARNER, SUFFIX_LENGTH
 from trainmaster.kinds.dijob.profile import profile_of
+from trainmaster.kinds.dijob.types import DIJob
 
 _ENV_SIZE = 100
 """Of the variables that each container gets: at least so long are their names and values."""

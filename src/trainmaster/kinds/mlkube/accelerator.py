@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainmaster.api.accelerator import Accelerator
 from trainmaster.core.plan import Body
+from trainmaster.kinds.accelerator import Accelerator
 from trainmaster.kinds.mlkube import labels
 
 

@@ -5,14 +5,14 @@ from zlib import crc32
 
 import msgspec
 
-from trainmaster.api.accelerator import Accelerator
-from trainmaster.api.mlkube import MxJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.ids import JOB, SERVICE
 from trainmaster.core.plan import Body
 from trainmaster.core.template import MANAGED_BY, Owner
+from trainmaster.kinds.accelerator import Accelerator
 from trainmaster.kinds.mlkube import labels
 from trainmaster.kinds.mlkube.accelerator import equipped
+from trainmaster.kinds.mlkube.types import MxJob, ReplicaSpec
 
 ID_LENGTH = 4
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"

@@ -5,8 +5,6 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.api import mlkube
-from trainmaster.api.mlkube import MxJob, MxJobStatus
 from trainmaster.core.condition import find, is_true
 from trainmaster.core.ids import JOB, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
@@ -25,11 +23,11 @@ from trainmaster.core.plan import (
     soonest,
     warning,
 )
-from trainmaster.core.policies.limit import Limit, overdue, seconds_left
-from trainmaster.core.policies.port import Allotment, allot, is_complete
 from trainmaster.core.view import ChildView
 from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
-from trainmaster.kinds.mlkube import crew, labels, validate
+from trainmaster.kinds.mlkube import group_restart as crew
+from trainmaster.kinds.mlkube import labels, validate
+from trainmaster.kinds.mlkube import types as mlkube
 from trainmaster.kinds.mlkube.body import Builder, next_runtime_id, runtime_id, scheduler_of, shared_ports, slots_of
 from trainmaster.kinds.mlkube.replica import (
     FAILED,
@@ -55,6 +53,9 @@ from trainmaster.kinds.mlkube.status import (
     judged,
     progressed,
 )
+from trainmaster.kinds.mlkube.types import MxJob, MxJobStatus
+from trainmaster.lifecycle.deadline import Limit, overdue, seconds_left
+from trainmaster.lifecycle.port import Allotment, allot, is_complete
 
 LINGER = 30
 """Seconds in which the servers of a job that has succeeded, or side-cars of a container that died, may end by

@@ -10,16 +10,16 @@ from math import inf
 
 import msgspec
 
-from trainmaster.api.mlkube import MxJob
 from trainmaster.core.condition import Conditions, find
 from trainmaster.core.ids import JOB
 from trainmaster.core.observed import Observed
-from trainmaster.core.policies import fault
-from trainmaster.core.policies.fault import SIGNALLED, Fault
-from trainmaster.core.policies.restart import exit_codes
 from trainmaster.core.view import ChildView, PodView
 from trainmaster.kinds.mlkube import labels
 from trainmaster.kinds.mlkube.body import Slot, slots_of
+from trainmaster.kinds.mlkube.types import MxJob
+from trainmaster.lifecycle import fault
+from trainmaster.lifecycle.fault import SIGNALLED, Fault
+from trainmaster.lifecycle.restart import exit_codes
 
 UNKNOWN = "Unknown"
 STARTING = "Starting"

@@ -5,7 +5,6 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.api.mlkube import MxJob, MxJobStatus, ReplicaStatus
 from trainmaster.core.condition import FINISHED, Conditions, find, put_standard
 from trainmaster.kinds.base import cleared
 from trainmaster.kinds.mlkube import labels
@@ -22,6 +21,7 @@ from trainmaster.kinds.mlkube.replica import (
     Replica,
     is_crew_restarting,
 )
+from trainmaster.kinds.mlkube.types import MxJob, MxJobStatus, ReplicaStatus
 
 CREATING = "Creating"
 CLEAN_UP = "CleanUp"

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trainmaster.api.mlkube import JobTemplatePart, MxJob, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.name import MAX_LABEL, child_name_error
-from trainmaster.core.policies.restart import exit_codes
 from trainmaster.kinds.mlkube import labels
 from trainmaster.kinds.mlkube.body import slots_of
+from trainmaster.kinds.mlkube.types import JobTemplatePart, MxJob, ReplicaSpec
+from trainmaster.lifecycle.restart import exit_codes
 
 REFUSED = "a batch Job takes OnFailure and Never alone; use one of them"
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from trainmaster.api.mxjob import MXJob, ReplicaSpec, SchedulingPolicy
 from trainmaster.core import template
 from trainmaster.core.ids import Key
 from trainmaster.core.plan import Body
-from trainmaster.core.policies import gang
-from trainmaster.core.policies.gang import Gang
 from trainmaster.core.slot import Slot, place_of
 from trainmaster.core.template import Owner
 from trainmaster.kinds.mxjob import labels
 from trainmaster.kinds.mxjob.policy import policy_of
 from trainmaster.kinds.mxjob.role import SCHEDULER, SERVER, WORKER, master, roles_of, slot_of, slots_of
+from trainmaster.kinds.mxjob.types import MXJob, ReplicaSpec, SchedulingPolicy
+from trainmaster.lifecycle import gang
+from trainmaster.lifecycle.gang import Gang
 
 
 class _Port(msgspec.Struct, frozen=True):

@@ -2,15 +2,9 @@
 
 from datetime import datetime
 
-from trainmaster.api.mxjob import RESOURCE, MXJob, MXJobStatus
 from trainmaster.core.ids import Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
-from trainmaster.core.policies import gang, restart
-from trainmaster.core.policies.cleanup import CleanPodPolicy
-from trainmaster.core.policies.completion import RUNNING as GOES_ON
-from trainmaster.core.policies.completion import Result
-from trainmaster.core.policies.limit import Limit
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Kind
 from trainmaster.kinds.mxjob import labels, status, validate
@@ -18,7 +12,12 @@ from trainmaster.kinds.mxjob.body import Builder, declared_ports, gang_of, share
 from trainmaster.kinds.mxjob.policy import RETRYABLE, clean_policy_of, policy_of, rules_of
 from trainmaster.kinds.mxjob.role import ROLES, deciding, roles_of, slots_of
 from trainmaster.kinds.mxjob.status import ENDED, FAILED, SUCCEEDED, left_behind
-from trainmaster.lifecycle import decide
+from trainmaster.kinds.mxjob.types import RESOURCE, MXJob, MXJobStatus
+from trainmaster.lifecycle import decide, gang, restart
+from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.completion import RUNNING as GOES_ON
+from trainmaster.lifecycle.completion import Result
+from trainmaster.lifecycle.deadline import Limit
 from trainmaster.lifecycle.decide import Cause, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel, Memory, Role, RunPolicy
@@ -83,6 +82,7 @@ class MXJobKind(Kind[MXJob]):
             gang=None if is_over else gang_of(job, scheduler),
             starts_anew=True,
             restarts_after_node_loss=True,
+            replaces_pending_pods=True,
             misses_deleted_pods=True,
         )
 

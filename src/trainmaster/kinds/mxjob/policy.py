@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trainmaster.api.mxjob import MXJob, MXJobSpec, Policy, RunPolicy
-from trainmaster.core.policies.cleanup import CleanPodPolicy
-from trainmaster.core.policies.restart import RestartPolicy, RestartScope, Rules
 from trainmaster.kinds.mxjob.role import FIXED, roles_of
+from trainmaster.kinds.mxjob.types import MXJob, MXJobSpec, Policy, RunPolicy
+from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.restart import RestartPolicy, RestartScope, Rules
 
 BACKOFF = 10
 """Seconds before the second restart in a row; twice as many before each that follows."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from trainmaster.api.mxjob import MXJob, MXJobSpec, ReplicaSpec
 from trainmaster.core.slot import Slot, place_of
+from trainmaster.kinds.mxjob.types import MXJob, MXJobSpec, ReplicaSpec
 
 SCHEDULER, SERVER, WORKER = "Scheduler", "Server", "Worker"
 TUNER_TRACKER, TUNER_SERVER, TUNER = "TunerTracker", "TunerServer", "Tuner"

@@ -9,17 +9,17 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.api.mxjob import MXJob, MXJobStatus, ReplicaSpec, ReplicaStatus
 from trainmaster.core.condition import FINISHED, SUSPENDED, Condition, Conditions, find, is_true, put_standard
 from trainmaster.core.plan import BRIEF, LAZY, Event, normal, warning
-from trainmaster.core.policies.restart import Fallen
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import cleared, portless
 from trainmaster.kinds.mxjob.role import leading, roles_of
+from trainmaster.kinds.mxjob.types import MXJob, MXJobStatus, ReplicaSpec, ReplicaStatus
 from trainmaster.kinds.mxjob.validate import overridden
 from trainmaster.lifecycle import waiting
 from trainmaster.lifecycle.decide import Report, Verdict
 from trainmaster.lifecycle.facts import Waiting, joined
+from trainmaster.lifecycle.restart import FailedPod
 
 CREATED = "Created"
 RUNNING = "Running"
@@ -113,7 +113,7 @@ def failure(name: str, verdict: Verdict) -> str:
     return f"MXJob {name} is failed because {described(verdict.final)}"
 
 
-def described(failed: Sequence[Fallen]) -> str:
+def described(failed: Sequence[FailedPod]) -> str:
     """``2 Worker replica(s) failed: ...``, with the messages of the first of them."""
     roles = {role: sum(f.role == role for f in failed) for role in dict.fromkeys(f.role for f in failed)}
     counted = ", ".join(f"{number} {role}" for role, number in roles.items())

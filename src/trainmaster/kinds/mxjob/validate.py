@@ -1,11 +1,8 @@
 """What is wrong with an MXJob beyond what its schema can say."""
 
-from trainmaster.api.mxjob import MXJob, MXJobSpec, Policy, ReplicaSpec
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.core.plan import Event, replicas_error, warning
-from trainmaster.core.policies import gang
-from trainmaster.core.policies.restart import exit_codes
 from trainmaster.kinds.mxjob import labels
 from trainmaster.kinds.mxjob.role import (
     FIXED,
@@ -17,6 +14,9 @@ from trainmaster.kinds.mxjob.role import (
     roles_of,
     slot_of,
 )
+from trainmaster.kinds.mxjob.types import MXJob, MXJobSpec, Policy, ReplicaSpec
+from trainmaster.lifecycle import gang
+from trainmaster.lifecycle.restart import exit_codes
 
 MAX_VARIABLE = 128 * 1024
 """Linux starts no program with a longer variable."""

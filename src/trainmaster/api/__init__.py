@@ -1,1 +1,0 @@
-"""Wire types, and the CRDs that are generated from them."""

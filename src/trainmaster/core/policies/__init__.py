@@ -1,1 +1,0 @@
-"""Policies that several kinds share: one file each, named with the user's word."""

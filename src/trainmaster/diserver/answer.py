@@ -1,0 +1,63 @@
+"""Answers, in the envelope and the words that DI-engine's client reads."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from trainmaster.diserver.types import Envelope, Replicas
+from trainmaster.kinds.dijob import address, labels
+from trainmaster.kinds.dijob.address import coordinator_name
+from trainmaster.kinds.dijob.declaration import Role
+from trainmaster.kinds.dijob.declare import COLLECTOR, LEARNER, counted, group_of
+from trainmaster.kinds.dijob.status import ENDED
+from trainmaster.kinds.dijob.types import DIJob
+
+GOT = "successfully get replicas"
+CREATED = "successfully create replicas"
+DELETED = "successfully delete replicas"
+RECREATED = "successfully recreate replicas"
+
+NOTHING = Replicas()
+
+
+def success(message: str, data: Any) -> bytes:
+    return msgspec.json.encode(Envelope(True, 0, message, data))
+
+
+def failure(message: str, data: Any = None) -> bytes:
+    # Some clients take the body from a shell's command line: a single quote would end it.
+    return msgspec.json.encode(Envelope(False, 1, message.replace("'", '"'), data))
+
+
+def replicas_of(job: DIJob, is_told: Callable[[str], bool]) -> Replicas:
+    """What a job's coordinator has, as far as it is to be told; aggregators come after learners without one."""
+    members = {} if job.status.phase in ENDED else job.status.declared.members
+    collectors, learners = (filter(is_told, counted(members, role)) for role in (COLLECTOR, LEARNER))
+    return named(job, coordinator_name(job), collectors, learners)
+
+
+def learners_behind(job: DIJob, aggregator: str, is_told: Callable[[str], bool]) -> Replicas:
+    """The processes of the DDP learners that an aggregator gathers: each listens on a port of its own."""
+    members = {} if job.status.phase in ENDED else job.status.declared.members
+    urls = (
+        address.url(job, name, port)
+        for name in filter(is_told, group_of(members, aggregator))
+        for port_name, port in address.ports_of(job, name, members[name]).items()
+        if port_name != labels.MASTER_PORT_NAME
+    )
+    return Replicas(job.metadata.namespace, aggregator, (), tuple(urls))
+
+
+def named(job: DIJob, coordinator: str, collectors: Iterable[str], learners: Iterable[str]) -> Replicas:
+    """These replicas, whether they are still wanted or not any more."""
+    return Replicas(job.metadata.namespace, coordinator, _urls(job, collectors), _urls(job, learners))
+
+
+def shown(requested: Mapping[Role, int]) -> str:
+    """For an Event: ``2 collectors and 1 learners``."""
+    return " and ".join(f"{number} {role}s" for role, number in requested.items()) or "nothing"
+
+
+def _urls(job: DIJob, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(address.url_of(job, address.role_of(job, name) or LEARNER, name) for name in names)

@@ -1,0 +1,236 @@
+"""What di-server knows: jobs and pods, kept by watches, and read through to the API server where they are late.
+
+A watch is a little behind, and a client that is told 404 for that dies. So nothing is said to be missing before the
+API server itself was asked; and what this process wrote it knows before the watch shows it.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from trainmaster.core.errors import ApiError, Invalid, NotFound, Trainmaster
+from trainmaster.core.ids import POD, Key, Resource
+from trainmaster.core.template import MANAGED_BY
+from trainmaster.core.view import JOB_CODEC, JobView, OwnerView
+from trainmaster.diserver.refusal import NotNow, Refused
+from trainmaster.diserver.view import POD_FACE_CODEC, CallerPod, read_pod
+from trainmaster.kinds.dijob.profile import PROFILES, Profile, profile_of, type_of
+from trainmaster.kinds.dijob.types import DIJob
+from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.reflector import Reflector
+from trainmaster.runtime.store import Store
+
+
+class JobId(NamedTuple):
+    """A job: those of two kinds may have the same name."""
+
+    profile: Profile
+    key: Key
+
+    def __str__(self) -> str:
+        return f"{self.profile.word} {self.key}"
+
+
+class Known(msgspec.Struct):
+    """A job at one version, decoded once; ``answer`` is what a GET of it said."""
+
+    view: JobView
+    job: DIJob
+    answer: bytes = b""
+
+    @property
+    def profile(self) -> Profile:
+        return profile_of(self.job)
+
+    @property
+    def id(self) -> JobId:
+        return JobId(self.profile, self.view.key)
+
+    @property
+    def version(self) -> int:
+        return self.view.resource_version
+
+    def owns(self, pod: CallerPod) -> bool:
+        """An owner is of the same namespace: anybody may write the uid of a foreign job into a pod of their own."""
+        is_named = pod.owner is not None and pod.owner.uid == self.view.uid
+        return is_named and pod.key.namespace == self.view.key.namespace
+
+
+_DECODERS = {profile: msgspec.json.Decoder(type_of(profile)) for profile in PROFILES}
+_MISSING = (NotFound, Invalid)
+"""A name that no object can have is not there, either."""
+
+
+class Cache:
+    def __init__(self, cluster: Cluster, *, namespace: str = "", profiles: Sequence[Profile] = PROFILES) -> None:
+        self.profiles = tuple(profiles)
+        self._cluster = cluster
+        self._jobs = {profile: Store[JobView](profile.resource) for profile in profiles}
+        self._pods = Store[CallerPod](POD)
+        selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
+        self.reflectors: tuple[Reflector[Any], ...] = (
+            *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in self._jobs.values()),
+            Reflector(cluster, self._pods, POD_FACE_CODEC, namespace=namespace, selector=selector),
+        )
+        self._known: dict[JobId, Known] = {}
+        self._ahead: dict[JobId, Known] = {}
+        """What was read or written past the watch, until the watch has it."""
+        self._callers: dict[str, dict[Key, CallerPod]] = {}
+        self._changed = asyncio.Event()
+        for profile, store in self._jobs.items():
+            store.listen(partial(self._job_changed, profile))
+        self._pods.listen(self._pod_changed)
+
+    @property
+    def is_synced(self) -> bool:
+        return self._pods.is_synced and all(store.is_synced for store in self._jobs.values())
+
+    async def synced(self) -> None:
+        """Until everything was read once."""
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+
+    async def change(self) -> None:
+        """Until a watch shows something new."""
+        await self._changed.wait()
+
+    # --- jobs ---
+
+    def owner_of(self, pod: CallerPod) -> JobId | None:
+        """The job that a pod says it belongs to; None when that is no job of ours."""
+        owner = pod.owner or OwnerView("", "", "", "")
+        group = owner.api_version.rpartition("/")[0]
+        found = [p for p in self.profiles if (p.resource.group, p.resource.kind) == (group, owner.kind)]
+        return JobId(found[0], Key(pod.key.namespace, owner.name)) if found else None
+
+    def job(self, job: JobId) -> Known | None:
+        """The newest that is known of a job; raises ``Refused`` for one that cannot be read."""
+        store = self._jobs[job.profile]
+        view = store.get(job.key)
+        ahead = self._ahead.get(job)
+        if ahead is not None and store.seen < ahead.version:
+            return ahead
+        if view is None:
+            return None
+        known = self._known.get(job)
+        if known is None or known.view is not view:
+            known = self._known[job] = Known(view, _decoded(job, view))
+        return known
+
+    def jobs(self, namespace: str) -> Iterator[Known]:
+        """All jobs of a namespace, or of all; those that cannot be read are left out."""
+        for profile, store in self._jobs.items():
+            for key in sorted(store.keys()):
+                if namespace in ("", key.namespace):
+                    try:
+                        known = self.job(JobId(profile, key))
+                    except Refused:
+                        continue
+                    if known is not None:
+                        yield known
+
+    async def fresh_job(self, job: JobId) -> Known:
+        """As the API server has it now."""
+        profile, key = job
+        try:
+            body = await self._cluster.get(profile.resource, key)
+        except _MISSING:
+            raise Refused(404, f"{profile.word}: {key} not exists in cache, nor on the API server") from None
+        except Trainmaster as error:
+            raise passing(error) from error
+        try:
+            view = JOB_CODEC.object(body)
+        except ValueError as error:
+            raise _unreadable(job, error) from error
+        return self.learn(Known(view, _decoded(job, view)))
+
+    def learn(self, known: Known) -> Known:
+        """Something newer than the watch has shown."""
+        if self._jobs[known.profile].seen < known.version:
+            self._ahead[known.id] = known
+        return known
+
+    # --- pods ---
+
+    def pod(self, key: Key) -> CallerPod | None:
+        return self._pods.get(key)
+
+    def pods_of(self, known: Known) -> list[CallerPod]:
+        return [pod for pod in self._pods.owned(known.view.key.namespace, known.view.uid) if known.owns(pod)]
+
+    def pods_at(self, ip: str) -> list[CallerPod]:
+        """Who calls from this address: several on a shared network."""
+        return list(self._callers.get(ip, {}).values())
+
+    async def fresh_pod(self, key: Key) -> CallerPod | None:
+        """As the API server has it now; None when it has none."""
+        try:
+            return read_pod(await self._cluster.get(POD, key))
+        except _MISSING:
+            return None
+        except Trainmaster as error:
+            raise passing(error) from error
+
+    async def fresh_pods(self, namespace: str, selector: str) -> list[CallerPod]:
+        try:
+            return POD_FACE_CODEC.page(await self._cluster.list(POD, namespace=namespace, selector=selector)).views
+        except Trainmaster as error:
+            raise passing(error) from error
+
+    async def find(self, resource: Resource, key: Key) -> bytes | None:
+        """Any other object; None when it is not there."""
+        try:
+            return await self._cluster.get(resource, key)
+        except NotFound:
+            return None
+        except Trainmaster as error:
+            raise passing(error) from error
+
+    # --- inside ---
+
+    def _job_changed(self, profile: Profile, before: JobView | None, after: JobView | None) -> None:
+        job = JobId(profile, (after or before).key)  # type: ignore[union-attr]  # never both None
+        ahead = self._ahead.get(job)
+        if ahead is not None and self._jobs[profile].seen >= ahead.version:
+            del self._ahead[job]
+        if after is None:
+            self._known.pop(job, None)
+        self._tell()
+
+    def _pod_changed(self, before: CallerPod | None, after: CallerPod | None) -> None:
+        if before is not None:
+            for ip in before.ips:
+                callers = self._callers[ip]
+                callers.pop(before.key, None)
+                if not callers:
+                    del self._callers[ip]
+        if after is not None:
+            for ip in after.ips:
+                self._callers.setdefault(ip, {})[after.key] = after
+        self._tell()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def passing(error: Trainmaster) -> NotNow:
+    """Whatever the API server could not or would not do: a client that asks again may live to see it mended."""
+    said = error.message if isinstance(error, ApiError) else str(error)
+    return NotNow(f"the API server does not do its part, try again: {said}")
+
+
+def _decoded(job: JobId, view: JobView) -> DIJob:
+    if view.error:
+        raise _unreadable(job, view.error)
+    try:
+        return _DECODERS[job.profile].decode(view.raw)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(job, error) from error
+
+
+def _unreadable(job: JobId, why: object) -> Refused:
+    return Refused(409, f"{job} cannot be read: {why}")

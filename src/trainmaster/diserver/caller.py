@@ -1,0 +1,192 @@
+"""Who calls, and whether they may: a job acts on itself, an administrator on everything.
+
+DI-engine's client sends no token. It is known by the address that it calls from: that of a pod, whose owner is the
+job. Whoever sends a bearer token is asked about at the API server: a token that is bound to a pod speaks for the
+pod's job, any other for a user, who may do with a job's replicas what RBAC says about updating jobs.
+"""
+
+import asyncio
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from trainmaster.core.errors import Trainmaster
+from trainmaster.core.ids import Key, Resource
+from trainmaster.diserver.cache import Cache, Known, passing
+from trainmaster.diserver.refusal import NotNow, Refused
+from trainmaster.diserver.view import CallerPod
+
+TOKEN_REVIEW = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
+ACCESS_REVIEW = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
+
+REVIEW_SECONDS = 30.0
+"""How long the API server's word about a token is taken for true."""
+REVIEWS_KEPT = 1024
+PATIENCE = 2.0
+
+_POD_NAME = "authentication.kubernetes.io/pod-name"
+_POD_UID = "authentication.kubernetes.io/pod-uid"
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+
+
+class Reviewer(Protocol):
+    async def review(self, resource: Resource, body: bytes) -> bytes:
+        """A question that is put by creating an object, which comes back with the answer in its status."""
+        ...
+
+
+class Origin(NamedTuple):
+    """Where a request comes from."""
+
+    ip: str
+    token: str = ""
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+
+    @property
+    def pod(self) -> tuple[Key, str] | None:
+        """The pod that this token is bound to, and its uid."""
+        if _POD_NAME not in self.extra or not self.username.startswith(_SERVICE_ACCOUNT):
+            return None
+        namespace = self.username.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
+        return Key(namespace, self.extra[_POD_NAME][0]), (self.extra.get(_POD_UID) or [""])[0]
+
+
+class _ReviewStatus(msgspec.Struct):
+    authenticated: bool = False
+    allowed: bool = False
+    user: _User = msgspec.field(default_factory=_User)
+
+
+class _Review(msgspec.Struct):
+    status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
+
+
+IsVisible = Callable[[Known], bool]
+
+
+class Callers:
+    """With ``is_open`` a caller without a token may be anybody: for one machine, whose user is the only one."""
+
+    def __init__(self, cache: Cache, reviewer: Reviewer, *, is_open: bool) -> None:
+        self._cache = cache
+        self._reviewer = reviewer
+        self._is_open = is_open
+        self._reviews: dict[str, tuple[float, _ReviewStatus]] = {}
+
+    async def check(self, origin: Origin, known: Known) -> bool:
+        """Whether an administrator calls; raises ``Refused`` for who may not act on this job."""
+        if origin.token:
+            user = await self._user(origin.token)
+            if await self._is_bound_to(user, known):
+                return False
+            namespace, resource = known.view.key.namespace, known.profile.resource
+            if await self._may_update(user, resource, namespace):
+                return True
+            raise Refused(403, f"{user.username} may not update {resource.plural} in namespace {namespace}")
+        if self._is_open or self._calls_from(origin.ip, known):
+            return False
+        await self._wait_for(origin.ip, known)
+        return False
+
+    async def visible(self, origin: Origin, namespace: str) -> IsVisible:
+        """Which jobs a list for this caller may name; an empty namespace is all of them."""
+        if origin.token:
+            user = await self._user(origin.token)
+            if (pod := await self._bound_pod(user)) is not None and pod.owner is not None:
+                return lambda known: known.owns(pod)
+            return await self._updatable(user, namespace)
+        if self._is_open:
+            return lambda _: True
+        if pods := self._callers_at(origin.ip):
+            return lambda known: any(known.owns(pod) for pod in pods)
+        words = " or ".join(profile.word for profile in self._cache.profiles)
+        raise Refused(403, f"no pod of a {words} has the address {origin.ip}; call from inside a job, or with a token")
+
+    # --- by address ---
+
+    def _callers_at(self, ip: str) -> list[CallerPod]:
+        return [pod for pod in self._cache.pods_at(ip) if pod.owner is not None and not pod.is_ended]
+
+    def _calls_from(self, ip: str, known: Known) -> bool:
+        return any(known.owns(pod) for pod in self._callers_at(ip))
+
+    async def _wait_for(self, ip: str, known: Known) -> None:
+        """A pod that has just started may call before its kubelet has said which address it has."""
+        job = known.view.key
+        found = await self._cache.fresh_pods(job.namespace, f"{known.profile.job_name}={job.name}")
+        own = [pod for pod in found if known.owns(pod) and not pod.is_ended]
+        if any(ip in pod.ips for pod in own):
+            return  # the watch is late
+        if all(pod.ips for pod in own):
+            raise Refused(
+                403, f"{ip} is not the address of a pod of {known.id}: call from inside the job, or with a token"
+            )
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not self._calls_from(ip, known):
+                    await self._cache.change()
+        except TimeoutError:
+            raise NotNow(f"{ip} is not yet known as an address of {known.id}, try again") from None
+
+    # --- by token ---
+
+    async def _user(self, token: str) -> _User:
+        answer = await self._ask(TOKEN_REVIEW, {"token": token}, sha256(token.encode()).hexdigest())
+        if not answer.authenticated:
+            raise Refused(401, "the API server does not know this bearer token: it may have expired")
+        return answer.user
+
+    async def _is_bound_to(self, user: _User, known: Known) -> bool:
+        pod = await self._bound_pod(user)
+        return pod is not None and known.owns(pod)
+
+    async def _bound_pod(self, user: _User) -> CallerPod | None:
+        if user.pod is None:
+            return None
+        key, uid = user.pod
+        pod = self._cache.pod(key) or await self._cache.fresh_pod(key)
+        return pod if pod is not None and uid in ("", pod.uid) else None
+
+    async def _updatable(self, user: _User, namespace: str) -> IsVisible:
+        """Jobs of the kinds that a user may update there."""
+        profiles = self._cache.profiles
+        kinds = {profile for profile in profiles if await self._may_update(user, profile.resource, namespace)}
+        if not kinds:
+            plurals = " or ".join(profile.resource.plural for profile in profiles)
+            raise Refused(403, f"{user.username} may not update {plurals} in {namespace or 'all namespaces'}")
+        return lambda known: known.profile in kinds
+
+    async def _may_update(self, user: _User, resource: Resource, namespace: str) -> bool:
+        attributes = {"group": resource.group, "resource": resource.plural, "verb": "update", "namespace": namespace}
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+            "resourceAttributes": attributes,
+        }
+        key = sha256(msgspec.json.encode(spec)).hexdigest()
+        return (await self._ask(ACCESS_REVIEW, spec, key)).allowed
+
+    async def _ask(self, resource: Resource, spec: dict[str, Any], key: str) -> _ReviewStatus:
+        now = asyncio.get_running_loop().time()
+        if (kept := self._reviews.get(key)) is not None and now < kept[0]:
+            return kept[1]
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}, "spec": spec}
+        try:
+            answer = await self._reviewer.review(resource, msgspec.json.encode(body))
+        except Trainmaster as error:
+            raise passing(error) from error
+        status = msgspec.json.decode(answer, type=_Review).status
+        while len(self._reviews) >= REVIEWS_KEPT:
+            del self._reviews[next(iter(self._reviews))]
+        self._reviews[key] = (now + REVIEW_SECONDS, status)
+        return status

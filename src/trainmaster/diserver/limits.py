@@ -1,0 +1,100 @@
+"""What a coordinator asks for, made precise: templates that are there, GPUs split over pods, numbers within limits."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trainmaster.core import template
+from trainmaster.core.errors import BadSpec
+from trainmaster.core.ids import Key
+from trainmaster.core.name import child_name_error
+from trainmaster.diserver.cache import Cache, Known
+from trainmaster.diserver.gpu import Nodes
+from trainmaster.diserver.refusal import NotNow, Refused
+from trainmaster.kinds.dijob import address, declare
+from trainmaster.kinds.dijob.aggregatorconfig import RESOURCE as AGGREGATOR_CONFIG
+from trainmaster.kinds.dijob.config import aggregator_template
+from trainmaster.kinds.dijob.declaration import Role
+from trainmaster.kinds.dijob.declare import LEARNER, Asked, Change
+from trainmaster.kinds.dijob.status import ENDED
+from trainmaster.kinds.dijob.types import DIJob
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """How much may be asked for, and where an aggregator's template is."""
+
+    max_per_job: int = 1000
+    max_per_namespace: int = 10_000
+    aggregator_config: Key = Key("di-system", "aggregator-config")
+    shared_network: bool = False
+
+
+class RequestLimits:
+    def __init__(self, cache: Cache, nodes: Nodes, rules: Rules) -> None:
+        self._cache = cache
+        self._nodes = nodes
+        self.rules = rules
+
+    async def prepared(self, known: Known, asked: Mapping[Role, Asked]) -> tuple[dict[Role, Asked], Any]:
+        """Templates that are needed, and the GPUs of a learner split over pods."""
+        ready = dict(asked)
+        for role, each in asked.items():
+            if each.replicas:
+                _check_template(known, role)
+        learners = asked.get(LEARNER)
+        is_single = learners is None or not learners.replicas or learners.gpus <= 1
+        if learners is None or is_single or known.profile.has_own_aggregator:
+            return ready, None
+        config = await self._aggregator_template()
+        shares = declare.split(learners.gpus, await self._nodes.usual_gpus())
+        ready[LEARNER] = msgspec.structs.replace(learners, shares=shares)
+        _check_name(known.job, declare.DDP_LEARNER)
+        return ready, config
+
+    async def _aggregator_template(self) -> Any:
+        key = self.rules.aggregator_config
+        body = await self._cache.find(AGGREGATOR_CONFIG, key)
+        if body is None:
+            raise Refused(404, f"AGConfig: {key} not exists in cache: a learner of several GPUs needs it; create it")
+        try:
+            return aggregator_template(body)
+        except BadSpec as bad:
+            raise Refused(409, f"AGConfig: {key} cannot be used: {'; '.join(bad.errors)}") from bad
+
+    def check_number(self, asked: Mapping[Role, Asked]) -> None:
+        """Before a million names are made up."""
+        new = sum(each.replicas * (1 + len(each.shares)) for each in asked.values())
+        if new > self.rules.max_per_job:
+            raise Refused(400, f"{new} replicas are asked for: a job may have {self.rules.max_per_job}")
+
+    def check_limits(self, known: Known, change: Change) -> None:
+        before, after = len(known.job.status.declared.members), len(change.declared.members)
+        key = known.view.key
+        if after > before and after > self.rules.max_per_job:
+            raise Refused(409, f"{known.id} would have {after} replicas: a job may have {self.rules.max_per_job}")
+        others = sum(
+            len(other.job.status.declared.members)
+            for other in self._cache.jobs(key.namespace)
+            if other.view.uid != known.view.uid and other.job.status.phase not in ENDED
+        )
+        if after > before and others + after > self.rules.max_per_namespace:
+            raise NotNow(
+                f"namespace {key.namespace} would have {others + after} replicas, and may have "
+                f"{self.rules.max_per_namespace}: try again when other jobs have ended"
+            )
+
+
+def _check_template(known: Known, role: Role) -> None:
+    job, said = known.job, f"{known.profile.word} {known.view.key.name}"
+    given = address.template_of(job, role)
+    if given is None:
+        raise Refused(400, f"{said} has no template for {role}s: add spec.{role} to it")
+    if wrong := template.errors(given, f"spec.{role}.template"):
+        raise Refused(409, f"{said} cannot be run as written: {'; '.join(wrong)}")
+    _check_name(job, role)
+
+
+def _check_name(job: DIJob, role: Role) -> None:
+    if error := child_name_error(job.metadata.name, f"{job.metadata.name}-{role}-{'x' * declare.SUFFIX_LENGTH}"):
+        raise Refused(400, f"metadata.name: {error}")

@@ -1,0 +1,95 @@
+"""Requests, read and judged before anything is looked up: what is wrong is said with 400 and a sentence."""
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import TypeVar
+
+import msgspec
+
+from trainmaster.core.ids import Key
+from trainmaster.core.quantity import amount_of, rounded_up
+from trainmaster.diserver.refusal import Refused
+from trainmaster.diserver.types import FailedRequest, Quantity, ReplicasRequest, Wanted
+from trainmaster.kinds.dijob.declaration import Role
+from trainmaster.kinds.dijob.declare import COLLECTOR, LEARNER, Asked
+
+BODY_LIMIT = 1024 * 1024
+MAX_GPUS = 1024
+"""Of one learner: each of its processes has a port of its own."""
+
+PARAMETERS = ("namespace", "coordinator", "name", "aggregator")
+
+R = TypeVar("R", ReplicasRequest, FailedRequest)
+
+
+def decoded(body: bytes, type_: type[R]) -> R:
+    """Raises ``Refused`` in the words of the server that clients know."""
+    if not body.strip():
+        raise Refused(400, "failed to decode request body: EOF")
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(400, f"failed to decode request body: {error}") from error
+
+
+def coordinator_of(request: ReplicasRequest | FailedRequest) -> Key:
+    return Key(request.namespace or "", request.coordinator or "")
+
+
+def parameters(query: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Names in any case; the first of several values counts."""
+    found: dict[str, str] = {}
+    for name, value in query:
+        if name.lower() not in PARAMETERS:
+            raise Refused(400, f"request param {name} is not supported; there are {', '.join(PARAMETERS)}")
+        found.setdefault(name.lower(), value)
+    return found
+
+
+def wanted_of(request: ReplicasRequest) -> dict[Role, Wanted]:
+    """By role; a role that the body does not name is not asked about."""
+    given: dict[Role, Wanted | None] = {COLLECTOR: request.collectors, LEARNER: request.learners}
+    return {role: wanted for role, wanted in given.items() if wanted is not None}
+
+
+def number_of(role: Role, wanted: Wanted) -> int:
+    number = wanted.replicas or 0
+    if number < 0:
+        raise Refused(400, f"{role}s.replicas is {number}: it must be 0 or more; use DELETE to have fewer")
+    return number
+
+
+def asked_of(role: Role, wanted: Wanted) -> Asked:
+    """What one replica gets, checked; whether a learner becomes a group is not known here."""
+    cpus, memory = _quantity(role, "cpus", wanted.cpus), _quantity(role, "memory", wanted.memory)
+    gpus = rounded_up(amount_of(_quantity(role, "gpus", wanted.gpus) or "0"))
+    if gpus > MAX_GPUS:
+        raise Refused(400, f"{role}s.gpus is {gpus}: a replica may have up to {MAX_GPUS}")
+    return Asked(number_of(role, wanted), cpus, gpus, memory)
+
+
+def digest_of(verb: str, request: ReplicasRequest | FailedRequest) -> str:
+    """The same for the same request, however its client happened to write it."""
+    return sha256(verb.encode() + msgspec.json.encode(request, order="deterministic")).hexdigest()[:16]
+
+
+def pod_names(entries: Iterable[str], namespace: str) -> tuple[str, ...]:
+    """Pods by name, name.namespace or URL, each once."""
+    return tuple(dict.fromkeys(_pod_name(entry, namespace) for entry in entries))
+
+
+def _pod_name(entry: str, namespace: str) -> str:
+    host = entry.rpartition("//")[2].partition("/")[0].partition(":")[0]
+    name, _, rest = host.partition(".")
+    if not name or (rest and rest.partition(".")[0] != namespace):
+        raise Refused(404, f"{entry[:300]!r} is no replica of namespace {namespace!r}: write a pod's name, or its URL")
+    return name
+
+
+def _quantity(role: Role, field: str, given: Quantity) -> str:
+    """Empty for none and for 0: then the template decides."""
+    text = "" if given is None else str(given)
+    try:
+        return text if text and amount_of(text) else ""
+    except ValueError as error:
+        raise Refused(400, f"failed to decode request body: {role}s.{field}: {error}") from error

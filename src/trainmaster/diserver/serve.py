@@ -1,0 +1,101 @@
+"""Starts di-server and ends it: ready when everything was read, drained before it goes."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from trainmaster.core.errors import BadConfig
+from trainmaster.diserver.cache import Cache
+from trainmaster.diserver.caller import Callers, Reviewer
+from trainmaster.diserver.gpu import Nodes
+from trainmaster.diserver.handlers import Handlers
+from trainmaster.diserver.limits import RequestLimits, Rules
+from trainmaster.diserver.routes import GUARD_SECONDS, Routes
+from trainmaster.diserver.writer import Declarer
+from trainmaster.kinds.dijob.profile import PROFILES, Profile
+from trainmaster.monitoring import split_address
+from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.recorder import Recorder
+
+FLUSH_SECONDS = 2.0
+KEEP_ALIVE_SECONDS = 75.0
+
+log = structlog.get_logger(__name__)
+
+
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    bind_address: str
+    namespace: str = ""
+    kinds: tuple[str, ...] = ()
+    """Of which jobs are served; none for all."""
+    allow_unidentified: bool = False
+    drain: float = 3.0
+    """Seconds between "not ready" and the end: until nobody sends requests here any more."""
+    rules: Rules = Rules()
+
+
+async def run_server(
+    cluster: Cluster,
+    reviewer: Reviewer,
+    options: ServerOptions,
+    stop: asyncio.Event,
+    *,
+    now: Callable[[], datetime],
+    started: asyncio.Event | None = None,
+) -> None:
+    """Until ``stop`` is set. The socket is open from the beginning: who comes early is told to try again."""
+    cache, recorder = (
+        Cache(cluster, namespace=options.namespace, profiles=_profiles(options.kinds)),
+        Recorder(cluster, now),
+    )
+    declarer = Declarer(cluster, cache, now)
+    callers = Callers(cache, reviewer, is_open=options.allow_unidentified)
+    wishes = RequestLimits(cache, Nodes(cluster), options.rules)
+    desk = Handlers(cache, callers, declarer, wishes, recorder, now)
+    face = Routes(desk, declarer, lambda: cache.is_synced and not stop.is_set())
+    runner = web.AppRunner(
+        face.application(),
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=GUARD_SECONDS,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+    )
+    await runner.setup()
+    async with asyncio.TaskGroup() as group:
+        background = [group.create_task(reflector.run()) for reflector in cache.reflectors]
+        background.append(group.create_task(recorder.run()))
+        try:
+            await _listen(runner, options.bind_address)
+            log.info("serving", address=options.bind_address, namespace=options.namespace or "all")
+            if started is not None:
+                started.set()
+            await stop.wait()
+            log.info("stopping: answering what still comes", seconds=options.drain)
+            await asyncio.sleep(options.drain)
+        finally:
+            await runner.cleanup()
+            await declarer.close(FLUSH_SECONDS)
+            await recorder.flush(FLUSH_SECONDS)
+            for task in background:
+                task.cancel()
+
+
+def _profiles(names: Sequence[str]) -> list[Profile]:
+    """Of these kinds, in whatever case somebody wrote them."""
+    known = {profile.word.lower(): profile for profile in PROFILES}
+    wanted = [name.lower() for name in names] or list(known)
+    if unknown := sorted(set(wanted) - set(known)):
+        raise BadConfig(f"--enable-scheme {unknown[0]}: there is no such kind; there are {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(wanted)]
+
+
+async def _listen(runner: web.AppRunner, address: str) -> None:
+    host, port = split_address(address)
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        raise BadConfig(f"cannot listen on {address}: {error.strerror}; choose another --bind-address") from error

@@ -1,0 +1,62 @@
+"""What others tell an AITrainingJob from outside: annotations that end it (spec §3.4), and orders to stop and go on."""
+
+from trainmaster.core.condition import SUSPENDED, is_true
+from trainmaster.kinds.aitrainingjob import labels
+from trainmaster.kinds.aitrainingjob.status import TERMINATING
+from trainmaster.kinds.aitrainingjob.types import AITrainingJob
+from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.completion import Result
+
+FAILED, PREEMPTED, NODE_FAIL = "Failed", "Preempted", "NodeFail"
+
+_ASKED = (FAILED, PREEMPTED, NODE_FAIL)
+"""In the order in which they count, should several be there."""
+
+_LEFT_BEHIND = ("Succeed", FAILED, "Timeout", PREEMPTED, NODE_FAIL)
+"""Annotations in which the ancestors kept their verdict while they removed the pods."""
+
+
+def asked_end(job: AITrainingJob) -> Result | None:
+    """The end that somebody asked for by an annotation; its value is the message."""
+    if not job.metadata.annotations:
+        return None
+    for phase in _ASKED:
+        if phase == PREEMPTED and job.spec.requeue_on_preemption:
+            continue
+        if (said := _annotation(job, phase)) is not None:
+            return Result(phase, said or f"the annotation {phase} is set")
+    return None
+
+
+def reason_to_stop(job: AITrainingJob) -> str:
+    """Why a job that goes on later has no pods now; empty when it may have them."""
+    if job.spec.suspend:
+        return "suspended"
+    if job.spec.requeue_on_preemption and (said := _annotation(job, PREEMPTED)) is not None:
+        return f"preempted: {said or 'no reason was given'}; waits until the annotation is taken away"
+    return ""
+
+
+def left_behind(job: AITrainingJob) -> Result | None:
+    """The verdict of another operator, which left the job while it removed the pods. Ours is in the status."""
+    status = job.status
+    if status.phase != TERMINATING or status.restart_replica_name or is_true(status.conditions, SUSPENDED):
+        return None
+    found = job.metadata.annotations
+    return next((Result(phase, found[phase]) for phase in _LEFT_BEHIND if phase in found), None)
+
+
+def clean_of(phase: str, job: AITrainingJob, *, is_asked: bool) -> CleanPodPolicy | None:
+    """The clean-up policy where it is not the job's own: who is stopped from outside leaves nothing running."""
+    if phase not in ("Succeed", FAILED):
+        return "All"
+    return "Running" if is_asked and job.spec.clean_pod_policy == "None" else None
+
+
+def _annotation(job: AITrainingJob, phase: str) -> str | None:
+    """The value under the old key, in lower case, or with the prefix of the group; the seed says ``nodefailed``."""
+    for key in (phase, phase.lower(), *(("nodefailed",) if phase == NODE_FAIL else ())):
+        for spelling in (key, f"{labels.GROUP}/{key}"):
+            if spelling in job.metadata.annotations:
+                return job.metadata.annotations[spelling]
+    return None

@@ -1,0 +1,50 @@
+"""What a DIJob's coordinator asked di-server for: the part of the job's status that di-server writes.
+
+The server declares, the operator creates (docs/decisions/0007, 0015). Names are reserved here before a pod of that
+name exists. Everything is a map, so that two writers of different entries merge.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from trainmaster.core.wire import Template, Wire
+
+Role = Literal["collector", "learner", "aggregator", "ddp-learner"]
+
+
+class Member(Wire, frozen=True):
+    """A replica that is wanted: the operator keeps a pod and a service of its name."""
+
+    role: Role
+    at: datetime
+    cpus: str = ""
+    gpus: int = 0
+    memory: str = ""
+    attempt: int = 0
+    aggregator: str = ""
+    world_size: int = 0
+    start_rank: int = 0
+    master: str = ""
+    formed: bool = False
+    """Of an aggregator: its DDP group has had all of its pods. One that is missing from then on was lost."""
+
+
+class LastRequest(Wire, frozen=True):
+    """The last change, by which a client that lost the answer and asks again is recognised."""
+
+    id: str
+    digest: str
+    at: datetime
+    incarnation: str = ""
+    collectors: tuple[str, ...] = ()
+    learners: tuple[str, ...] = ()
+    answered: bool = False
+
+
+class Declared(Wire, frozen=True):
+    """The replicas that were asked for, by pod name, and which incarnation of the coordinator stated how many."""
+
+    members: dict[str, Member] = {}
+    incarnations: dict[str, str] = {}
+    last: LastRequest | None = None
+    aggregator_template: Template | None = None

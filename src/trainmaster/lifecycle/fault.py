@@ -1,0 +1,126 @@
+"""What went wrong with a pod, told from what its kubelet reported.
+
+A fault is judged once: `restart` says whether the pod comes again, `completion` what becomes of the job if not.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from trainmaster.core.view import ContainerView, PodView
+from trainmaster.lifecycle.completion import FAILED
+
+NODE_REASONS = frozenset(
+    {
+        "Evicted",
+        "NodeAffinity",
+        "NodeLost",
+        "NodeShutdown",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "UnexpectedAdmissionError",
+    }
+)
+"""Why a node ends or refuses a pod whose program did nothing wrong. Beside them there is one for each resource:
+``OutOfcpu``, ``OutOfpods`` and so on."""
+
+# fmt: off
+_SIGNALS = (
+    "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1", "SIGSEGV",
+    "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN",
+    "SIGTTOU", "SIGURG", "SIGXCPU", "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR", "SIGSYS",
+)
+# fmt: on
+SIGNALS = {name: number for number, name in enumerate(_SIGNALS, start=1)}
+"""As Linux numbers them, wherever this runs: pods are Linux."""
+
+START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
+"""Why a container could not be started: its command is wrong. Its exit code is 127 or 128, and no program had it."""
+
+SIGNALLED = 128
+"""A program that a signal ended exits with this and the number of the signal."""
+
+_NAMES = {SIGNALLED + number: name for name, number in SIGNALS.items()}
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """``phase`` is how a job ends of it. ``exits`` are the exit codes of the containers that failed; what follows
+    them tells of the first one."""
+
+    phase: str
+    message: str
+    node: str = ""
+    has_failed: bool = False
+    """The pod has ended and failed."""
+    is_node: bool = False
+    """Its node is to blame."""
+    is_disruption: bool = False
+    """Kubernetes evicted the pod to free its node: no restart limit is charged for it."""
+    comes_again: bool | None = None
+    """Whether it is started again, whatever the policy of its role says; None leaves it to that."""
+    exits: tuple[int, ...] = ()
+    reason: str = ""
+    line: str = ""
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.exits[0] if self.exits else None
+
+    @property
+    def signal(self) -> str:
+        return _NAMES.get(self.exits[0], "") if self.exits else ""
+
+
+def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
+    """The fault of a pod that failed; ``takes_part`` tells the containers that train from those beside them."""
+    failed = [c for c in pod.containers if c.exit_code and takes_part(c.name)]
+    before = [c for c in pod.init_containers if c.exit_code]  # these are told of; whether to start again they never say
+    said = "; ".join(_exit(c, pod.node) for c in failed or before)
+    why = said or _ended(pod)
+    return Fault(
+        phase=FAILED,
+        message=f"pod {pod.key.name} failed: {why}",
+        node=pod.node,
+        has_failed=True,
+        is_node=is_node_reason(pod.reason),
+        comes_again=False if any(c.reason in START_ERRORS for c in failed or before) else None,
+        exits=tuple(c.exit_code for c in failed if c.exit_code),
+        reason=failed[0].reason if failed else pod.reason,
+        line=failed[0].line if failed else "",
+    )
+
+
+def _ended(pod: PodView) -> str:
+    where = f" (node {pod.node})" if pod.node else ""
+    why = ", ".join(part for part in (pod.reason, pod.message) if part) or "no reason was reported"
+    return f"{why}{where}"
+
+
+_EVICTED = {
+    "DeletionByTaintManager": "was evicted from node {node} because of a taint",
+    "PreemptionByScheduler": "was preempted and evicted from node {node}",
+}
+
+
+def disruption(pod: PodView) -> Fault:
+    """The fault of a pod that Kubernetes evicts, as ``kubectl drain`` makes it do."""
+    evicted = _EVICTED.get(pod.disruption, "was evicted from node {node}").format(node=pod.node)
+    return Fault(
+        phase=FAILED,
+        message=f"pod {pod.key.name} {evicted} ({pod.disruption})",
+        node=pod.node,
+        has_failed=True,
+        is_node=True,
+        is_disruption=True,
+        reason=pod.disruption,
+    )
+
+
+def is_node_reason(reason: str) -> bool:
+    """True when a pod ended for something that its program did not do."""
+    return reason in NODE_REASONS or reason.lower().startswith("outof")
+
+
+def _exit(ended: ContainerView, node: str) -> str:
+    return f"container {ended.name} on node {node} exited with reason {ended.reason} exitcode {ended.exit_code}"

@@ -1,0 +1,329 @@
+"""Which pods are started again after a fault: the restart policies, scopes, limits and back-off.
+
+Restarts of a role are counted, and the count is the **attempt** of the pods that are created from then on: they carry
+it as a label. A pod of an older attempt than its role (or, with scope Pod, its own place) has reached is deleted. So
+nothing but the stored count says what is to be deleted, and a fault of such a pod is never looked at again: it is
+counted once, however often the process dies.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+import msgspec
+
+from trainmaster.lifecycle.fault import SIGNALLED, SIGNALS, Fault
+
+RestartPolicy = Literal["Always", "OnFailure", "OnNodeFail", "Never", "ExitCode", "OnNodeFailWithExitCode"]
+RestartScope = Literal["All", "Replica", "Pod"]
+
+HISTORY = 10
+"""Restarts that are told in the status."""
+LONGEST_BACKOFF = 300
+"""Seconds."""
+CALM = 600
+"""Seconds without a fault after which a role is not taken for one that fails again and again."""
+
+_CODE = re.compile(r"(\d{1,3})(?:\s*-\s*(\d{1,3}))?")
+
+_NUMBER = "([01]?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])"
+EXIT_CODES = rf"^(\s*(({_NUMBER}(\s*-\s*{_NUMBER})?|[Ss][Ii][Gg][A-Za-z0-9]+)\s*)?(,|$))*$"
+"""What the API server lets pass as exit codes, as a pattern; `exit_codes` knows better which signals there are, and
+that a range begins with its lower end."""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What the user wants for one role. ``backoff`` and ``reset`` are seconds."""
+
+    policy: RestartPolicy
+    scope: RestartScope
+    limit: int | None
+    backoff: int
+    reset: int | None
+
+
+class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How one role stands. ``count`` only grows; ``used`` are the restarts that the role itself brought about, which
+    its limit is about; ``streak`` are those without a calm time between them."""
+
+    count: int = 0
+    used: int = 0
+    streak: int = 0
+    attempt: int = 0
+    """A pod of a lower count is of an older attempt."""
+    attempts: dict[str, int] = {}
+    """The same for single pods, by index."""
+    next_time: datetime | None = None
+    """Before that no pod of the role is created."""
+
+    def attempt_of(self, index: int) -> int:
+        return max(self.attempt, self.attempts.get(str(index), 0))
+
+    def is_waiting(self, now: datetime) -> bool:
+        return self.next_time is not None and now < self.next_time
+
+
+NONE = Restarts()
+
+RestartsByRole = Mapping[str, Restarts]
+
+
+def waits(restarts: RestartsByRole, now: datetime) -> dict[str, float]:
+    """The roles whose pods are not created yet, with the seconds that they wait."""
+    return {
+        role: (of_role.next_time - now).total_seconds()
+        for role, of_role in restarts.items()
+        if of_role.next_time and of_role.is_waiting(now)
+    }
+
+
+class Restart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One restart, as the status remembers it."""
+
+    time: datetime
+    replica: str
+    scope: str
+    exit_code: int | None = None
+    signal: str = ""
+    reason: str = ""
+    node: str = ""
+    line: str = ""
+    """The last line that the container left as its termination message."""
+
+
+class FailedPod(msgspec.Struct, frozen=True):
+    """A pod with a fault."""
+
+    role: str
+    index: int
+    fault: Fault
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """A restart: the new counts, and what is said about it. ``role`` is the one that brought it about."""
+
+    role: str
+    restarts: dict[str, Restarts]
+    history: tuple[Restart, ...]
+    message: str
+
+
+# --- exit codes ---
+
+
+def exit_codes(text: str) -> frozenset[int]:
+    """The codes that a text like ``137, 128-143, SIGSEGV`` names. Raises ValueError for what names none."""
+    found: set[int] = set()
+    for part in filter(None, (word.strip() for word in text.split(","))):
+        found.update(_codes(part))
+    return frozenset(found)
+
+
+def _codes(word: str) -> Iterable[int]:
+    if number := SIGNALS.get(word.upper()):
+        return (SIGNALLED + number,)
+    match = _CODE.fullmatch(word)
+    if match is None:
+        raise ValueError(f"{word!r} is no exit code; write numbers (137), ranges (128-143) or signals (SIGKILL)")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last > 255:
+        raise ValueError(f"{word!r}: an exit code is at most 255")
+    if first > last:
+        raise ValueError(f"{word!r} is an empty range; write {last}-{first}")
+    return range(first, last + 1)
+
+
+# --- whether ---
+
+
+def is_wanted(policy: RestartPolicy, fault: Fault, codes: frozenset[int]) -> bool:
+    """True when a pod with this fault is to be started again. Containers that ended well do not matter."""
+    if fault.comes_again is not None:
+        return fault.comes_again
+    is_listed = bool(fault.exits) and codes.issuperset(fault.exits)
+    match policy:
+        case "Always":
+            return True
+        case "OnFailure":
+            return fault.has_failed
+        case "ExitCode":
+            return is_listed
+        case "OnNodeFail":
+            return fault.is_node
+        case "OnNodeFailWithExitCode":
+            return fault.is_node or is_listed
+        case "Never":
+            return False
+
+
+def admitted(
+    wanted: Sequence[FailedPod],
+    rules: Mapping[str, Rules],
+    restarts: RestartsByRole,
+    calm: timedelta,
+    limit: int | None = None,
+) -> tuple[FailedPod, ...]:
+    """Those of the pods whose restart is within the limits of their roles, lowest index first, and within ``limit``,
+    which is about all roles together: the restart of all pods is one, however many have failed."""
+    if limit is not None:
+        left = max(limit - sum(r.used for r in restarts.values()), 0)
+        is_whole = any(rules[f.role].scope == "All" for f in wanted)
+        wanted = wanted[: len(wanted) * bool(left)] if is_whole else wanted[:left]
+    found: list[FailedPod] = []
+    for role in sorted({fallen.role for fallen in wanted}):
+        of_role = sorted((f for f in wanted if f.role == role), key=lambda f: f.index)
+        rule = rules[role]
+        if rule.limit is not None:
+            left = max(rule.limit - _rested(restarts.get(role, NONE), rule, calm).used, 0)
+            of_role = of_role[:left] if rule.scope == "Pod" else of_role * bool(left)
+        found += of_role
+    return tuple(found)
+
+
+def _rested(restarts: Restarts, rule: Rules, calm: timedelta) -> Restarts:
+    """A calm time ends a streak; it gives the budget back only if the user says so."""
+    if rule.reset is not None and calm >= timedelta(seconds=rule.reset):
+        return msgspec.structs.replace(restarts, used=0, streak=0)
+    return msgspec.structs.replace(restarts, streak=0) if calm >= timedelta(seconds=CALM) else restarts
+
+
+# --- what then ---
+
+
+def decide(
+    fallen: Sequence[FailedPod],
+    rules: Mapping[str, Rules],
+    restarts: RestartsByRole,
+    history: tuple[Restart, ...],
+    *,
+    calm: timedelta,
+    now: datetime,
+) -> Decision:
+    """The restart of these pods, which ``admitted`` let pass. One that is about all pods is about all faults: the
+    first role that wants it pays for it, and nobody else does."""
+    widest = next((f for f in fallen if rules[f.role].scope == "All"), None)
+    causes = [widest] if widest else _causes(fallen, rules)
+    new = dict(restarts)
+    for role in dict.fromkeys(f.role for f in causes):
+        of_role = [f for f in causes if f.role == role]
+        new[role] = _begun(_rested(new.get(role, NONE), rules[role], calm), of_role, rules[role], now)
+    if widest:
+        for role in rules.keys() - {widest.role}:
+            old = new.get(role, NONE)
+            new[role] = msgspec.structs.replace(_attempt(old, old.count + 1), next_time=new[widest.role].next_time)
+    told = [_told(f, rules[f.role].scope, now) for f in causes]
+    first = causes[0]
+    return Decision(
+        role=first.role,
+        restarts={role: new[role] for role in sorted(new)},
+        history=(*history, *told)[-HISTORY:],
+        message=f"restart times is {new[first.role].count}, {_said(causes)}",
+    )
+
+
+def replaced(
+    restarts: RestartsByRole, places: Iterable[tuple[str, int]], rules: Mapping[str, Rules], now: datetime
+) -> dict[str, Restarts]:
+    """A new attempt of single places, that no role is charged for: their pods are deleted through no fault of their
+    own. With ``rules``, the places of a role that this happens to again and again wait as after a fault."""
+    found = dict(restarts)
+    for role, indices in _by_role(places).items():
+        old, backoff = found.get(role, NONE), rules[role].backoff if role in rules else 0
+        count = old.count + 1
+        found[role] = msgspec.structs.replace(
+            old,
+            count=count,
+            attempts=old.attempts | dict.fromkeys(map(str, indices), count),
+            streak=old.streak + bool(backoff),
+            next_time=_next_time(old.streak, backoff, now) or old.next_time,
+        )
+    return found
+
+
+def uncharged(
+    failed: Sequence[FailedPod],
+    rules: Mapping[str, Rules],
+    restarts: RestartsByRole,
+    history: tuple[Restart, ...],
+    *,
+    calm: timedelta,
+    now: datetime,
+) -> Decision:
+    """The restart of pods that the job goes on without meanwhile: each comes again alone, after the back-off of its
+    role, and nothing of the restart limit is used."""
+    alone = {role: msgspec.structs.replace(rule, scope="Pod", limit=None) for role, rule in rules.items()}
+    decision = decide(failed, alone, restarts, history, calm=calm, now=now)
+    unpaid = {
+        role: msgspec.structs.replace(new, used=restarts.get(role, NONE).used)
+        for role, new in decision.restarts.items()
+    }
+    return msgspec.structs.replace(decision, restarts=unpaid)
+
+
+def all_anew(restarts: RestartsByRole, roles: Iterable[str]) -> dict[str, Restarts]:
+    """A new attempt of all pods, that no role is charged for."""
+    return {**restarts} | {role: _attempt(old := restarts.get(role, NONE), old.count + 1) for role in roles}
+
+
+def _by_role(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for role, index in places:
+        found.setdefault(role, []).append(index)
+    return found
+
+
+def _causes(fallen: Sequence[FailedPod], rules: Mapping[str, Rules]) -> list[FailedPod]:
+    """One for each restart: of a role that restarts as a whole, the first."""
+    seen: set[str] = set()
+    found = []
+    for f in fallen:
+        if rules[f.role].scope == "Pod" or f.role not in seen:
+            found.append(f)
+        seen.add(f.role)
+    return found
+
+
+def _begun(old: Restarts, causes: Sequence[FailedPod], rule: Rules, now: datetime) -> Restarts:
+    count = old.count + len(causes)
+    charged = sum(not f.fault.is_disruption for f in causes)
+    new = old if rule.scope == "Pod" else _attempt(old, count)
+    attempts = new.attempts | {str(f.index): count for f in causes} if rule.scope == "Pod" else new.attempts
+    return msgspec.structs.replace(
+        new,
+        count=count,
+        used=old.used + charged,
+        streak=old.streak + 1,
+        attempts=attempts,
+        next_time=_next_time(old.streak, rule.backoff, now),
+    )
+
+
+def _attempt(old: Restarts, count: int) -> Restarts:
+    return msgspec.structs.replace(old, count=count, attempt=count, attempts={})
+
+
+def _next_time(streak: int, backoff: int, now: datetime) -> datetime | None:
+    """The first restart comes at once; those that follow it without calm wait twice as long each time."""
+    if not streak or not backoff:
+        return None
+    return now + timedelta(seconds=min(backoff * 2 ** min(streak - 1, 16), LONGEST_BACKOFF))
+
+
+def _told(fallen: FailedPod, scope: RestartScope, now: datetime) -> Restart:
+    fault = fallen.fault
+    return Restart(
+        time=now,
+        replica=f"{fallen.role.lower()}-{fallen.index}",
+        scope=scope,
+        exit_code=fault.exit_code,
+        signal=fault.signal,
+        reason=fault.reason,
+        node=fault.node,
+        line=fault.line,
+    )
+
+
+def _said(causes: Sequence[FailedPod], limit: int = 3) -> str:
+    rest = len(causes) - limit
+    return "; ".join(f.fault.message for f in causes[:limit]) + (f"; and {rest} more" if rest > 0 else "")

@@ -1,0 +1,37 @@
+"""How a job stands by its status alone, in the words that all kinds share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trainmaster.core.condition import Conditions, has_succeeded, is_true
+from trainmaster.lifecycle.restart import NONE, Restarts
+
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+
+
+class StatusSummary(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    conditions: Conditions = ()
+    restarts: dict[str, Restarts] = {}
+
+    @property
+    def has_succeeded(self) -> bool | None:
+        """None of a job that has not ended. Other operators say it by the name of a condition."""
+        if any(is_true(self.conditions, end) for end in (FAILED, SUCCEEDED)):
+            return not is_true(self.conditions, FAILED)
+        return has_succeeded(self.conditions)
+
+    def restarts_since(self, before: "StatusSummary") -> int:
+        """How often the job, or a part of it, was started again for a fault. A budget may have been given back."""
+        grown = [(now.used, now.used - before.restarts.get(role, NONE).used) for role, now in self.restarts.items()]
+        return sum(more if more >= 0 else used for used, more in grown)
+
+
+def summary_of(status: Mapping[str, Any]) -> StatusSummary:
+    """Somebody may have stored a status of a strange shape: nothing is known by that one."""
+    try:
+        return msgspec.convert(status, StatusSummary)
+    except msgspec.ValidationError:
+        return StatusSummary()

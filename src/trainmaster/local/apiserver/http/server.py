@@ -1,0 +1,136 @@
+"""The embedded Kubernetes API: HTTPS on loopback over one store, with the controllers that a small cluster needs."""
+
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from trainmaster.core.errors import BadConfig
+from trainmaster.local.apiserver.controllers.expire import Expiry
+from trainmaster.local.apiserver.controllers.garbage import Garbage
+from trainmaster.local.apiserver.controllers.job import Jobs
+from trainmaster.local.apiserver.controllers.namespace import Emptier, create_initial
+from trainmaster.local.apiserver.controllers.schedule import Scheduler
+from trainmaster.local.apiserver.http.router import LARGEST_BODY, Api
+from trainmaster.local.apiserver.http.status import Refusal
+from trainmaster.local.apiserver.objects.catalog import DEFINITION, Catalog
+from trainmaster.local.apiserver.objects.state import State, Target
+from trainmaster.local.apiserver.objects.write import WriteOptions, create, patch
+from trainmaster.local.apiserver.store.store import Store, StoreFailed
+from trainmaster.local.apiserver.store.watch import Bells
+
+HOST = "127.0.0.1"
+# How long a request may still take when the server closes; watches end at once.
+_LAST_REQUESTS = 2.0
+
+
+class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """``certificate`` is also what clients, and the node's log endpoint, are verified by."""
+
+    database: str
+    token: str
+    certificate: Path
+    key: Path
+    port: int = 0
+    definitions: Sequence[dict[str, Any]] = ()
+    node_token: str = ""
+
+
+class ApiServer(msgspec.Struct, frozen=True):
+    """A server that answers."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"https://{HOST}:{self.port}"
+
+
+@asynccontextmanager
+async def serve_api(options: ApiOptions) -> AsyncIterator[ApiServer]:
+    """Serve until the block ends; nothing is left running then. Raises BadConfig when it cannot start."""
+    if not options.token:
+        raise BadConfig("the API needs a token: without one everybody on this machine could use it")
+    server_tls, client_tls = _tls(options)
+    async with AsyncExitStack() as stack:
+        store = Store.open(options.database)
+        stack.callback(store.close)
+        state = State(store, Catalog(store))
+        _fill(state, options)
+        for controller in (Garbage(state), Emptier(state), Scheduler(state), Jobs(state)):
+            await stack.enter_async_context(controller.worker.running())
+        await stack.enter_async_context(Expiry(state).running())
+        connector = aiohttp.TCPConnector(ssl=client_tls)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        bells = Bells(store)
+        api = Api(state, bells, token=options.token, node_token=options.node_token, session=session)
+        port = await _listen(stack, api, bells, server_tls, options.port)
+        yield ApiServer(port)
+
+
+def _tls(options: ApiOptions) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    try:
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.load_cert_chain(options.certificate, options.key)
+        client = ssl.create_default_context(cafile=str(options.certificate))
+    except (OSError, ssl.SSLError) as error:
+        raise BadConfig(f"the certificate {options.certificate} and its key cannot be used: {error}") from error
+    return server, client
+
+
+def _fill(state: State, options: ApiOptions) -> None:
+    try:
+        create_initial(state)
+        for definition in options.definitions:
+            _define(state, definition)
+    except StoreFailed as error:
+        raise BadConfig(f"{options.database}: {error}") from error
+
+
+def _define(state: State, definition: dict[str, Any]) -> None:
+    """Create a definition, or bring the one that is there up to date."""
+    served = state.catalog.of_resource(str(DEFINITION))
+    assert served is not None  # noqa: S101 – built in
+    name = definition["metadata"]["name"]
+    target = Target(served, "", name)
+    quiet = WriteOptions(validation="Ignore")
+
+    def update(old: dict[str, Any]) -> dict[str, Any]:
+        return {**old, "spec": definition["spec"]}
+
+    try:
+        if state.store.get(target.place) is None:
+            create(state, Target(served), definition, quiet)
+        else:
+            patch(state, target, update, quiet)
+    except Refusal as refusal:
+        raise BadConfig(f"the CustomResourceDefinition {name} cannot be served: {refusal}") from refusal
+
+
+async def _listen(stack: AsyncExitStack, api: Api, bells: Bells, tls: ssl.SSLContext, port: int) -> int:
+    app = web.Application(client_max_size=LARGEST_BODY)
+    app.router.add_route("*", "/{path:.*}", api.handle)
+    # aiohttp logs a traceback for every line that is not HTTP; the sender gets its 400 anyway.
+    quiet = logging.getLogger("trainmaster.local.http")
+    quiet.setLevel(logging.CRITICAL)
+    runner = web.AppRunner(
+        app, access_log=None, handler_cancellation=True, shutdown_timeout=_LAST_REQUESTS, logger=quiet
+    )
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    stack.callback(bells.close)  # runs before the cleanup: watches must not keep it waiting
+    site = web.TCPSite(runner, HOST, port, ssl_context=tls)
+    try:
+        await site.start()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)  # asyncio's own text says the address again
+        raise BadConfig(f"the API cannot listen on {HOST}:{port}: {why}; choose another port") from error
+    sockets = runner.addresses
+    return int(sockets[0][1])

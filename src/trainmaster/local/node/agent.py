@@ -1,0 +1,282 @@
+"""The process node: a kubelet whose containers are process groups of this machine.
+
+It talks the Kubernetes API only, so any API server will do. What runs is kept on disk under ``folder`` and by shims
+that outlive the node: a node that is started again takes over what it finds.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from trainmaster.core.errors import BadConfig
+from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key
+from trainmaster.core.view import JOB_CODEC, SERVICE_CODEC, JobView, ServiceView
+from trainmaster.local.lock import Taken, locked
+from trainmaster.local.node.account import Access
+from trainmaster.local.node.backoff import RestartBackoff
+from trainmaster.local.node.container import Container
+from trainmaster.local.node.host import Host
+from trainmaster.local.node.isolation import Isolation, probe_isolation
+from trainmaster.local.node.kubelet import KubeletOptions, serve_kubelet
+from trainmaster.local.node.name import HostsFiles, NamedPod
+from trainmaster.local.node.pod import Pod
+from trainmaster.local.node.process import running_shims
+from trainmaster.local.node.registration import Registration, capacity
+from trainmaster.local.node.teller import Teller
+from trainmaster.local.node.worker import PodWorker, end_leftover, kept_pods
+from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.recorder import Recorder
+from trainmaster.runtime.reflector import Reflector
+from trainmaster.runtime.store import Store
+
+HOSTS = Path("/etc/hosts")
+NAME_PAUSE = 0.05
+"""Seconds in which changes of names are collected: a burst of pods rewrites the files a few times, not hundreds."""
+
+log = structlog.get_logger(__name__)
+
+
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    folder: Path
+    """pods/<uid>/…, hosts/<namespace>: everything the node keeps."""
+    workdir: Path
+    """Where containers without workingDir start."""
+    certificate: Path
+    key: Path
+    """Of the log endpoint on loopback."""
+    token: str = ""
+    """The bearer token that the log endpoint accepts; empty for none."""
+    client_ca: Path | None = None
+    """Or a client certificate of this CA: a real API server has one."""
+    restart_backoff: float = 10.0
+    """Seconds before the second restart of a container, doubling from then on."""
+    keeps_logs: bool = False
+    """True: what containers wrote stays when their pod is gone, for somebody who reads the files."""
+    is_last: bool = False
+    """True: no node comes after this one to take its containers over, so they end when this process does."""
+
+
+async def run_node(
+    cluster: Cluster,
+    options: NodeOptions,
+    stop: asyncio.Event,
+    ready: asyncio.Event | None = None,
+    *,
+    access: Access | None = None,
+) -> None:
+    """Until ``stop``. Containers go on without the node: the next one takes them over.
+
+    With ``access`` they can speak with the API server, as their service account.
+    """
+    folder = options.folder.resolve()
+    with _locked(folder):
+        isolation = await probe_isolation()
+        if not isolation.mode:
+            log.warning("containers get no file system of their own", because=isolation.why)
+        await Agent(cluster, options, folder, isolation, access).run(stop, ready)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Two nodes on one folder would start everything twice."""
+    with ExitStack() as held:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (folder / "pods").mkdir(mode=0o700, exist_ok=True)
+            held.enter_context(locked(folder / "lock"))
+        except OSError as error:
+            raise BadConfig(f"the node cannot keep its state in {folder}: {error.strerror}") from error
+        except Taken as taken:
+            raise BadConfig(f"another node is running on {folder}; stop it, or choose another folder") from taken
+        yield
+
+
+class Agent:
+    def __init__(
+        self, cluster: Cluster, options: NodeOptions, folder: Path, isolation: Isolation, access: Access | None
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._folder = folder
+        self._pods = Store[JobView](POD)
+        self._services = Store[JobView](SERVICE)
+        self._config_maps = Store[ServiceView](CONFIG_MAP)
+        """That they changed is all that is read of them."""
+        self._recorder = Recorder(cluster, lambda: datetime.now(UTC))
+        self._names_changed = asyncio.Event()
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_leaving = False
+        self._shims: dict[str, int] = {}
+        """What nodes before us left running; of interest only at the start."""
+        self._room = capacity()
+        self._hosts = HostsFiles(folder / "hosts", self._service_keys, self._named_pods, _text(HOSTS))
+        self._host = Host(
+            cluster,
+            folder=folder,
+            workdir=options.workdir,
+            isolation=isolation,
+            hosts=self._hosts,
+            teller=Teller(self._recorder),
+            allocatable=self._room,
+            backoff=RestartBackoff(options.restart_backoff),
+            keeps_logs=options.keeps_logs,
+            is_last=options.is_last,
+            access=access,
+        )
+
+    async def run(self, stop: asyncio.Event, ready: asyncio.Event | None) -> None:
+        options = self._options
+        kubelet = KubeletOptions(
+            certificate=options.certificate, key=options.key, token=options.token, client_ca=options.client_ca
+        )
+        async with serve_kubelet(kubelet, self.find) as port:
+            registration = Registration(self._cluster, options.name, self._room, port)
+            async with asyncio.TaskGroup() as group:
+                working = group.create_task(self._work(registration, ready))
+                await stop.wait()
+                working.cancel()
+
+    async def _work(self, registration: Registration, ready: asyncio.Event | None) -> None:
+        """Until it is cancelled."""
+        pods = Reflector(self._cluster, self._pods, JOB_CODEC, fields=f"spec.nodeName={self._options.name}")
+        services = Reflector(self._cluster, self._services, JOB_CODEC)
+        config_maps = Reflector(self._cluster, self._config_maps, SERVICE_CODEC)
+        await registration.register()
+        async with asyncio.TaskGroup() as group:
+            for reflector in (pods, services, config_maps):
+                group.create_task(reflector.run())
+            for work in (self._recorder.run(), registration.keep_alive()):
+                group.create_task(work)
+            await pods.synced.wait()
+            await services.synced.wait()
+            try:
+                await self._begin()
+                log.info("node is ready", node=self._options.name, folder=str(self._folder))
+                if ready is not None:
+                    ready.set()
+                await self._keep_names()
+            finally:
+                await self._let_go()
+
+    # --- pods ---
+
+    async def _begin(self) -> None:
+        """Take over what is on disk, then follow the API."""
+        self._shims = running_shims()
+        for uid, kept in kept_pods(self._folder).items():
+            if kept is None:
+                await asyncio.to_thread(end_leftover, self._folder, uid)
+                continue
+            view = self._pods.get(kept.key)
+            if view is None or view.uid != uid:
+                self._start(kept).lose()
+        for key in list(self._pods.keys()):
+            self._pod_changed(None, self._pods.get(key))
+        self._shims = {}
+        self._pods.listen(self._pod_changed)
+        self._services.listen(self._service_changed)
+        self._config_maps.listen(self._config_map_changed)
+
+    def _pod_changed(self, before: JobView | None, after: JobView | None) -> None:
+        try:
+            self._take(before, after)
+        except Exception:
+            # Whatever is wrong with this pod, the others must go on.
+            view = after or before
+            log.exception("a pod cannot be taken, by a defect in trainmaster", pod=str(view and view.key))
+
+    def _take(self, before: JobView | None, after: JobView | None) -> None:
+        if self._is_leaving:
+            return  # whoever let go of a pod must not take it again: the next node does
+        if before is not None and (after is None or after.uid != before.uid) and before.uid in self._workers:
+            self._workers[before.uid].lose()
+        if after is not None:
+            pod = Pod.of(after.raw)
+            if after.uid in self._workers:
+                self._workers[after.uid].see(pod)
+            else:
+                self._start(pod)
+        if before is None or after is None:
+            self._rename()
+
+    def _start(self, pod: Pod) -> PodWorker:
+        worker = PodWorker(self._host, pod, self._shims)
+        self._workers[pod.uid] = worker
+        task = asyncio.get_running_loop().create_task(worker.run(), name=f"pod {pod.key}")
+        self._tasks[pod.uid] = task
+        task.add_done_callback(lambda done: self._ended(pod, done))
+        return worker
+
+    def _ended(self, pod: Pod, task: asyncio.Task[None]) -> None:
+        self._workers.pop(pod.uid, None)
+        self._tasks.pop(pod.uid, None)
+        if not any(worker.pod.key.namespace == pod.key.namespace for worker in self._workers.values()):
+            self._hosts.drop(pod.key.namespace)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error(
+                "a pod is not looked after any more, by a defect in trainmaster", pod=str(pod.key), exc_info=error
+            )
+
+    async def _let_go(self) -> None:
+        self._is_leaving = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._recorder.flush(1.0)
+
+    def find(self, key: Key, name: str) -> Container | None:
+        """A container of the pod that has this name now."""
+        for worker in reversed(self._workers.values()):  # a pod of the same name may be on its way out
+            if worker.pod.key == key and name in worker.containers:
+                return worker.containers[name]
+        return None
+
+    def _config_map_changed(self, before: ServiceView | None, after: ServiceView | None) -> None:
+        """Files that are made of it follow at once: a program may wait for what they say."""
+        if (view := after or before) is not None:
+            for worker in self._workers.values():
+                if worker.pod.key.namespace == view.key.namespace:
+                    worker.refresh(view.key.name)
+
+    # --- names ---
+
+    def _service_changed(self, before: JobView | None, after: JobView | None) -> None:
+        if before is None or after is None:
+            self._rename()
+
+    def _rename(self) -> None:
+        self._hosts.invalidate()
+        self._names_changed.set()
+
+    async def _keep_names(self) -> None:
+        while True:
+            await self._names_changed.wait()
+            self._names_changed.clear()
+            try:
+                self._hosts.refresh()
+            except OSError as error:
+                log.warning("cannot write the names of pods", because=str(error))
+            await asyncio.sleep(NAME_PAUSE)
+
+    def _service_keys(self) -> Iterable[Key]:
+        return self._services.keys()
+
+    def _named_pods(self) -> Iterable[NamedPod]:
+        for worker in self._workers.values():
+            spec = worker.pod.spec
+            yield NamedPod(worker.pod.key, spec.get("hostname", ""), spec.get("subdomain", ""))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return "127.0.0.1\tlocalhost\n"

@@ -1,0 +1,204 @@
+"""One attempt of a container: its folder, and the shim that runs it, started by us or by a node before us."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from trainmaster.core.errors import Trainmaster
+from trainmaster.local.disk import write_whole
+from trainmaster.local.node.pod import Object
+from trainmaster.local.node.process import send, sweep, when_ended
+from trainmaster.local.node.record import Ended
+
+S = TypeVar("S")
+
+START_SECONDS = 60.0
+LOST = "the process that watched over this container was killed, and the container with it"
+
+
+class CannotStart(Trainmaster):
+    """The machine refused a process; what was asked for may be all right."""
+
+
+class Started(msgspec.Struct, rename="camel"):
+    pid: int = 0
+    started_at: str = ""
+    error: str = ""
+
+
+class Attempt:
+    """``on_end`` is called once, when the shim has ended and ``ended`` says how the container did."""
+
+    def __init__(self, folder: Path, on_end: Callable[[], None]) -> None:
+        self.folder = folder
+        self.number = int(folder.name)
+        self.pid = 0
+        """The container's main process."""
+        self.started_at = ""
+        self.ended: Ended | None = None
+        self._shim = 0
+        self._why_not = ""
+        self._on_end = on_end
+        self._over = asyncio.Event()
+        self._unwatch: Callable[[], None] | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    @property
+    def spec(self) -> Object:
+        spec: Object = msgspec.json.decode((self.folder / "spec.json").read_bytes())
+        return spec
+
+    async def start(self, spec: Object, environ: Mapping[str, str], shim: Sequence[str]) -> None:
+        """Returns when the program runs, or has failed to start."""
+        receiver, sender = os.pipe()
+        try:
+            self._shim = _spawn([*shim, "run", str(self._prepare(spec))], environ, sender)
+        except OSError as error:
+            os.close(receiver)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise CannotStart(f"cannot start a process: {error}") from error
+        finally:
+            os.close(sender)
+        self._unwatch = when_ended(self._shim, self._shim_ended)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                said = await _line(receiver)
+        except TimeoutError:
+            self.kill()
+            said = b""
+        if said:
+            started = msgspec.json.decode(said, type=Started)
+            self.pid, self.started_at, self._why_not = started.pid, started.started_at, started.error
+        if not self.pid:
+            await self._over.wait()
+
+    def _prepare(self, spec: Object) -> Path:
+        self.folder.mkdir(mode=0o700, parents=True)
+        (self.folder / "message").touch(mode=0o666)
+        file = self.folder / "spec.json"
+        write_whole(file, msgspec.json.encode(spec))
+        return file
+
+    def adopt(self, shims: Mapping[str, int]) -> bool:
+        """Take over what is on disk; False when nothing was ever started here."""
+        file = self.folder / "spec.json"
+        started = _decoded(self.folder / "running.json", Started)
+        if started is not None:
+            self.pid, self.started_at = started.pid, started.started_at
+        self.ended = _decoded(self.folder / "exit.json", Ended)
+        if self.ended is not None:
+            self.started_at = self.ended.started_at
+            self._over.set()
+            return True
+        shim = shims.get(str(file), 0)
+        if shim:
+            self._shim = shim
+            # Between its start and the program's: it will be there in milliseconds.
+            self.started_at = self.started_at or _moment()
+            self._unwatch = when_ended(shim, self._shim_ended)
+            return True
+        if started is None:
+            self._sweep()
+            return False
+        self._shim_ended()
+        return True
+
+    def main_pid(self) -> int:
+        """The program's process; a shim that was adopted early may have written it only now."""
+        if not self.pid and (started := _decoded(self.folder / "running.json", Started)):
+            self.pid = started.pid
+        return self.pid
+
+    def detach(self) -> None:
+        """Let it run, and do not hear of it any more."""
+        if self._unwatch is not None:
+            self._unwatch()
+
+    def terminate(self) -> None:
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the program and all it started."""
+        self._send(signal.SIGUSR1)
+
+    def _send(self, number: int) -> None:
+        if self._shim and not self._over.is_set():
+            send(self._shim, number)
+
+    def _shim_ended(self) -> None:
+        self.ended = _decoded(self.folder / "exit.json", Ended)
+        if self.ended is None:
+            self._sweep()
+            started = self.started_at or _moment()
+            self.ended = Ended(137, "Error", started, _moment(), self._why_not or LOST, signal.SIGKILL)
+            with contextlib.suppress(OSError):  # a full disk: then only we know
+                write_whole(self.folder / "exit.json", msgspec.json.encode(self.ended))
+        self.started_at = self.ended.started_at
+        self._over.set()
+        self._on_end()
+
+    def _sweep(self) -> None:
+        """End what a shim left behind that was killed; one that ends by itself leaves nothing."""
+        spec = self.spec
+        sweep(spec["uid"], spec["container"])
+
+
+def attempts_in(folder: Path) -> list[Path]:
+    """The attempts of a container that are on disk, oldest first."""
+    if not folder.is_dir():
+        return []
+    found = (path for path in folder.iterdir() if path.name.isdecimal() and (path / "spec.json").exists())
+    return sorted(found, key=lambda path: int(path.name))
+
+
+def _moment() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000000000Z", time.gmtime())
+
+
+def _decoded(file: Path, kind: type[S]) -> S | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _spawn(command: list[str], environ: Mapping[str, str], stdout: int) -> int:
+    """In a session of its own: neither Ctrl-C nor our end reaches it."""
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, stdout, 1),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    return os.posix_spawn(command[0], command, environ, file_actions=actions, setsid=True)
+
+
+async def _line(receiver: int) -> bytes:
+    """One line of a pipe, without a thread; empty when it was closed before."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(receiver, False)
+    done: asyncio.Future[bytes] = loop.create_future()
+    said = bytearray()
+
+    def read() -> None:
+        piece = os.read(receiver, 65536)
+        said.extend(piece)
+        if (not piece or piece.endswith(b"\n")) and not done.done():
+            done.set_result(bytes(said))
+
+    loop.add_reader(receiver, read)
+    try:
+        return await done
+    finally:
+        loop.remove_reader(receiver)
+        os.close(receiver)

@@ -1,0 +1,128 @@
+"""The node's own HTTPS endpoint on loopback: container logs, for whoever has the token or the certificate."""
+
+import hmac
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from trainmaster.core.errors import BadConfig
+from trainmaster.core.ids import Key
+from trainmaster.local.node.container import Container
+from trainmaster.local.node.log import LogOptions, read_log, since_of
+from trainmaster.local.node.pod import LOOPBACK
+
+FindContainer = Callable[[Key, str], Container | None]
+
+
+class KubeletOptions(msgspec.Struct, frozen=True, kw_only=True):
+    certificate: Path
+    key: Path
+    token: str
+    client_ca: Path | None
+
+
+@asynccontextmanager
+async def serve_kubelet(options: KubeletOptions, find: FindContainer) -> AsyncIterator[int]:
+    """Serve while the block runs; the port."""
+    app = web.Application(middlewares=[_authenticated(options.token)])
+    app.router.add_get("/healthz", _alive)
+    app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", partial(_logs, find))
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, LOOPBACK, 0, ssl_context=_tls(options)).start()
+        except OSError as error:
+            raise BadConfig(f"cannot serve container logs on {LOOPBACK}: {error}") from error
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def _tls(options: KubeletOptions) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(options.certificate, options.key)
+        if options.client_ca is not None:
+            context.load_verify_locations(options.client_ca)
+            context.verify_mode = ssl.CERT_OPTIONAL
+    except (OSError, ssl.SSLError) as error:
+        raise BadConfig(f"cannot use the certificates of the log endpoint: {error}") from error
+    return context
+
+
+def _authenticated(token: str) -> web.middleware:  # type: ignore[valid-type]
+    @web.middleware
+    async def check(request: web.Request, handler: Callable[[web.Request], object]) -> web.StreamResponse:
+        if not (_has_certificate(request) or _has_token(request, token)):
+            return web.Response(status=401, text="Unauthorized")
+        return await handler(request)  # type: ignore[misc,no-any-return]
+
+    return check
+
+
+def _has_certificate(request: web.Request) -> bool:
+    """TLS has verified it against the client CA, or there is none."""
+    transport = request.transport
+    tls = transport.get_extra_info("ssl_object") if transport is not None else None
+    return tls is not None and bool(tls.getpeercert())
+
+
+def _has_token(request: web.Request, token: str) -> bool:
+    given = request.headers.get("Authorization", "")
+    return bool(token) and hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+
+
+async def _alive(_: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+async def _logs(find: FindContainer, request: web.Request) -> web.StreamResponse:
+    key = Key(request.match_info["namespace"], request.match_info["pod"])
+    name = request.match_info["container"]
+    container = find(key, name)
+    if container is None:
+        return web.Response(status=404, text=f'container "{name}" of pod "{key}" is not on this node\n')
+    try:
+        options = _options(request)
+    except ValueError as error:
+        return web.Response(status=400, text=f"{error}\n")
+    log = container.log(previous=options.previous)
+    if log is None:
+        word = "previous terminated " if options.previous else ""
+        return web.Response(status=400, text=f'{word}container "{name}" in pod "{key.name}" not found\n')
+    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    await response.prepare(request)
+    try:
+        async for piece in read_log(log[0], log[1], options):
+            await response.write(piece)
+        await response.write_eof()
+    except (ConnectionError, FileNotFoundError):
+        pass  # the reader went, or the pod did
+    return response
+
+
+def _options(request: web.Request) -> LogOptions:
+    query = request.query
+    return LogOptions(
+        follow=_flag(query.get("follow", "")),
+        previous=_flag(query.get("previous", "")),
+        timestamps=_flag(query.get("timestamps", "")),
+        tail=_number(query.get("tailLines", "")),
+        limit=_number(query.get("limitBytes", "")),
+        since=since_of(query.get("sinceSeconds", ""), query.get("sinceTime", ""), time.time()),
+    )
+
+
+def _flag(text: str) -> bool:
+    return text.lower() in ("true", "1")
+
+
+def _number(text: str) -> int | None:
+    return max(0, int(text)) if text else None

@@ -1,0 +1,133 @@
+"""Names of pods and services: one hosts file for each namespace. Every name is this machine."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from trainmaster.core.ids import Key
+from trainmaster.local.node.pod import LOOPBACK
+
+DOMAIN = "svc.cluster.local"
+
+
+class NamedPod(NamedTuple):
+    """A pod, as far as its names go."""
+
+    key: Key
+    hostname: str = ""
+    subdomain: str = ""
+
+
+def hosts_text(namespace: str, services: Iterable[Key], pods: Iterable[NamedPod], base: str) -> str:
+    """``base`` is the machine's own hosts file: all that resolved before still does."""
+    lines: dict[Key, dict[str, None]] = {}  # a line of its own for each, whose first name is the canonical one
+    for service in services:
+        lines.setdefault(service, {}).update(dict.fromkeys(_service_names(namespace, service)))
+    for pod in pods:
+        lines.setdefault(pod.key, {}).update(dict.fromkeys(_pod_names(namespace, pod)))
+    told = [f"{LOOPBACK}\t{' '.join(lines[key])}" for key in sorted(lines)]
+    return "\n".join([base.rstrip("\n"), f"# pods and services of {namespace}, and what it can see", *told, ""])
+
+
+def _service_names(namespace: str, service: Key) -> Iterator[str]:
+    full = f"{service.name}.{service.namespace}"
+    yield from (full, f"{full}.svc", f"{full}.{DOMAIN}")
+    if service.namespace == namespace:
+        yield service.name
+
+
+def _pod_names(namespace: str, pod: NamedPod) -> Iterator[str]:
+    yield f"{pod.key.name}.{pod.key.namespace}"
+    if pod.key.namespace == namespace:
+        yield pod.key.name
+        if pod.hostname:
+            yield pod.hostname
+    if pod.subdomain:
+        full = f"{pod.hostname or pod.key.name}.{pod.subdomain}.{pod.key.namespace}"
+        yield from (full, f"{full}.svc", f"{full}.{DOMAIN}")
+        if pod.key.namespace == namespace:
+            yield f"{pod.hostname or pod.key.name}.{pod.subdomain}"
+
+
+class HostsFiles:
+    """Keeps ``folder/<namespace>`` as it should be, for the namespaces that were asked for.
+
+    A file is rewritten in place: it is bound into running containers by its inode.
+    """
+
+    def __init__(
+        self, folder: Path, services: Callable[[], Iterable[Key]], pods: Callable[[], Iterable[NamedPod]], base: str
+    ) -> None:
+        self._folder = folder
+        self._services = services
+        self._pods = pods
+        self._base = base
+        self._stale: set[str] = set()
+        self._known: set[str] = set()
+
+    def invalidate(self) -> None:
+        """Somebody came or went."""
+        self._stale = set(self._known)
+
+    def file(self, namespace: str) -> Path:
+        """The file of a namespace, as of now."""
+        path = self._folder / namespace
+        if namespace not in self._known or namespace in self._stale:
+            self._known.add(namespace)
+            self._stale.discard(namespace)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            overwrite(path, hosts_text(namespace, self._services(), self._pods(), self._base))
+        return path
+
+    def refresh(self) -> None:
+        for namespace in sorted(self._stale):
+            self.file(namespace)
+
+    def drop(self, namespace: str) -> None:
+        """No pod of this namespace is left here."""
+        self._known.discard(namespace)
+        self._stale.discard(namespace)
+        (self._folder / namespace).unlink(missing_ok=True)
+
+
+def resolver_mounts(folder: Path, etc: Path = Path("/etc"), run: Path = Path("/run")) -> list[dict[str, str]]:
+    """What makes programs look into their hosts file at all, where this system asks somebody else first."""
+    mounts = []
+    switch = etc / "nsswitch.conf"
+    if switch.is_file() and (text := files_first(old := switch.read_text(errors="replace"))) != old:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own = folder / ".nsswitch.conf"
+        overwrite(own, text)
+        mounts.append({"source": str(own), "target": str(switch)})
+    if (run / "nscd" / "socket").exists():  # a cache outside of the container, which does not know its names
+        mounts.append({"source": os.devnull, "target": str(run / "nscd" / "socket")})
+    return mounts
+
+
+def files_first(switch: str) -> str:
+    """nsswitch.conf with the hosts file in the first place."""
+
+    def moved(found: re.Match[str]) -> str:
+        others = [word for word in found[2].split() if word != "files"]
+        return found[0] if found[2].split()[:1] == ["files"] else " ".join([found[1], "files", *others])
+
+    return re.sub(r"^(hosts:)[ \t]*([^#\n]*)", moved, switch, flags=re.MULTILINE)
+
+
+def overwrite(path: Path, text: str) -> None:
+    """Give a file another text without another inode, and in one write: a reader sees no half of a line.
+
+    A shorter text is first filled up with empty lines, then cut.
+    """
+    content = text.encode()
+    target = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        old = os.fstat(target).st_size
+        if old == len(content) and os.pread(target, old, 0) == content:
+            return
+        os.pwrite(target, content.ljust(old, b"\n"), 0)
+        os.ftruncate(target, len(content))
+    finally:
+        os.close(target)

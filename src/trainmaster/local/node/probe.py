@@ -1,0 +1,155 @@
+"""Probes: is a container started, alive, ready? One task for each, and only while the container runs."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from trainmaster.local.disk import write_whole
+from trainmaster.local.node.pod import LOOPBACK, Object
+
+OUTPUT_LIMIT = 10 * 1024
+MESSAGE_LIMIT = 300
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    ok: bool
+    message: str = ""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A running container, as far as a probe or a hook needs it."""
+
+    shim: Sequence[str]
+    folder: Path
+    pid: int
+    cwd: str
+    env: Mapping[str, str]
+    ports: Mapping[str, int]
+
+
+async def run_handler(handler: Object, target: Target, timeout: float) -> Outcome:
+    """An exec, httpGet, tcpSocket or sleep, as probes and hooks have them."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await _run(handler, target)
+    except TimeoutError:
+        return Outcome(False, f"timed out after {timeout:g}s")
+
+
+async def _run(handler: Object, target: Target) -> Outcome:
+    if action := handler.get("exec"):
+        return await _exec(action.get("command") or [], target)
+    if action := handler.get("httpGet"):
+        return await _http(action, target)
+    if action := handler.get("tcpSocket"):
+        return await _tcp(action, target)
+    if action := handler.get("sleep"):
+        await asyncio.sleep(action["seconds"])
+    return Outcome(True)
+
+
+async def _exec(command: list[str], target: Target) -> Outcome:
+    spec = {"argv": command, "env": dict(target.env), "cwd": target.cwd, "pid": target.pid}
+    file = target.folder / f"exec-{os.getpid()}-{id(spec)}.json"
+    write_whole(file, msgspec.json.encode(spec))
+    process = await asyncio.create_subprocess_exec(
+        *target.shim,
+        "exec",
+        str(file),
+        env=dict(target.env),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None  # noqa: S101  a pipe was asked for
+        said = await process.stdout.read(OUTPUT_LIMIT)
+        while await process.stdout.read(OUTPUT_LIMIT):
+            pass
+        code = await process.wait()
+    finally:
+        file.unlink(missing_ok=True)
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    return Outcome(code == 0, said.decode(errors="replace").strip()[:MESSAGE_LIMIT])
+
+
+async def _http(action: Object, target: Target) -> Outcome:
+    scheme = action.get("scheme", "HTTP").lower()
+    port = _port(action["port"], target)
+    path = action.get("path") or "/"
+    url = f"{scheme}://{action.get('host') or LOOPBACK}:{port}{path if path.startswith('/') else '/' + path}"
+    headers = {header["name"]: header["value"] for header in action.get("httpHeaders") or ()}
+    try:
+        connector = aiohttp.TCPConnector(ssl=False, force_close=True)
+        async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
+            async with session.get(url, headers=headers, allow_redirects=False) as response:
+                if 200 <= response.status < 400:
+                    return Outcome(True)
+                return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
+    except (aiohttp.ClientError, OSError) as error:
+        return Outcome(False, f'Get "{url}": {_why(error)}')
+
+
+async def _tcp(action: Object, target: Target) -> Outcome:
+    host, port = action.get("host") or LOOPBACK, _port(action["port"], target)
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError as error:
+        return Outcome(False, f"dial tcp {host}:{port}: {_why(error)}")
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return Outcome(True)
+
+
+def _why(error: Exception) -> str:
+    """In the system's words: those of asyncio and aiohttp repeat the address, and say not that it was refused."""
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number).lower() if number and number > 0 else str(error)
+
+
+def _port(port: int | str, target: Target) -> int:
+    return port if isinstance(port, int) else target.ports.get(port, 0)
+
+
+class Counter:
+    """Successes and failures in a row against a probe's thresholds. No I/O, no clock."""
+
+    def __init__(self, probe: Object, *, initially: bool) -> None:
+        self._needed = {True: probe.get("successThreshold", 1), False: probe.get("failureThreshold", 3)}
+        self._row = (initially, 0)
+
+    def count(self, *, ok: bool) -> bool:
+        """True when this outcome completes a row: from now on it is so."""
+        self._row = (ok, self._row[1] + 1 if self._row[0] == ok else 1)
+        return bool(self._row[1] >= self._needed[ok])
+
+
+async def keep_probing(
+    probe: Object,
+    *,
+    initially: bool,
+    ask: Callable[[float], Awaitable[Outcome]],
+    on_verdict: Callable[[bool], None],
+    on_failure: Callable[[str], None],
+) -> None:
+    """``on_verdict(ok)`` hears of every completed row, ``on_failure`` of every single failure."""
+    counter = Counter(probe, initially=initially)
+    await asyncio.sleep(probe.get("initialDelaySeconds", 0))
+    while True:
+        outcome = await ask(float(probe.get("timeoutSeconds", 1)))
+        if not outcome.ok:
+            on_failure(outcome.message)
+        if counter.count(ok=outcome.ok):
+            on_verdict(outcome.ok)
+        await asyncio.sleep(probe.get("periodSeconds", 10))

@@ -1,0 +1,93 @@
+"""Tells the API how a pod is: only what changed, the newest only, and again until it got there."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from trainmaster.core.errors import Conflict, Gone, Invalid, NotFound, Trainmaster
+from trainmaster.core.ids import POD
+from trainmaster.core.plan import merge_patch
+from trainmaster.local.node.pod import Object, Pod
+from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.cluster import Cluster
+
+CONFLICT_PAUSE = 0.02
+
+log = structlog.get_logger(__name__)
+
+
+class Reporter:
+    """One for each pod. ``pod`` is its newest version, our own writes included; ``want`` says how it should look."""
+
+    def __init__(self, cluster: Cluster, pod: Pod) -> None:
+        self._cluster = cluster
+        self.pod = pod
+        self._make: Callable[[Pod], Object] | None = None
+        self._must_delete = False
+        self._dirty = asyncio.Event()
+        self._backoff = Backoff(0.2, 30.0)
+
+    def see(self, pod: Pod) -> None:
+        """The watch shows this version. It may be behind what we wrote."""
+        if pod.version > self.pod.version:
+            self.pod = pod
+
+    def want(self, make: Callable[[Pod], Object], *, then_delete: bool) -> None:
+        """Report the status that ``make`` makes of the newest version of the pod: others write into it, too.
+
+        ``then_delete`` when nothing of the pod is left and the API waits for that.
+        """
+        self._make, self._must_delete = make, then_delete
+        self._dirty.set()
+
+    async def run(self) -> None:
+        """Until the pod is gone."""
+        failures = 0
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            try:
+                await self._send()
+                failures = 0
+            except NotFound:
+                return
+            except Conflict:
+                self._dirty.set()
+                if not await self._refresh():
+                    return
+                await asyncio.sleep(CONFLICT_PAUSE)
+            except Invalid as error:
+                log.warning("the status of a pod was refused", pod=str(self.pod.key), because=str(error))
+            except Trainmaster as error:
+                failures += 1
+                log.warning("cannot report a pod, trying again", pod=str(self.pod.key), because=str(error))
+                await asyncio.sleep(self._backoff.delay(failures))
+                self._dirty.set()
+
+    async def _send(self) -> None:
+        pod = self.pod
+        wanted = self._make(pod) if self._make else pod.status
+        if patch := merge_patch(pod.status, wanted):
+            # The version belongs to one incarnation: a pod of the same name that came after gets a conflict.
+            body = {"metadata": {"resourceVersion": str(pod.version)}, "status": patch}
+            written = await self._cluster.patch(POD, pod.key, msgspec.json.encode(body), subresource="status")
+            if self.pod is pod:
+                metadata = {**pod.metadata, "resourceVersion": str(written.resource_version)}
+                self.pod = Pod({**pod.body, "metadata": metadata, "status": wanted})
+        if self._must_delete:
+            await self._cluster.delete(POD, pod.key, uid=pod.uid, grace=0)
+
+    async def _refresh(self) -> bool:
+        """Somebody else wrote the pod; False when it is not the same pod any more."""
+        try:
+            found = Pod.of(await self._cluster.get(POD, self.pod.key))
+        except (NotFound, Gone):
+            return False
+        except Trainmaster:
+            return True
+        if found.uid != self.pod.uid:
+            return False
+        self.pod = found
+        return True

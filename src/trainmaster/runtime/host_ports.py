@@ -1,0 +1,83 @@
+"""The book of ports: which numbers are taken on networks that pods share.
+
+A port is taken while a job's status names it and while a pod that has not ended holds it. What a plan has just drawn
+is taken, too, before the watch shows the status: planning and booking happen in one step of the event loop, so one
+process never gives a port twice.
+"""
+
+import socket
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from trainmaster.core.view import JobView, PodView
+from trainmaster.runtime.store import Store
+
+
+class HostPorts:
+    """``is_free`` asks the machine about programs that are not ours; on a cluster nobody can, and the scheduler
+    keeps two pods of one port apart."""
+
+    def __init__(self, is_free: Callable[[int], bool] = lambda port: True) -> None:
+        self._is_free = is_free
+        self._holders: Counter[int] = Counter()
+        self._held: frozenset[int] | None = frozenset()
+        """The keys of ``_holders``; None when they have to be gathered again."""
+        self._drawn: dict[str, set[int]] = {}
+        """By the uid of the job."""
+
+    def follow(self, *stores: Store[Any]) -> None:
+        """Keep the ports of the jobs or pods of these stores."""
+        for store in stores:
+            store.listen(self._changed)
+
+    def taken(self, uid: str) -> frozenset[int]:
+        """All that this job may not be given. What it drew itself it may draw again: its status was not stored."""
+        if self._held is None:
+            self._held = frozenset(self._holders)
+        if not self._drawn:
+            return self._held
+        return self._held.union(*(ports for job, ports in self._drawn.items() if job != uid))
+
+    def draw(self, uid: str, ports: Collection[int]) -> None:
+        """A plan for this job took these ports. They stay taken until another version of the job is seen: either
+        its status names them, or what was planned on the old version can never be stored any more."""
+        if ports:
+            self._drawn.setdefault(uid, set()).update(ports)
+
+    def foreign(self, ports: Iterable[int]) -> frozenset[int]:
+        """Those that a program of somebody else holds on this machine."""
+        return frozenset(port for port in ports if not self._is_free(port))
+
+    def _changed(self, before: PodView | JobView | None, after: PodView | JobView | None) -> None:
+        if isinstance(before, JobView):
+            self._drawn.pop(before.uid, None)
+        old, new = _held_by(before), _held_by(after)
+        if old == new:
+            return
+        self._holders.update(new)
+        self._holders.subtract(old)
+        for port in old:
+            if not self._holders[port]:
+                del self._holders[port]
+        self._held = None
+
+
+def _held_by(view: PodView | JobView | None) -> tuple[int, ...]:
+    if view is None:
+        return ()
+    if isinstance(view, JobView):
+        return view.ports
+    return () if view.is_ended else view.host_ports
+
+
+def is_free_here(port: int) -> bool:
+    """True when a program of this machine could listen on this port."""
+    with socket.socket() as probe:
+        # As servers do: connections that ended a moment ago do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

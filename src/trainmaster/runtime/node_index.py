@@ -1,0 +1,99 @@
+"""The book of nodes: what is known of those that pods are on, and whose pods these are.
+
+Nodes are a help, not a need. Where they cannot be read, now or ever, nothing is known of them and nothing is decided.
+The watch of nodes may lag behind that of pods: when a pod was bound to a node after what the store shows, nothing bad
+is known of it either. It may be new, or back again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from trainmaster.core.ids import Key
+from trainmaster.core.observed import Observed
+from trainmaster.core.view import NodeView, PodView
+from trainmaster.runtime.store import Store
+
+OUTAGE_SHARE = 0.55
+OUTAGE_NODES = 3
+"""So many nodes, and at least this share of all, are not ready in an outage, as kube-controller-manager has it."""
+POLL = 10.0
+"""Seconds until a job is looked at again of whose nodes something is not known now."""
+
+Listener = Callable[[PodView], None]
+
+
+class NodeIndex:
+    def __init__(self, nodes: Store[NodeView], pods: Store[PodView]) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._bound: dict[str, dict[Key, int]] = {}
+        """By node: its pods, and the version in which each was first seen to be there."""
+        self._not_ready: set[str] = set()
+        self._listeners: list[Listener] = []
+        pods.listen(self._pod_changed)
+        nodes.listen(self._node_changed)
+
+    def listen(self, listener: Listener) -> None:
+        """Called for every pod on a node of which something changed that may matter."""
+        self._listeners.append(listener)
+
+    def of(self, pods: Iterable[PodView]) -> Mapping[str, NodeView] | None:
+        """The nodes of these pods, as far as they are known; None when they cannot be read."""
+        if not self._can_read:
+            return None
+        bound: dict[str, int] = {}
+        for pod in pods:
+            if pod.node:
+                version = self._bound.get(pod.node, {}).get(pod.key, pod.resource_version)
+                bound[pod.node] = max(version, bound.get(pod.node, 0))
+        views = {name: self._nodes.get(Key("", name)) or NodeView(Key("", name), is_gone=True) for name in bound}
+        return {n: view for n, view in views.items() if bound[n] <= self._nodes.seen or _looks_well(view)}
+
+    def outage(self) -> str:
+        """That most nodes are not ready; empty when it is not so. Kubernetes evicts no pods then, either: it is more
+        likely that the control plane does not see the nodes than that they are all lost."""
+        if not self._can_read:
+            return ""
+        away, total = len(self._not_ready), len(self._nodes.keys())
+        is_outage = away >= OUTAGE_NODES and away >= OUTAGE_SHARE * total
+        return f"{away} of {total} nodes are not ready" if is_outage else ""
+
+    def poll(self, observed: Observed) -> float | None:
+        """Seconds until it is worth while to look again; None when all is known that will ever be."""
+        if observed.nodes is None:
+            return POLL if self._nodes.is_synced and not self._nodes.is_current else None
+        is_known = all(not pod.node or pod.node in observed.nodes for pod in observed.all_pods)
+        return None if is_known else POLL
+
+    @property
+    def _can_read(self) -> bool:
+        """Pods are on nodes: where there seems to be none, somebody does not show them to us."""
+        return self._nodes.is_synced and self._nodes.is_current and bool(self._nodes.keys())
+
+    def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
+        if before and after and (before.node, before.uid) == (after.node, after.uid):
+            return
+        if before and (others := self._bound.get(before.node)):
+            others.pop(before.key, None)
+            if not others:
+                del self._bound[before.node]
+        if after and after.node:
+            self._bound.setdefault(after.node, {})[after.key] = after.resource_version
+
+    def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
+        if before and (after is None or after.ready == "True"):
+            self._not_ready.discard(before.name)
+        if after and after.ready != "True":
+            self._not_ready.add(after.name)
+        if before and after and msgspec.structs.replace(before, resource_version=after.resource_version) == after:
+            return  # a heartbeat: every node has one every few seconds
+        view = after or before
+        for key in tuple(self._bound.get(view.name, ())) if view else ():
+            if pod := self._pods.get(key):
+                for listener in self._listeners:
+                    listener(pod)
+
+
+def _looks_well(view: NodeView) -> bool:
+    return view.ready == "True" and not view.taints and not view.conditions

@@ -1,1 +1,0 @@
-"""HTTP faces: health and metrics."""

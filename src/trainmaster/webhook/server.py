@@ -1,0 +1,114 @@
+"""``POST /mutate-…`` and ``POST /validate-…`` over TLS: what the API server asks before it stores a job.
+
+Whatever is asked, there is an answer and nothing is held: bodies and times are bounded, a bad request gets a sentence,
+and a defect of ours costs one review, which the API server then does without (see docs/decisions/0016). It also does
+without a review that is answered with 400, so a job that we cannot read is answered with 200 and refused.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from trainmaster.core.errors import BadConfig
+from trainmaster.kinds.base import Kind
+from trainmaster.monitoring import split_address
+from trainmaster.webhook import metric, review
+from trainmaster.webhook.path import Phase, path_of
+from trainmaster.webhook.review import BadReview, Review
+from trainmaster.webhook.verdict import mutation, verdict
+
+log = structlog.get_logger(__name__)
+
+LARGEST = 3 * 1024 * 1024
+"""Bytes of a review. The API server takes objects of 1.5 MB, and an update holds two of them."""
+BODY_TIMEOUT = 10.0
+END_TIMEOUT = 2.0
+"""Seconds that are left at the end to those who have begun to ask: whoever leaves well has sent them away before."""
+
+_PHASES: tuple[Phase, ...] = ("mutate", "validate")
+_OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+
+
+class _Reviewer:
+    """One path: one phase of one kind."""
+
+    def __init__(self, phase: Phase, kind: Kind[Any], is_leaving: Callable[[], bool]) -> None:
+        self._phase = phase
+        self._kind = kind
+        self._is_leaving = is_leaving
+        self._name = kind.name
+        self._seconds = metric.SECONDS.labels(phase, self._name)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        started = time.perf_counter()
+        operation, result = "unknown", "bad"
+        try:
+            asked = review.read(await _body(request), self._kind.resource)
+            operation = asked.request.operation if asked.request.operation in _OPERATIONS else "unknown"
+            is_allowed, body = self._judge(asked)
+            result = "allowed" if is_allowed else "refused"
+            response = web.Response(body=body, content_type="application/json")
+        except BadReview as bad:
+            log.warning("bad review", path=request.path, because=str(bad))
+            response = web.Response(status=400, text=f"{bad}\n")
+        except Exception:
+            result = "failed"
+            log.exception("defect in trainmaster: review failed; the job is stored unreviewed", path=request.path)
+            response = web.Response(status=500, text="the review failed; see the log of the webhook\n")
+        if self._is_leaving():
+            response.force_close()  # the next review goes to another replica
+        metric.REQUESTS.labels(self._phase, self._name, operation, result).inc()
+        self._seconds.observe(time.perf_counter() - started)
+        return response
+
+    def _judge(self, asked: Review) -> tuple[bool, bytes]:
+        if self._phase == "mutate":
+            return True, review.allowed(asked, patch=mutation(self._kind, asked.request))
+        found = verdict(self._kind, asked.request)
+        if not found.errors:
+            return True, review.allowed(asked, warnings=found.warnings)
+        job = f"{asked.request.namespace}/{asked.request.name}"
+        log.info("job refused", kind=self._kind.resource.kind, job=job, because="; ".join(found.errors)[:1000])
+        return False, review.refused(asked, found.errors, warnings=found.warnings)
+
+
+async def _body(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise BadReview(f"the body is larger than {LARGEST} bytes") from None
+    except TimeoutError:
+        raise BadReview(f"the body did not arrive within {BODY_TIMEOUT:g} s") from None
+    except (web.RequestPayloadError, ConnectionError) as error:
+        raise BadReview("the body cannot be read to its end") from error
+
+
+@asynccontextmanager
+async def serve_admission(
+    address: str, kinds: Sequence[Kind[Any]], tls: ssl.SSLContext, is_leaving: Callable[[], bool] = lambda: False
+) -> AsyncIterator[int]:
+    """Serve while the block runs; answers the port. ``is_leaving``: every client is asked to go elsewhere."""
+    host, port = split_address(address)
+    app = web.Application(client_max_size=LARGEST)
+    app.add_routes(
+        web.post(path_of(phase, kind.resource), _Reviewer(phase, kind, is_leaving).answer)
+        for kind in kinds
+        for phase in _PHASES
+    )
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=END_TIMEOUT)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        except OSError as error:
+            raise BadConfig(f"cannot listen on {address}: {error.strerror}; choose another address") from error
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

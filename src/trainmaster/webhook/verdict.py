@@ -1,0 +1,118 @@
+"""What is said to a job that is about to be stored: the same as the operator would say, only earlier.
+
+An update is judged by what it makes worse. What was stored before some rule existed can still be labelled, finished
+and deleted; the operator tells in a condition what is wrong with it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from trainmaster.core.errors import BadSpec
+from trainmaster.core.ids import Key
+from trainmaster.core.nesting import TOO_DEEP, prune
+from trainmaster.core.view import JobView
+from trainmaster.kinds.base import Kind
+from trainmaster.webhook import review
+from trainmaster.webhook.review import Operation, Request, Unreadable
+from trainmaster.webhook.warning import warnings_of
+
+_REVIEWED = frozenset({"CREATE", "UPDATE"})
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Refused when there are errors."""
+
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def mutation(kind: Kind[Any], request: Request) -> list[Operation]:
+    """What the ancestor's webhook filled in, and nothing else. It is asked before anybody looked at the schema."""
+    try:
+        return _mutation(kind, request)
+    except (Unreadable, RecursionError):
+        return []  # the verdict will refuse it
+
+
+def verdict(kind: Kind[Any], request: Request) -> Verdict:
+    try:
+        return _verdict(kind, request)
+    except Unreadable as error:
+        return _verdict_of_unreadable(kind, request, str(error))
+    except RecursionError:
+        return _verdict_of_unreadable(kind, request, TOO_DEEP)
+
+
+def _mutation(kind: Kind[Any], request: Request) -> list[Operation]:
+    new, old = _objects(request)
+    spec = (new or {}).get("spec")
+    if new is None or not isinstance(spec, dict) or _is_left_alone(kind, new, old):
+        return []
+    if old is not None and old.get("spec") == spec:
+        return []  # a label must not change the spec of a job that was stored before
+    return [
+        {"op": "add", "path": f"/spec/{field}", "value": value}
+        for field, value in kind.custom.defaults.items()
+        if spec.get(field) in (None, "")
+    ]
+
+
+def _verdict(kind: Kind[Any], request: Request) -> Verdict:
+    new, old = _objects(request)
+    if new is None or _is_left_alone(kind, new, old):
+        return Verdict()
+    known = set(_errors(kind, request.old_object)) if old is not None else set()
+    errors = [error for error in _errors(kind, request.object) if error not in known]
+    is_news = old is None or old.get("spec") != new.get("spec")
+    warnings = warnings_of(new, kind.custom) if is_news else []
+    return Verdict(tuple(errors), tuple(warnings))
+
+
+def _verdict_of_unreadable(kind: Kind[Any], request: Request, error: str) -> Verdict:
+    """Refuses what cannot be read, and does not lock in what is stored already."""
+    stored = bytes(request.old_object)
+    if prune(stored) != stored:
+        return Verdict()
+    new, old = _part_of(prune(bytes(request.object))), _part_of(stored)
+    return Verdict() if _is_left_alone(kind, new or {}, old) else Verdict((error,))
+
+
+def _objects(request: Request) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The job and what it was before; no job when the request changes nothing that is ours to judge."""
+    if request.operation not in _REVIEWED or request.sub_resource:
+        return None, None
+    new = review.parsed(request.object)
+    if new is None:
+        raise review.BadReview(f"the request is a {request.operation} without an object")
+    return new, _part_of(bytes(request.old_object))
+
+
+def _part_of(raw: bytes) -> dict[str, Any] | None:
+    """As ``review.parsed``; nothing is known of an object that cannot be read."""
+    try:
+        return review.parsed(msgspec.Raw(raw))
+    except Unreadable:
+        return {}
+
+
+def _is_left_alone(kind: Kind[Any], new: dict[str, Any], old: dict[str, Any] | None) -> bool:
+    """On its way out, or at its end: nothing of it will ever run again."""
+    if old is None:
+        return False
+    is_going = bool(_part(new, "metadata").get("deletionTimestamp"))
+    return is_going or str(_part(old, "status").get("phase")) in kind.ended
+
+
+def _part(job: dict[str, Any], field: str) -> dict[str, Any]:
+    found = job.get(field)
+    return found if isinstance(found, dict) else {}
+
+
+def _errors(kind: Kind[Any], raw: msgspec.Raw) -> tuple[str, ...]:
+    try:
+        # The kind reads the body alone; the rest of the view is for the store.
+        kind.decode(JobView(Key("", ""), "", 0, False, bytes(raw)))
+    except BadSpec as bad:
+        return bad.errors
+    return ()

@@ -1,0 +1,555 @@
+"""The generated definitions, without a cluster; tests/manifests holds them against a real API server."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import jsonschema_rs
+import msgspec
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.build import kind_of
+from tests.manifests import good
+from tests.manifests.bad import ROWS
+from tests.manifests.build import Manifest, aitrainingjob, crew, mlkubejob, mx_replica, mxjob, replica, replicated
+from trainmaster.core import template
+from trainmaster.core.ids import Resource
+from trainmaster.core.wire import ObjectMeta
+from trainmaster.kinds import crd
+from trainmaster.kinds.mlkube import types as mlkube
+from trainmaster.lifecycle.restart import EXIT_CODES
+from trainmaster.local.apiserver.schema.rule import Rules
+
+LABEL_VALUE = "^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$"
+DEPLOYED = Path(__file__).parents[2] / "deploy" / "crds.yaml"
+KEEPS = "x-kubernetes-preserve-unknown-fields"
+
+BY_KIND = {definition.resource.kind: definition for definition in crd.DEFINITIONS}
+
+each_definition = pytest.mark.parametrize("kind", list(BY_KIND))
+
+
+def schema_of(kind: str) -> crd.Schema:
+    version = crd.crd(BY_KIND[kind])["spec"]["versions"][0]
+    schema: crd.Schema = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def field_of(kind: str, path: str) -> crd.Schema:
+    """The schema of a field; `*` is any key of a map and any item of a list."""
+    schema = schema_of(kind)
+    for step in path.split("."):
+        inner: Any = schema.get("additionalProperties") or schema.get("items")
+        schema = inner if step == "*" else schema["properties"][step]
+    return schema
+
+
+def nodes(schema: crd.Schema, path: str = "") -> Iterator[tuple[str, crd.Schema]]:
+    """Every schema in a schema, with its path."""
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from nodes(inner, f"{path}.{name}")
+    for keyword in ("items", "additionalProperties"):
+        if keyword in schema:
+            yield from nodes(schema[keyword], f"{path}.*")
+
+
+# --- the definition around the schema -----------------------------------------------------------------------------
+
+
+def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_job_without_one() -> None:
+    assert field_of("MXJob", "spec.runPolicy")["default"] == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "names", "columns"),
+    [
+        pytest.param(
+            "DIJob",
+            "dijobs.diengine.opendilab.org",
+            ("dijobs", "dijob", "DIJobList", ["dijob"]),
+            [("Phase", ".status.phase"), ("Age", ".metadata.creationTimestamp")],
+            id="DIJob",
+        ),
+        pytest.param(
+            "AITrainingJob",
+            "aitrainingjobs.elasticdeeplearning.ai",
+            ("aitrainingjobs", "aitrainingjob", "AITrainingJobList", ["aitj"]),
+            [
+                ("Phase", ".status.phase"),
+                ("Age", ".metadata.creationTimestamp"),
+                ("Message", ".status.conditions[-1:].message"),
+            ],
+            id="AITrainingJob",
+        ),
+        pytest.param(
+            "NerveXJob",
+            "nervexjobs.nervex.sensetime.com",
+            ("nervexjobs", "nervexjob", "NerveXJobList", ["nvxjob"]),
+            [("Phase", ".status.phase"), ("Age", ".metadata.creationTimestamp")],
+            id="NerveXJob",
+        ),
+    ],
+)
+def test_a_kind_keeps_its_names_and_columns(
+    kind: str, name: str, names: tuple[Any, ...], columns: list[tuple[str, str]]
+) -> None:
+    definition = crd.crd(BY_KIND[kind])
+
+    found = definition["spec"]["names"]
+    version = definition["spec"]["versions"][0]
+    assert definition["metadata"]["name"] == name
+    assert (found["plural"], found["singular"], found["listKind"], found["shortNames"]) == names
+    assert [(c["name"], c["jsonPath"]) for c in version["additionalPrinterColumns"]] == columns
+
+
+@each_definition
+def test_status_is_a_subresource_and_spec_is_required(kind: str) -> None:
+    version = crd.crd(BY_KIND[kind])["spec"]["versions"][0]
+
+    assert version["subresources"].pop("status") == {}
+    assert schema_of(kind)["required"] == ["spec"]
+
+
+@each_definition
+def test_only_the_elastic_replica_of_an_aitrainingjob_can_be_scaled(kind: str) -> None:
+    expected = {
+        "specReplicasPath": ".spec.elasticReplicas",
+        "statusReplicasPath": ".status.elasticReplicas",
+        "labelSelectorPath": ".status.selector",
+    }
+
+    found = crd.crd(BY_KIND[kind])["spec"]["versions"][0]["subresources"].get("scale")
+
+    assert found == (expected if kind == "AITrainingJob" else None)
+
+
+@each_definition
+def test_a_definition_fits_into_the_annotation_of_kubectl_apply_many_times_over(kind: str) -> None:
+    assert len(json.dumps(crd.crd(BY_KIND[kind]))) < 20_000 < 262_144
+
+
+# --- YAML ---------------------------------------------------------------------------------------------------------
+
+
+def test_yaml_says_the_same_as_the_definitions() -> None:
+    assert tuple(yaml.safe_load_all(crd.to_yaml())) == crd.all_crds()
+
+
+def test_yaml_is_the_same_in_every_process() -> None:
+    program = "from trainmaster.kinds import crd; print(crd.to_yaml(), end='')"
+
+    for seed in ("1", "2"):
+        environ = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+
+        assert done.stdout == crd.to_yaml()
+
+
+def test_yaml_is_for_reading() -> None:
+    text = crd.to_yaml()
+
+    assert text.count("\n---\n") == len(crd.DEFINITIONS)
+    assert "&id" not in text
+
+
+def test_the_deployed_file_is_fresh() -> None:
+    assert DEPLOYED.read_text() == crd.to_yaml(), f"{DEPLOYED} is stale: run make generate"
+
+
+# --- the schema ---------------------------------------------------------------------------------------------------
+
+
+@each_definition
+def test_a_schema_is_structural(kind: str) -> None:
+    for path, schema in nodes(schema_of(kind)):
+        assert "$ref" not in schema, path
+        if schema == {"x-kubernetes-int-or-string": True}:
+            continue  # the one thing without a type
+        assert schema["type"] in {"object", "array", "string", "integer", "boolean"}, path
+        assert not {"properties", "additionalProperties"} <= set(schema), path
+        assert ("items" in schema) == (schema["type"] == "array"), path
+
+
+@each_definition
+def test_unknown_fields_are_kept_at_every_level_of_templates_and_volumes_and_nowhere_else(kind: str) -> None:
+    for path, schema in nodes(schema_of(kind)):
+        if "properties" in schema:
+            is_template = ".template" in path or ".aggregatorTemplate" in path
+            is_users_own = is_template or path.startswith(".spec.volumes")
+            assert schema.get(KEEPS, False) is is_users_own, path
+
+
+INT32 = {"type": "integer", "format": "int32"}
+INT64 = {"type": "integer", "format": "int64"}
+TEXT = {"type": "string"}
+TIME = {"type": "string", "format": "date-time"}
+PORT = {**INT32, "minimum": 1, "maximum": 65535}
+COUNT = {**INT32, "minimum": 0, "maximum": 10_000}
+END_POLICY = {"type": "string", "enum": ["All", "Any", "None", "Rank0"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("spec.group", TEXT),
+        ("spec.priorityClassName", TEXT),
+        ("spec.cleanPodPolicy", {"type": "string", "enum": ["", "ALL", "All", "None", "Running"]}),
+        ("spec.volumes.*.name", TEXT),
+        ("spec.coordinator.template.spec.containers.*.name", TEXT),
+        ("spec.collector.template.spec.containers.*.ports.*.containerPort", PORT),
+        ("spec.learner.template.spec.containers.*.env.*.name", TEXT),
+        ("status.phase", TEXT),
+        ("status.observedGeneration", INT64),
+        ("status.conditions.*.type", TEXT),
+        ("status.conditions.*.status", TEXT),
+        ("status.conditions.*.reason", TEXT),
+        ("status.conditions.*.message", TEXT),
+        ("status.conditions.*.lastUpdateTime", TIME),
+        ("status.conditions.*.lastTransitionTime", TIME),
+        ("status.replicaStatus.*.active", INT64),
+        ("status.replicaStatus.*.succeeded", INT64),
+        ("status.replicaStatus.*.failed", INT64),
+        ("status.ports.*.*", PORT),
+        ("spec.coordinator.template.spec.hostNetwork", {"type": "boolean"}),
+    ],
+)
+def test_dijob_has_the_field(path: str, expected: crd.Schema) -> None:
+    assert field_of("DIJob", path) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("spec.restartingExitCode", {**TEXT, "maxLength": 512, "pattern": EXIT_CODES}),
+        ("spec.frameworkType", TEXT),
+        ("spec.faultTolerant", {"type": "boolean"}),
+        ("spec.priority", {**TEXT, "maxLength": 63, "pattern": LABEL_VALUE}),
+        ("spec.schedulerName", TEXT),
+        ("spec.timeLimit", {**INT64, "minimum": 1}),
+        ("spec.cleanPodPolicy", {"type": "string", "enum": ["All", "None", "Running"]}),
+        ("spec.failPolicy", END_POLICY),
+        ("spec.completePolicy", END_POLICY),
+        ("spec.elasticReplicas", {**INT32, "minimum": 1, "maximum": 10_000}),
+        ("spec.replicaSpecs.*.minReplicas", COUNT),
+        ("spec.replicaSpecs.*.maxReplicas", COUNT),
+        ("spec.replicaSpecs.*.replicas", COUNT),
+        ("spec.replicaSpecs.*.restartLimit", {**INT32, "minimum": 0, "maximum": 2**31 - 1}),
+        ("spec.replicaSpecs.*.restartScope", {"type": "string", "enum": ["All", "Pod", "Replica"]}),
+        (
+            "spec.replicaSpecs.*.restartPolicy",
+            {
+                "type": "string",
+                "enum": ["Always", "ExitCode", "Never", "OnFailure", "OnNodeFail", "OnNodeFailWithExitCode"],
+            },
+        ),
+        ("spec.replicaSpecs.*.failPolicy", END_POLICY),
+        ("spec.replicaSpecs.*.completePolicy", END_POLICY),
+        ("spec.replicaSpecs.*.edlPolicy", {"type": "string", "enum": ["Auto", "Manual", "Never"]}),
+        ("spec.replicaSpecs.*.template.spec.initContainers.*.name", TEXT),
+        ("status.phase", TEXT),
+        ("status.conditions.*.lastProbeTime", TIME),
+        ("status.replicaStatuses.*.scheduled", INT64),
+        ("status.elasticReplicas", INT64),
+        ("status.selector", TEXT),
+        ("status.ports.*.*", PORT),
+        ("status.startTime", TIME),
+        ("status.startRunningTime", TIME),
+        ("status.endTime", TIME),
+    ],
+)
+def test_aitrainingjob_has_the_field(path: str, expected: crd.Schema) -> None:
+    assert field_of("AITrainingJob", path) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "required"),
+    [
+        ("DIJob", "spec", ["coordinator"]),
+        ("DIJob", "spec.coordinator", ["template"]),
+        ("DIJob", "spec.coordinator.template.spec", ["containers"]),
+        ("DIJob", "status.conditions.*", ["type", "status"]),
+        ("AITrainingJob", "spec", ["replicaSpecs"]),
+        ("AITrainingJob", "spec.replicaSpecs.*", ["template"]),
+    ],
+)
+def test_what_must_be_written_is_required_and_nothing_else(kind: str, path: str, required: list[str]) -> None:
+    assert field_of(kind, path)["required"] == required
+
+
+@pytest.mark.parametrize("noun", ["containers", "initContainers", "volumes"])
+def test_named_things_of_a_pod_are_keyed_by_name(noun: str) -> None:
+    found = field_of("DIJob", f"spec.coordinator.template.spec.{noun}")
+
+    assert (found["x-kubernetes-list-type"], found["x-kubernetes-list-map-keys"]) == ("map", ["name"])
+
+
+# --- the generator ------------------------------------------------------------------------------------------------
+
+
+class Point(msgspec.Struct, rename="camel"):
+    """Where it is,
+    in two dimensions."""
+
+    x_axis: int
+    y_axis: int = 0
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [
+        pytest.param(str, {"type": "string"}, id="str"),
+        pytest.param(
+            Annotated[str, msgspec.Meta(min_length=1, max_length=9, pattern="^a")],
+            {"type": "string", "minLength": 1, "maxLength": 9, "pattern": "^a"},
+            id="bounded-str",
+        ),
+        pytest.param(bool | None, {"type": "boolean"}, id="optional"),
+        pytest.param(int, INT64, id="int"),
+        pytest.param(Annotated[int, msgspec.Meta(ge=1)], {**INT64, "minimum": 1}, id="int-without-upper-bound"),
+        pytest.param(Annotated[int, msgspec.Meta(le=2**31)], {**INT64, "maximum": 2**31}, id="int-beyond-32-bits"),
+        pytest.param(Literal["b", "a"], {"type": "string", "enum": ["a", "b"]}, id="words"),
+        pytest.param(datetime, TIME, id="time"),
+        pytest.param(
+            Annotated[list[str], msgspec.Meta(min_length=1, max_length=9)],
+            {"type": "array", "items": TEXT, "minItems": 1, "maxItems": 9},
+            id="bounded-list",
+        ),
+        pytest.param(tuple[str, ...], {"type": "array", "items": TEXT}, id="tuple"),
+        pytest.param(
+            Annotated[dict[str, str], msgspec.Meta(min_length=1, max_length=9)],
+            {"type": "object", "additionalProperties": TEXT, "minProperties": 1, "maxProperties": 9},
+            id="bounded-map",
+        ),
+        pytest.param(
+            Point,
+            {
+                "type": "object",
+                "description": "Where it is, in two dimensions.",
+                "required": ["xAxis"],
+                "properties": {"xAxis": INT64, "yAxis": INT64},
+            },
+            id="struct",
+        ),
+        pytest.param(
+            Annotated[dict[str, Any], msgspec.Meta(extra={"schema": Point})],
+            {
+                "type": "object",
+                "required": ["xAxis"],
+                "properties": {"xAxis": INT64, "yAxis": INT64},
+                KEEPS: True,
+                "x-kubernetes-map-type": "atomic",
+            },
+            id="struct-of-the-users-own",
+        ),
+    ],
+)
+def test_a_type_has_the_schema(type_: Any, expected: crd.Schema) -> None:
+    assert _spec_schema(type_) == expected
+
+
+@pytest.mark.parametrize("type_", [pytest.param(float, id="float"), pytest.param(dict[str, Any], id="anything")])
+def test_a_type_that_has_no_schema_is_an_error(type_: Any) -> None:
+    with pytest.raises(TypeError, match="has no schema"):
+        _spec_schema(type_)
+
+
+def _spec_schema(type_: Any) -> crd.Schema:
+    job = msgspec.defstruct("Job", [("metadata", ObjectMeta), ("spec", type_)])
+    definition = crd.crd(crd.Definition(Resource("example.com", "v1", "jobs", "Job"), job, "j", ()))
+    schema: crd.Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return schema
+
+
+# --- schema and decoder agree -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("job", [pytest.param(job, id=job["metadata"]["name"]) for job in good.JOBS])
+def test_a_good_job_fits_its_schema(job: Manifest) -> None:
+    assert _schema_accepts(job)
+
+
+@pytest.mark.parametrize(
+    ("role", "edit", "is_refused"),
+    [
+        ("WORKER", {"replicas": 3}, True),
+        ("WORKER", {"restartScope": "Pod"}, True),
+        ("WORKER", {"restartScope": "All"}, False),
+        ("SCHEDULER", {"PsRootPort": 9092}, True),
+        ("SCHEDULER", {"PsRootPort": 9091}, False),
+        ("SERVER", {"template": crew("SERVER", restart="OnFailure")["template"]}, False),
+    ],
+)
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_what_the_members_of_an_mxjob_were_told_stays_from_its_beginning_on(
+    role: str, edit: Manifest, is_refused: bool, has_begun: bool
+) -> None:
+    specs = [crew("SCHEDULER"), crew("SERVER", 2), crew("WORKER", 2)]
+    old = mlkubejob(jobMode="dist", replicaSpecs=specs) | {"status": {"runtimeId": "1kkf"} if has_begun else {}}
+    edited = [spec | edit if spec["mxReplicaType"] == role else spec for spec in specs]
+    new = old | {"spec": old["spec"] | {"replicaSpecs": edited}}
+
+    found = Rules(schema_of("MxJob")).errors(new, old)
+
+    assert [cause.field for cause in found] == ["spec.replicaSpecs"] * (is_refused and has_begun)
+
+
+# --- the replicas of a job, all roles together --------------------------------------------------------------------
+
+
+def sized(kind: str, *sizes: int) -> Manifest:
+    """A job of this kind whose roles have so many replicas."""
+    if kind == "MXJob":
+        return mxjob(
+            mxReplicaSpecs={r: mx_replica(replicas=n) for r, n in zip(("Server", "Worker"), sizes, strict=True)}
+        )
+    return replicated({role: replica(replicas=number) for role, number in zip("ab", sizes, strict=True)})
+
+
+@pytest.mark.parametrize("kind", ["AITrainingJob", "MXJob"])
+@pytest.mark.parametrize(
+    ("old", "new", "is_refused"),
+    [
+        pytest.param(None, (5000, 5000), False, id="created with as many as there may be"),
+        pytest.param(None, (5000, 5001), True, id="created with one more"),
+        pytest.param((5000, 5000), (5000, 5001), True, id="raised above"),
+        pytest.param((5000, 6000), (5000, 6000), False, id="stored before the rule and left so"),
+        pytest.param((5000, 6000), (5000, 5500), False, id="stored before the rule and lowered"),
+        pytest.param((5000, 6000), (5000, 6001), True, id="stored before the rule and raised"),
+    ],
+)
+def test_the_replicas_of_a_job_are_bounded_in_all_but_what_is_stored_may_stay(
+    kind: str, old: tuple[int, int] | None, new: tuple[int, int], is_refused: bool
+) -> None:
+    found = Rules(schema_of(kind)).errors(sized(kind, *new), sized(kind, *old) if old else None)
+
+    said = [str(cause) for cause in found if "add up to" in cause.message]
+    assert len(said) == is_refused
+    assert all(f"the replicas of all roles add up to {sum(new)}, and a job may have 10000" in each for each in said)
+
+
+def test_the_schema_of_an_mxjob_of_mlkube_allows_fewer_replicas_than_a_job_may_have() -> None:
+    number = field_of("MxJob", "spec.replicaSpecs.*.replicas")["maximum"]
+    roles = field_of("MxJob", "spec.replicaSpecs")["maxItems"]
+
+    assert number * roles <= 10_000
+
+
+_counts = st.integers(0, 6000)
+_roles = st.fixed_dictionaries(
+    {"replicas": _counts},
+    optional={"maxReplicas": _counts, "edlPolicy": st.sampled_from(["Auto", "Manual", "Never"])},
+)
+
+
+@settings(max_examples=100, deadline=None, database=None)
+@given(
+    roles=st.dictionaries(st.sampled_from("abc"), _roles, min_size=1),
+    scaled=st.none() | st.integers(1, 6000),
+)
+def test_rule_and_validation_count_the_replicas_of_an_aitrainingjob_alike(
+    roles: dict[str, dict[str, Any]], scaled: int | None
+) -> None:
+    specs = {name: replica(**fields) for name, fields in roles.items()}
+    job = (
+        aitrainingjob(replicaSpecs=specs)
+        if scaled is None
+        else aitrainingjob(replicaSpecs=specs, elasticReplicas=scaled)
+    )
+
+    by_rule = {
+        cause.message.partition("the replicas of all roles")[2]
+        for cause in Rules(schema_of("AITrainingJob")).errors(job, None)
+    }
+    by_validation = {error.partition("the replicas of all roles")[2] for error in _errors(job)}
+
+    assert by_rule - {""} == by_validation - {""}
+
+
+def _errors(job: Manifest) -> list[str]:
+    kind = kind_of(job)
+    return kind.errors(msgspec.convert(job, kind.job_type))
+
+
+# Only the schema asks for the name of a volume: a decoder that did would have to know more of volumes than we need.
+# Only the schema has a pattern for exit codes: `validate` can say what is wrong with one, a decoder cannot. And for
+# managers: a job of somebody else, whatever his name, is not ours to judge.
+STRICTER = {
+    "dijob-job-volume-without-a-name",
+    "aitrainingjob-exit-code-is-a-word",
+    "aitrainingjob-exit-code-above-255",
+    "aitrainingjob-exit-codes-without-a-comma",
+    "aitrainingjob-exit-code-is-negative",
+    "mlkube-no-exit-code",
+    "aitrainingjob-manager-without-a-domain",
+}
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS if row.id not in STRICTER])
+def test_schema_and_decoder_agree_on_a_bad_job(row: Any) -> None:
+    job = row.manifest | {"metadata": {"name": "job"}}
+
+    assert _schema_accepts(job) == _decoder_accepts(job)
+
+
+@pytest.mark.parametrize("job", [pytest.param(good.PARALLEL, id="DIJob"), pytest.param(good.MNIST, id="AITrainingJob")])
+@pytest.mark.parametrize("value", [True, -1, 0, 7, 100_000, 2**40, 1.5, "", "All", [], [7], [{}], {}, {"a": 7}])
+def test_schema_and_decoder_agree_wherever_one_value_stands_in_for_another(job: Manifest, value: Any) -> None:
+    for changed, path in _changed(job["spec"], value):
+        if not path.startswith((".volumes", ".restartingExitCode", ".managedBy")):  # see STRICTER
+            candidate = {**job, "spec": changed}
+
+            assert _schema_accepts(candidate) == _decoder_accepts(candidate), path
+
+
+def _changed(given: Any, value: Any, path: str = "") -> Iterator[tuple[Any, str]]:
+    """Copies of a JSON value, each with one place in it replaced."""
+    yield value, path
+    if isinstance(given, dict):
+        for key, inner in given.items():
+            yield from ((given | {key: new}, at) for new, at in _changed(inner, value, f"{path}.{key}"))
+    elif isinstance(given, list):
+        for i, inner in enumerate(given):
+            yield from (([*given[:i], new, *given[i + 1 :]], at) for new, at in _changed(inner, value, f"{path}.{i}"))
+
+
+def _schema_accepts(job: Manifest) -> bool:
+    return _validator(job["kind"]).is_valid(job)
+
+
+@functools.cache
+def _validator(kind: str) -> jsonschema_rs.Draft4Validator:
+    return jsonschema_rs.Draft4Validator(schema_of(kind))
+
+
+def _is(value: Any, type_: type[Any]) -> bool:
+    try:
+        msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _decoder_accepts(job: Manifest) -> bool:
+    try:
+        decoded: Any = msgspec.convert(job, BY_KIND[job["kind"]].job)
+    except msgspec.ValidationError:
+        return False
+    if job["kind"] in ("DIJob", "NerveXJob"):
+        roles = (decoded.spec.coordinator, decoded.spec.collector, decoded.spec.learner)
+    elif job["kind"] == "MxJob":
+        return all(_is(role.template, mlkube.JobTemplatePart) for role in decoded.spec.replica_specs)
+    elif job["kind"] == "MXJob":
+        roles = tuple(decoded.spec.mx_replica_specs.values())
+    else:
+        roles = tuple(decoded.spec.replica_specs.values())
+    return not any(template.errors(role.template, "") for role in roles if role is not None)

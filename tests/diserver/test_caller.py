@@ -1,0 +1,177 @@
+"""Who may act on a job: its own pods by their address, tokens by what the API server says of them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.build import Json
+from tests.diserver.bench import NAMESPACE, Bench, serving
+from tests.diserver.client import Client
+from trainmaster.core.errors import Unreachable
+
+REPLICAS = "/v1alpha1/replicas"
+BODY = {"namespace": NAMESPACE, "coordinator": "cart-coordinator", "collectors": {"replicas": 1}}
+KEY = {"Authorization": "Bearer secret"}
+
+
+def a_pod_user(pod: str, namespace: str = NAMESPACE, *, uid: str = "") -> Json:
+    """As a TokenReview names the holder of a token that is bound to a pod."""
+    extra = {"authentication.kubernetes.io/pod-name": [pod]}
+    if uid:
+        extra["authentication.kubernetes.io/pod-uid"] = [uid]
+    return {"username": f"system:serviceaccount:{namespace}:default", "extra": extra}
+
+
+@pytest.mark.parametrize("pod", ["cart-coordinator", "cart-collector-xxxxx"])
+async def test_any_pod_of_a_job_may_act_on_it(bench: Bench, client: Client, pod: str) -> None:
+    address = bench.pod(pod)
+
+    status, said = await bench.call("POST", REPLICAS, BODY, ip=address)
+
+    assert (status, said["success"]) == (200, True)
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+async def test_nobody_else_may(bench: Bench, client: Client, phase: str) -> None:
+    bench.job("other")
+    address = bench.pod("other-coordinator", job="other")
+    bench.pod("cart-collector-ended", ip="127.0.0.77", phase=phase)
+
+    for ip in (address, "127.0.0.1", "127.0.0.77"):
+        for method in ("POST", "DELETE"):
+            status, said = await bench.call(method, REPLICAS, BODY, ip=ip)
+            assert (status, "call from inside the job, or with a token" in said["message"]) == (403, True)
+        status, _ = await bench.call("GET", f"{REPLICAS}?namespace=rl&coordinator=cart-coordinator", ip=ip)
+        assert status == 403
+    assert (await bench.call("GET", REPLICAS, ip="127.0.0.1"))[0] == 403
+    assert bench.members() == {}
+
+
+async def test_a_pod_of_another_namespace_that_claims_a_job_may_not_act_on_it(bench: Bench, client: Client) -> None:
+    """Whoever may create pods in some namespace writes any owner into them; the garbage collector comes later."""
+    address = bench.pod("cart-collector-xxxxx", namespace="elsewhere")
+    bench.reviews.users["secret"] = a_pod_user("cart-collector-xxxxx", "elsewhere")
+    of_cart = f"{REPLICAS}?namespace=rl&coordinator=cart-coordinator"
+
+    for options in ({"ip": address}, {"headers": KEY}):
+        assert (await bench.call("POST", REPLICAS, BODY, **options))[0] == 403
+        assert (await bench.call("GET", of_cart, **options))[0] == 403
+        assert (await bench.call("GET", REPLICAS, **options))[1]["data"] in (None, [])
+    assert bench.members() == {}
+
+
+async def test_on_one_machine_everybody_may() -> None:
+    async with serving(is_open=True) as bench:
+        bench.job()
+        bench.pod("cart-coordinator", ip="127.0.0.99")
+
+        status, said = await bench.call("POST", REPLICAS, BODY)
+        _, listed = await bench.call("GET", REPLICAS)
+
+        assert (status, said["success"]) == (200, True)
+        assert len(listed["data"]) == 1
+
+
+async def test_a_pod_that_calls_before_its_address_is_known_is_waited_for(bench: Bench) -> None:
+    bench.pod("cart-coordinator", ip="")
+    asking = asyncio.ensure_future(bench.client("127.0.0.55").start({"replicas": 1}, {}))
+    await asyncio.sleep(0.3)
+    assert not asking.done()
+
+    bench.pod("cart-coordinator", ip="127.0.0.55")
+
+    assert len((await asking)["collectors"]) == 1
+
+
+async def test_an_address_that_stays_unknown_is_worth_another_try(bench: Bench) -> None:
+    bench.pod("cart-coordinator", ip="")
+
+    status, said = await bench.call("POST", REPLICAS, BODY, ip="127.0.0.55")
+
+    assert (status, said["success"]) == (200, False)
+    assert "is not yet known as an address of DIJob rl/cart, try again" in said["message"]
+
+
+# --- tokens ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("user", "may_update", "status"),
+    [
+        pytest.param(a_pod_user("cart-coordinator"), [], 200, id="a pod of the job"),
+        pytest.param(
+            a_pod_user("cart-coordinator", uid="uid-of-cart-coordinator"),
+            [],
+            200,
+            id="with its uid",
+        ),
+        pytest.param(
+            a_pod_user("cart-coordinator", uid="before"),
+            [],
+            403,
+            id="a pod of before",
+        ),
+        pytest.param(a_pod_user("other-coordinator"), [], 403, id="a pod of another job"),
+        pytest.param(a_pod_user("cart-coordinator", "elsewhere"), [], 403, id="a pod of that name elsewhere"),
+        pytest.param({"username": "root"}, [("root", "rl")], 200, id="an administrator"),
+        pytest.param({"username": "root"}, [("root", "elsewhere")], 403, id="an administrator elsewhere"),
+        pytest.param({"username": "mallory"}, [("root", "rl")], 403, id="a user"),
+        pytest.param(None, [], 401, id="nobody"),
+    ],
+)
+async def test_a_token_speaks_for_its_pods_job_or_its_user(
+    bench: Bench, client: Client, user: Json | None, may_update: list[tuple[str, str]], status: int
+) -> None:
+    bench.job("other")
+    bench.pod("other-coordinator", job="other")
+    if user is not None:
+        bench.reviews.users["secret"] = user
+    bench.reviews.may_update = set(may_update)
+
+    found, said = await bench.call("POST", REPLICAS, BODY, headers=KEY)
+
+    assert (found, said["success"]) == (status, status == 200), said
+    assert len(bench.members()) == (1 if status == 200 else 0)
+
+
+async def test_a_bad_token_is_not_mended_by_a_good_address(bench: Bench, client: Client) -> None:
+    address = bench.pod("cart-collector-xxxxx")
+
+    assert (await bench.call("POST", REPLICAS, BODY, ip=address, headers=KEY))[0] == 401
+
+
+async def test_a_list_by_a_pods_token_is_of_its_own_job(bench: Bench, client: Client) -> None:
+    bench.job("other")
+    bench.pod("other-coordinator", job="other")
+    bench.reviews.users["secret"] = a_pod_user("cart-coordinator")
+
+    _, listed = await bench.call("GET", REPLICAS, headers=KEY)
+
+    assert [each["coordinator"] for each in listed["data"]] == ["cart-coordinator"]
+
+
+async def test_a_token_is_asked_about_once_in_a_while(bench: Bench, client: Client) -> None:
+    bench.reviews.users["secret"] = {"username": "root"}
+    bench.reviews.may_update = {("root", NAMESPACE)}
+
+    for _ in range(5):
+        await bench.call("GET", f"{REPLICAS}?namespace=rl&coordinator=cart-coordinator", headers=KEY)
+
+    assert bench.reviews.asked == 2
+
+
+async def test_a_token_is_never_logged(bench: Bench, client: Client, logs: list[Any]) -> None:
+    await bench.call("POST", REPLICAS, BODY, headers=KEY)
+
+    assert any(line["event"] == "request" for line in logs)
+    assert "secret" not in str(logs)
+
+
+async def test_an_api_server_that_cannot_be_asked_about_a_token_is_worth_another_try(bench: Bench) -> None:
+    bench.pod("cart-coordinator")
+    bench.reviews.error = Unreachable("away")
+
+    status, said = await bench.call("POST", REPLICAS, BODY, headers=KEY)
+
+    assert (status, said["success"]) == (200, False)

@@ -1,0 +1,326 @@
+"""Restart policies, scopes, limits and back-off (spec §2.3, §6.2 items 9 and 13, §6.4 item 8)."""
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from trainmaster.lifecycle.fault import Fault
+from trainmaster.lifecycle.restart import (
+    EXIT_CODES,
+    HISTORY,
+    NONE,
+    Decision,
+    FailedPod,
+    RestartPolicy,
+    Restarts,
+    RestartScope,
+    Rules,
+    admitted,
+    decide,
+    exit_codes,
+    is_wanted,
+    replaced,
+)
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+NO_TIME = timedelta()
+
+FAILED = Fault("Failed", "it failed", has_failed=True, exits=(1,))
+LISTED = Fault("Failed", "it was killed", has_failed=True, exits=(137,))
+LOST = Fault("NodeFail", "its node is lost", is_node=True)
+EVICTED = Fault("Failed", "it was evicted", has_failed=True, is_node=True)
+
+
+def rules(scope: RestartScope = "Pod", policy: RestartPolicy = "OnFailure", **fields: Any) -> Rules:
+    given: dict[str, Any] = {"limit": None, "backoff": 10, "reset": None, **fields}
+    return Rules(policy, scope, **given)
+
+
+def fallen(*places: str) -> list[FailedPod]:
+    """Pods called like ``a0`` have fallen."""
+    return [FailedPod(place[0], int(place[1:]), FAILED) for place in places]
+
+
+def decided(
+    places: list[FailedPod],
+    given: dict[str, Rules],
+    restarts: dict[str, Restarts] | None = None,
+    *,
+    calm: timedelta = NO_TIME,
+    **more: Any,
+) -> Decision:
+    return decide(places, given, restarts or {}, more.get("history", ()), calm=calm, now=NOW)
+
+
+# --- exit codes ---
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("", set()),
+        ("137", {137}),
+        ("137,128", {137, 128}),
+        (" 137 , 128 ", {137, 128}),
+        ("137,", {137}),
+        ("1-3, 5", {1, 2, 3, 5}),
+        ("128 - 130", {128, 129, 130}),
+        ("SIGKILL,sigterm", {137, 143}),
+        ("0-255", set(range(256))),
+    ],
+)
+def test_a_list_of_exit_codes_is_read_as_people_write_it(text: str, codes: set[int]) -> None:
+    assert exit_codes(text) == codes
+
+
+@given(st.text("0123456789 ,-\tSIGKILsigterm", max_size=20))
+@example("137,\n")
+@example("SIGKILL,sigterm, 0-255")
+def test_what_can_be_read_as_exit_codes_passes_the_api_server(text: str) -> None:
+    with suppress(ValueError):
+        exit_codes(text)
+        assert re.search(EXIT_CODES, text), text
+
+
+@pytest.mark.parametrize("text", ["x", "1;2", "-1", "1-", "256", "1-300", "0x89", "1.5", "137 128", "1--2", "SIG"])
+def test_what_is_no_exit_code_does_not_pass_the_api_server(text: str) -> None:
+    assert not re.search(EXIT_CODES, f"137, {text}")
+
+
+@pytest.mark.parametrize("text", ["x", "1;2", "-1", "1-", "256", "1-300", "3-1", "SIGNAL", "0x89", "1.5"])
+def test_what_is_no_exit_code_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ValueError, match=text.replace(".", r"\.")):
+        exit_codes(f"137, {text}")
+
+
+# --- whether a pod comes again: the table of spec §2.3 ---
+
+
+@pytest.mark.parametrize(
+    ("policy", "failed", "listed", "lost", "evicted"),
+    [
+        ("Never", False, False, False, False),
+        ("Always", True, True, True, True),
+        ("OnFailure", True, True, False, True),
+        ("ExitCode", False, True, False, False),
+        ("OnNodeFail", False, False, True, True),
+        ("OnNodeFailWithExitCode", False, True, True, True),
+    ],
+)
+def test_the_policy_says_which_faults_bring_a_pod_back(
+    policy: RestartPolicy, failed: bool, listed: bool, lost: bool, evicted: bool
+) -> None:
+    found = [is_wanted(policy, fault, frozenset({137})) for fault in (FAILED, LISTED, LOST, EVICTED)]
+
+    assert found == [failed, listed, lost, evicted]
+
+
+@pytest.mark.parametrize("policy", ["Never", "Always", "OnFailure", "ExitCode", "OnNodeFail", "OnNodeFailWithExitCode"])
+@pytest.mark.parametrize("comes_again", [True, False])
+def test_what_is_decided_about_a_fault_no_policy_changes(policy: RestartPolicy, comes_again: bool) -> None:
+    fault = Fault("Failed", "its image is not to be had", comes_again=comes_again)
+
+    assert is_wanted(policy, fault, frozenset()) == comes_again
+
+
+@pytest.mark.parametrize(
+    ("exits", "is_listed"), [((137,), True), ((137, 143), True), ((137, 1), False), ((), False)], ids=str
+)
+def test_every_code_must_be_listed(exits: tuple[int, ...], is_listed: bool) -> None:
+    fault = Fault("Failed", "", has_failed=True, exits=exits)
+
+    assert is_wanted("ExitCode", fault, frozenset({137, 143})) == is_listed
+
+
+# --- limits ---
+
+
+@pytest.mark.parametrize(
+    ("scope", "limit", "used", "left"),
+    [
+        ("Pod", None, 99, ["a0", "a1", "a2"]),
+        ("Pod", 3, 0, ["a0", "a1", "a2"]),
+        ("Pod", 3, 1, ["a0", "a1"]),
+        ("Pod", 3, 3, []),
+        ("Pod", 3, 4, []),
+        ("Pod", 0, 0, []),
+        ("Replica", 1, 0, ["a0", "a1", "a2"]),
+        ("Replica", 1, 1, []),
+        ("All", 1, 0, ["a0", "a1", "a2"]),
+        ("All", 1, 1, []),
+    ],
+)
+def test_a_role_restarts_as_often_as_its_limit_says(
+    scope: RestartScope, limit: int | None, used: int, left: list[str]
+) -> None:
+    given = {"a": rules(scope, limit=limit)}
+
+    found = admitted(fallen("a2", "a0", "a1"), given, {"a": Restarts(count=9, used=used)}, NO_TIME)
+
+    assert [f"{f.role}{f.index}" for f in found] == left
+
+
+def test_the_limit_of_one_role_is_not_that_of_another() -> None:
+    given = {"a": rules(limit=1), "b": rules(limit=1)}
+
+    found = admitted(fallen("b0", "a0"), given, {"a": Restarts(used=1)}, NO_TIME)
+
+    assert [f.role for f in found] == ["b"]
+
+
+@pytest.mark.parametrize(("calm", "is_back"), [(59, False), (60, True)])
+def test_a_healthy_time_gives_the_budget_back_where_the_user_says_so(calm: int, is_back: bool) -> None:
+    given, spent = {"a": rules(limit=2, reset=60)}, {"a": Restarts(count=2, used=2, streak=2)}
+    time = timedelta(seconds=calm)
+
+    found = admitted(fallen("a0"), given, spent, time)
+
+    assert bool(found) == is_back
+    if found:
+        new = decided(list(found), given, spent, calm=time).restarts["a"]
+        assert (new.count, new.used, new.streak) == (3, 1, 1)
+
+
+def test_a_healthy_time_gives_nothing_back_where_nobody_says_so() -> None:
+    assert not admitted(fallen("a0"), {"a": rules(limit=1)}, {"a": Restarts(used=1)}, timedelta(days=9))
+
+
+# --- scopes ---
+
+
+def test_scope_pod_counts_every_fault_and_dooms_nobody_else() -> None:
+    new = decided(fallen("a0", "a2"), {"a": rules("Pod"), "b": rules("Pod")}, {"a": Restarts(count=1, used=1)})
+
+    assert new.restarts == {"a": Restarts(count=3, used=3, streak=1, attempts={"0": 3, "2": 3})}
+    assert [new.restarts["a"].attempt_of(i) for i in range(3)] == [3, 0, 3]
+
+
+def test_scope_replica_counts_once_and_dooms_the_role() -> None:
+    new = decided(fallen("a0", "a2"), {"a": rules("Replica"), "b": rules("Replica")})
+
+    assert new.restarts == {"a": Restarts(count=1, used=1, streak=1, attempt=1)}
+
+
+def test_scope_all_dooms_everybody_and_is_paid_for_by_one() -> None:
+    given = {"a": rules("Pod"), "b": rules("All"), "c": rules("All")}
+
+    new = decided(fallen("a0", "b0", "c0"), given, {"a": Restarts(count=4, used=4, attempts={"1": 4})})
+
+    assert new.role == "b"
+    assert new.restarts == {
+        "a": Restarts(count=5, used=4, attempt=5),
+        "b": Restarts(count=1, used=1, streak=1, attempt=1),
+        "c": Restarts(count=1, attempt=1),
+    }
+    assert [restart.replica for restart in new.history] == ["b-0"]
+
+
+def test_roles_of_different_scopes_restart_at_once() -> None:
+    new = decided(fallen("a0", "a1", "b0", "b1"), {"a": rules("Replica"), "b": rules("Pod")})
+
+    assert (new.restarts["a"].attempt, new.restarts["b"].attempts) == (1, {"0": 2, "1": 2})
+    assert [restart.replica for restart in new.history] == ["a-0", "b-0", "b-1"]
+
+
+def test_single_attempts_are_forgotten_when_the_whole_role_restarts() -> None:
+    new = decided(fallen("a0"), {"a": rules("Replica")}, {"a": Restarts(count=2, used=2, attempts={"7": 2})})
+
+    assert new.restarts["a"].attempts == {}
+    assert new.restarts["a"].attempt_of(7) == 3
+
+
+# --- back-off ---
+
+
+@pytest.mark.parametrize(
+    ("streak", "backoff", "seconds"),
+    [(0, 10, None), (1, 10, 10), (2, 10, 20), (3, 10, 40), (6, 10, 300), (1000, 10, 300), (5, 0, None), (1, 600, 300)],
+)
+def test_restarts_without_calm_wait_longer_each_time(streak: int, backoff: int, seconds: int | None) -> None:
+    new = decided(fallen("a0"), {"a": rules(backoff=backoff)}, {"a": Restarts(streak=streak)}).restarts["a"]
+
+    assert new.next_time == (None if seconds is None else NOW + timedelta(seconds=seconds))
+    assert new.is_waiting(NOW) == (seconds is not None)
+    assert not new.is_waiting(NOW + timedelta(seconds=300))
+
+
+def test_a_calm_time_ends_the_streak_but_not_the_count() -> None:
+    old = {"a": Restarts(count=5, used=5, streak=5)}
+
+    new = decided(fallen("a0"), {"a": rules()}, old, calm=timedelta(minutes=10)).restarts["a"]
+
+    assert (new.count, new.used, new.streak, new.next_time) == (6, 6, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("streak", "backoff", "seconds"),
+    [
+        pytest.param(3, 0, None, id="once"),
+        pytest.param(0, 10, None, id="the first time"),
+        pytest.param(1, 10, 10, id="the second time"),
+        pytest.param(2, 10, 20, id="the third time"),
+    ],
+)
+def test_places_whose_pods_go_through_no_fault_have_a_new_attempt_that_nobody_is_charged_for(
+    streak: int, backoff: int, seconds: int | None
+) -> None:
+    old = Restarts(count=4, used=3, streak=streak, attempt=2)
+
+    rules = {"a": Rules("Always", "Pod", None, backoff, None)} if backoff else {}
+
+    found = replaced({"a": old, "b": NONE}, [("a", 1), ("a", 7)], rules, NOW)
+
+    assert found == {
+        "a": Restarts(
+            count=5,
+            used=3,
+            streak=streak + (1 if backoff else 0),
+            attempt=2,
+            attempts={"1": 5, "7": 5},
+            next_time=NOW + timedelta(seconds=seconds) if seconds else None,
+        ),
+        "b": NONE,
+    }
+
+
+def test_everybody_waits_for_a_restart_of_all() -> None:
+    new = decided(fallen("a0"), {"a": rules("All"), "b": rules()}, {"a": Restarts(streak=1)}).restarts
+
+    assert new["b"].next_time == new["a"].next_time == NOW + timedelta(seconds=10)
+
+
+# --- what is told ---
+
+
+def test_a_restart_is_told_with_its_count_and_cause() -> None:
+    new = decided(fallen("a0"), {"a": rules()}, {"a": Restarts(count=2)})
+
+    assert new.message == "restart times is 3, it failed"
+
+
+def test_many_causes_are_not_all_quoted() -> None:
+    new = decided(fallen(*(f"a{i}" for i in range(9))), {"a": rules()})
+
+    assert new.message.endswith("; and 6 more")
+
+
+def test_the_history_is_bounded_and_keeps_the_newest() -> None:
+    history: tuple[Any, ...] = ()
+    for i in range(HISTORY + 3):
+        history = decided(fallen(f"a{i}"), {"a": rules()}, history=history).history
+
+    assert [restart.replica for restart in history] == [f"a-{i}" for i in range(3, HISTORY + 3)]
+
+
+def test_the_history_tells_how_and_where() -> None:
+    fault = Fault("Failed", "", node="n1", has_failed=True, exits=(137,), reason="OOMKilled", line="step 9")
+
+    (told,) = decided([FailedPod("A", 0, fault)], {"A": rules()}).history
+
+    assert (told.time, told.replica, told.scope, told.exit_code) == (NOW, "a-0", "Pod", 137)
+    assert (told.signal, told.reason, told.node, told.line) == ("SIGKILL", "OOMKilled", "n1", "step 9")

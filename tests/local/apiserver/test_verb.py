@@ -1,0 +1,134 @@
+"""What the API does that a table of comparisons cannot show, and what it says when it does not do something."""
+
+from typing import Any
+
+import pytest
+
+from tests.local.apiserver.client import MERGE, STRATEGIC, Client
+
+NAMESPACE = "/api/v1/namespaces/default"
+MAPS = f"{NAMESPACE}/configmaps"
+PODS = f"{NAMESPACE}/pods"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+THINGS = "/apis/example.com/v1/namespaces/default/things"
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+def definition() -> dict[str, Any]:
+    properties = {"spec": {"type": "object", "properties": {"n": {"type": "integer"}}}, "status": {"type": "object"}}
+    scale = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"scale": scale},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+    }
+    names = {"plural": "things", "kind": "Thing"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    return {"metadata": {"name": "things.example.com"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", f"{PODS}/a/exec"),
+        ("GET", f"{PODS}/a/exec?command=ls"),
+        ("POST", f"{PODS}/a/attach"),
+        ("POST", f"{PODS}/a/portforward"),
+        ("GET", f"{PODS}/a/proxy/some/path"),
+        ("POST", f"{PODS}/a/eviction"),
+        ("PATCH", f"{PODS}/a/ephemeralcontainers"),
+        ("PATCH", f"{PODS}/a/resize"),
+        ("GET", f"{NAMESPACE}/services/a/proxy"),
+        ("GET", "/api/v1/nodes/a/proxy/x"),
+        ("POST", f"{NAMESPACE}/serviceaccounts/a/token"),
+    ],
+)
+async def test_what_is_not_supported_is_said_to_be_so(api: Client, method: str, path: str) -> None:
+    answer = await api.request(method, path)
+    assert (answer.code, answer.body["kind"]) == (501, "Status")
+    assert answer.body["message"].endswith("is not supported by the local cluster")
+
+
+async def test_server_side_apply_says_what_to_do_instead(api: Client) -> None:
+    answer = await api.request("PATCH", f"{MAPS}/a", {}, content_type="application/apply-patch+yaml")
+    assert answer.code == 415
+    assert "use kubectl apply without --server-side" in answer.body["message"]
+
+
+@pytest.mark.parametrize("content_type", ["application/yaml", "application/cbor", "text/plain"])
+async def test_a_body_that_is_not_json_is_refused(api: Client, content_type: str) -> None:
+    answer = await api.request("POST", MAPS, b"metadata: {name: a}", content_type=content_type)
+    assert (answer.code, answer.body["reason"]) == (415, "UnsupportedMediaType")
+
+
+@pytest.mark.parametrize("accept", ["application/yaml", "application/vnd.kubernetes.protobuf", "text/plain"])
+async def test_an_answer_in_another_form_than_json_is_refused(api: Client, accept: str) -> None:
+    answer = await api.request("GET", MAPS, accept=accept)
+    assert (answer.code, answer.body["reason"]) == (406, "NotAcceptable")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"x"', b"null", b"\xff", b"[" * 10_000, b'{"metadata":{"name":1}}']
+)
+async def test_a_body_that_cannot_be_read_is_a_bad_request(api: Client, body: bytes) -> None:
+    answer = await api.request("POST", MAPS, body)
+    assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+
+
+async def test_a_resource_version_that_is_no_number_is_a_bad_request(api: Client) -> None:
+    await api.create(MAPS, {"metadata": {"name": "a"}})
+    for answer in (
+        await api.request("PUT", f"{MAPS}/a", {"metadata": {"name": "a", "resourceVersion": "x"}}),
+        await api.request("GET", f"{MAPS}?watch=1&resourceVersion=x"),
+        await api.request("POST", MAPS, {"metadata": {"name": "b", "resourceVersion": "7"}}),
+    ):
+        assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+
+
+async def test_a_version_of_the_future_is_not_waited_for(api: Client) -> None:
+    answer = await api.request("GET", f"{MAPS}?resourceVersion=999999")
+    assert (answer.code, answer.body["reason"]) == (504, "Timeout")
+
+
+async def test_what_changes_nothing_keeps_the_version(api: Client) -> None:
+    made = await api.create(PODS, pod("a"))
+    for content_type in (MERGE, STRATEGIC):
+        answer = await api.request("PATCH", f"{PODS}/a", {"spec": {}}, content_type=content_type)
+        assert answer.body["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+
+async def test_a_warning_names_what_was_dropped(api: Client) -> None:
+    answer = await api.request("POST", MAPS, {"metadata": {"name": "a"}, "odd": 1})
+    assert (answer.code, answer.warnings) == (201, ('299 - "unknown field \\"odd\\""',))
+    assert "odd" not in answer.body
+
+
+async def test_the_number_of_replicas_can_be_read_and_written_alone(api: Client) -> None:
+    await api.create(DEFINITIONS, definition())
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"n": 2}}
+    await api.create(THINGS, thing)
+    scale = await api.get(f"{THINGS}/a/scale")
+    assert (scale["kind"], scale["spec"]["replicas"]) == ("Scale", 2)
+    scale["spec"]["replicas"] = 3
+    assert (await api.request("PUT", f"{THINGS}/a/scale", scale)).body["spec"]["replicas"] == 3
+    stale = await api.request("PUT", f"{THINGS}/a/scale", scale)
+    assert (stale.code, stale.body["reason"]) == (409, "Conflict")
+    await api.merge(f"{THINGS}/a/scale", {"spec": {"replicas": 4}})
+    assert (await api.get(f"{THINGS}/a"))["spec"] == {"n": 4}
+    wrong = await api.request("PATCH", f"{THINGS}/a/scale", {"spec": {"replicas": -1}}, content_type=MERGE)
+    assert wrong.code == 422
+
+
+async def test_metadata_alone_can_be_asked_for(api: Client) -> None:
+    await api.create(MAPS, {"metadata": {"name": "a"}, "data": {"x": "y"}})
+    form = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    listed = (await api.request("GET", MAPS, accept=form)).body
+    assert listed["kind"] == "PartialObjectMetadataList"
+    assert [(item["kind"], item["metadata"]["name"], "data" in item) for item in listed["items"]] == [
+        ("PartialObjectMetadata", "a", False)
+    ]

@@ -1,0 +1,84 @@
+"""Pods that can never run here, and the sentences that say why."""
+
+from typing import Any
+
+import pytest
+
+from tests.local.node.build import a_container, a_pod
+from trainmaster.local.node.fitness import unfit
+from trainmaster.local.node.isolation import Isolation
+from trainmaster.local.node.pod import Pod
+
+Object = dict[str, Any]
+
+FREE = Isolation("user")
+NONE = Isolation("", "Operation not permitted")
+
+
+def mounting(path: str, **fields: Any) -> Object:
+    return a_container(volumeMounts=[{"name": "v", "mountPath": path, **fields}])
+
+
+def with_volume(container: Object, **volume: Any) -> Pod:
+    return a_pod(container, volumes=[{"name": "v", **volume}])
+
+
+@pytest.mark.parametrize("isolation", [FREE, NONE])
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_pod(),
+        a_pod(a_container(livenessProbe={"exec": {"command": ["true"]}})),
+        with_volume(a_container(), emptyDir={}),
+        with_volume(mounting("/data"), hostPath={"path": "/data/"}),
+    ],
+)
+def test_what_can_run(pod: Pod, isolation: Isolation) -> None:
+    assert unfit(pod, isolation) is None
+
+
+@pytest.mark.parametrize(
+    ("pod", "isolation", "reason", "message"),
+    [
+        (a_pod({"name": "x"}), FREE, "NoCommand", "container x has no command"),
+        (a_pod({"name": "x", "args": ["a"]}), FREE, "NoCommand", "container x has no command"),
+        (a_pod(initContainers=[{"name": "i"}]), FREE, "NoCommand", "container i has no command"),
+        (with_volume(a_container(), nfs={}), FREE, "UnsupportedVolume", "volume v is a nfs, which local mode"),
+        (
+            with_volume(a_container(), projected={"sources": [{"serviceAccountToken": {}}]}),
+            FREE,
+            "UnsupportedVolume",
+            "volume v projects a serviceAccountToken, which local mode does not have",
+        ),
+        (
+            with_volume(mounting("/data"), emptyDir={}),
+            NONE,
+            "NamespacesNotAllowed",
+            "container main mounts v at /data, which needs Linux user namespaces, and this system does not allow them",
+        ),
+        (with_volume(mounting("/b"), hostPath={"path": "/a"}), NONE, "NamespacesNotAllowed", "container main mounts v"),
+        (
+            with_volume(mounting("/a", subPath="b"), hostPath={"path": "/a"}),
+            NONE,
+            "NamespacesNotAllowed",
+            "container main mounts v",
+        ),
+        (
+            a_pod(a_container(readinessProbe={"grpc": {"port": 1}})),
+            FREE,
+            "UnsupportedProbe",
+            "container main has a readinessProbe of kind grpc, which local mode does not have; use exec, httpGet or ",
+        ),
+    ],
+)
+def test_what_cannot_run_says_why(pod: Pod, isolation: Isolation, reason: str, message: str) -> None:
+    verdict = unfit(pod, isolation)
+
+    assert verdict is not None
+    assert (verdict.reason, verdict.message[: len(message)]) == (reason, message)
+
+
+def test_token_can_be_had_where_there_are_service_accounts() -> None:
+    pod = with_volume(mounting("/token"), projected={"sources": [{"serviceAccountToken": {"path": "token"}}]})
+
+    assert unfit(pod, FREE, has_accounts=True) is None

@@ -1,0 +1,162 @@
+"""Names of pods and services: the text, the file, and whether programs find them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.local.node.life import PYTHON, Scene, container
+from trainmaster.core.ids import Key
+from trainmaster.local.node.name import NamedPod, files_first, hosts_text, overwrite, resolver_mounts
+
+BASE = "127.0.0.1 localhost\n10.0.0.7 printer\n"
+
+
+def names_in(text: str) -> set[str]:
+    words = (line.partition("#")[0].split() for line in text.splitlines())
+    return {name for address, *names in filter(None, words) for name in names if address == "127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("services", "pods", "names"),
+    [
+        ([], [], set()),
+        (
+            [Key("here", "svc")],
+            [],
+            {"svc", "svc.here", "svc.here.svc", "svc.here.svc.cluster.local"},
+        ),
+        ([Key("there", "svc")], [], {"svc.there", "svc.there.svc", "svc.there.svc.cluster.local"}),
+        ([], [NamedPod(Key("here", "p"))], {"p", "p.here"}),
+        ([], [NamedPod(Key("there", "p"))], {"p.there"}),
+        (
+            [],
+            [NamedPod(Key("here", "p"), "h", "sub")],
+            {"p", "p.here", "h", "h.sub", "h.sub.here", "h.sub.here.svc", "h.sub.here.svc.cluster.local"},
+        ),
+        (
+            [],
+            [NamedPod(Key("there", "p"), "", "sub")],
+            {"p.there", "p.sub.there", "p.sub.there.svc", "p.sub.there.svc.cluster.local"},
+        ),
+    ],
+)
+def test_short_names_only_within_the_namespace(services: list[Key], pods: list[NamedPod], names: set[str]) -> None:
+    text = hosts_text("here", services, pods, BASE)
+
+    assert names_in(text) == {"localhost"} | names
+    assert "10.0.0.7 printer\n" in text
+
+
+def test_a_name_is_never_the_alias_of_another_pod() -> None:
+    """What a resolver calls canonical is the first name of the line."""
+    text = hosts_text("n", [Key("n", "web")], [NamedPod(Key("n", "web")), NamedPod(Key("n", "sig"))], BASE)
+
+    assert [line.split()[1] for line in text.splitlines() if "web" in line.split()] == ["web.n"]
+    assert not [line for line in text.splitlines() if {"web", "sig"} <= set(line.split())]
+
+
+def test_no_line_is_too_long_for_a_resolver() -> None:
+    text = hosts_text("n", [Key("n", f"{'s' * 50}-{number}") for number in range(100)], [], BASE)
+
+    assert max(map(len, text.splitlines())) < 1024
+
+
+@pytest.mark.parametrize(("old", "new"), [("", "long text\n"), ("long text\n", "short\n"), ("same\n", "same\n")])
+def test_file_is_rewritten_in_place(tmp_path: Path, old: str, new: str) -> None:
+    file = tmp_path / "hosts"
+    file.write_text(old)
+    inode = file.stat().st_ino
+
+    overwrite(file, new)
+
+    assert (file.read_text(), file.stat().st_ino) == (new, inode)
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("hosts: files dns", "hosts: files dns"),
+        ("hosts:\tfiles mdns4_minimal [NOTFOUND=return] dns", "hosts:\tfiles mdns4_minimal [NOTFOUND=return] dns"),
+        ("hosts: resolve [!UNAVAIL=return] files dns", "hosts: files resolve [!UNAVAIL=return] dns"),
+        ("hosts: dns # far away", "hosts: files dns# far away"),
+    ],
+)
+def test_programs_look_into_the_hosts_file_first(line: str, wanted: str) -> None:
+    rest = "passwd: files\n{}\nnetworks: files\n"
+
+    assert files_first(rest.format(line)) == rest.format(wanted)
+
+
+def test_resolver_that_looks_elsewhere_first_is_covered(tmp_path: Path) -> None:
+    (tmp_path / "nscd").mkdir()
+    (tmp_path / "nscd" / "socket").touch()
+    (tmp_path / "nsswitch.conf").write_text("hosts: dns files\n")
+
+    mounts = resolver_mounts(tmp_path / "own", etc=tmp_path, run=tmp_path)
+
+    assert [mount["target"] for mount in mounts] == [f"{tmp_path}/nsswitch.conf", f"{tmp_path}/nscd/socket"]
+    assert Path(mounts[0]["source"]).read_text() == "hosts: files dns\n"
+    assert resolver_mounts(tmp_path / "own", etc=tmp_path / "own", run=tmp_path / "own") == []
+
+
+def service(name: str) -> dict[str, object]:
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "clusterIP": "None"}}
+
+
+async def test_any_program_finds_pods_and_services(scene: Scene) -> None:
+    await scene.admin.create("services", service("svc"), scene.namespace)
+    names = [f"b.{scene.namespace}", "svc", f"svc.{scene.namespace}.svc.cluster.local", "a", "localhost"]
+    script = f"until getent hosts b; do sleep 0.02; done; for name in {' '.join(names)}; do getent hosts $name; done"
+    async with scene.node():
+        await scene.pod("b", "sleep 1000")
+        await scene.pod("a", f"set -e; {script} > said")
+        pod = await scene.ended("a")
+
+    assert pod["status"]["phase"] == "Succeeded"
+    assert {line.split()[0] for line in (scene.workdir / "said").read_text().splitlines()} <= {"127.0.0.1", "::1"}
+
+
+async def test_pod_that_comes_later_is_found_by_those_that_run(scene: Scene) -> None:
+    async with scene.node():
+        await scene.pod("a", "touch up; until getent hosts later svc-later; do sleep 0.02; done")
+        await scene.appears("up")
+        await scene.pod("later", "sleep 1000")
+        await scene.admin.create("services", service("svc-later"), scene.namespace)
+
+        assert (await scene.ended("a"))["status"]["phase"] == "Succeeded"
+
+
+RESOLVE = """
+import socket, sys, time
+import sitecustomize
+while True:
+    try:
+        found = socket.gethostbyname("b")
+        break
+    except OSError:
+        time.sleep(0.02)
+server = socket.create_server(("svc", 0))
+port = server.getsockname()[1]
+socket.create_connection(("b", port)).close()
+client = socket.socket()
+client.connect((b"svc".decode(), port))
+client.close()
+server.close()
+open("said", "w").write(f"{found} {sitecustomize.MINE}")
+"""
+
+
+async def test_python_programs_find_them_without_namespaces(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a sitecustomize of the user's own is still run."""
+    monkeypatch.setenv("TRAINMASTER_NO_NAMESPACES", "1")
+    (scene.workdir / "own").mkdir()
+    (scene.workdir / "own" / "sitecustomize.py").write_text("MINE = 'still here'")
+    env = [{"name": "PYTHONPATH", "value": str(scene.workdir / "own")}]
+    await scene.admin.create("services", service("svc"), scene.namespace)
+    async with scene.node():
+        await scene.pod("b", "sleep 1000")
+        await scene.pod("a", container(command=[PYTHON, "-c", RESOLVE], env=env))
+        pod = await scene.ended("a")
+
+    assert pod["status"]["phase"] == "Succeeded"
+    assert (scene.workdir / "said").read_text() == "127.0.0.1 still here"

@@ -1,0 +1,166 @@
+from typing import Any
+
+import pytest
+
+from tests.build import a_container, a_dijob, a_template, an_aitj, kind_of, plan_of
+from tests.manifests.bad import ROWS, Row
+from tests.webhook.build import Json, a_request
+from trainmaster.core.condition import ACCEPTED
+from trainmaster.webhook.review import BadReview
+from trainmaster.webhook.verdict import Verdict, mutation, verdict
+
+RUN = a_container("di-container", command=["run"])
+GOOD = a_dijob(coordinator=a_template(RUN))
+TAKEN = {
+    "coordinator": {"template": a_template(RUN, volumes=[{"name": "data"}])},
+    "volumes": [{"name": "data"}],
+}
+BAD = a_dijob(spec=TAKEN)
+WRONG = "spec.volumes[0].name: 'data' is also a volume of spec.coordinator.template; rename one"
+
+
+def judged(job: Json, old: Json | None = None, **request: Any) -> Verdict:
+    return verdict(kind_of(job), a_request(job, old=old, **request))
+
+
+def patched(job: Json, old: Json | None = None, **request: Any) -> list[Json]:
+    return mutation(kind_of(job), a_request(job, old=old, **request))
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize("job", [GOOD, an_aitj()], ids=["DIJob", "AITrainingJob"])
+def test_a_good_job_has_no_errors(job: Json) -> None:
+    assert judged(job).errors == ()
+
+
+def test_a_bad_job_is_told_what_to_change() -> None:
+    assert judged(BAD).errors == (WRONG,)
+
+
+def test_all_errors_are_told_at_once() -> None:
+    job = a_dijob(name="1st", spec=TAKEN)
+
+    assert [error.partition(":")[0] for error in judged(job).errors] == ["metadata.name", "spec.volumes[0].name"]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS if "name" in row.manifest["metadata"]])
+def test_it_says_what_the_operator_would_say(row: Row) -> None:
+    conditions = (plan_of(row.manifest).status or {}).get("conditions", ())
+    said = [c["message"] for c in conditions if (c["type"], c["status"]) == (ACCEPTED, "False")]
+
+    assert ["; ".join(judged(row.manifest).errors)] == (said or [""])
+
+
+# --- updates ---
+
+
+def test_an_update_to_something_bad_is_refused() -> None:
+    assert judged(BAD, GOOD).errors == (WRONG,)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(BAD | {"metadata": BAD["metadata"] | {"labels": {"team": "rl"}}}, id="labels"),
+        pytest.param(BAD | {"metadata": BAD["metadata"] | {"finalizers": []}}, id="finalizers"),
+        pytest.param(BAD | {"status": {"phase": "Created"}}, id="status"),
+        pytest.param(BAD | {"spec": BAD["spec"] | {"cleanPodPolicy": "All"}}, id="something else in the spec"),
+    ],
+)
+def test_what_was_stored_before_is_forgiven(job: Json) -> None:
+    assert judged(job, BAD).errors == ()
+
+
+def test_a_new_error_beside_an_old_one_is_told_alone() -> None:
+    worse = a_dijob(spec=TAKEN | {"learner": {"template": a_template(RUN, volumes=[{"name": "data"}])}})
+
+    assert judged(worse, BAD).errors == (
+        "spec.volumes[0].name: 'data' is also a volume of spec.learner.template; rename one",
+    )
+
+
+def test_a_job_on_its_way_out_may_be_anything() -> None:
+    going = BAD | {"metadata": BAD["metadata"] | {"deletionTimestamp": "2026-11-15T12:00:00Z"}}
+
+    assert judged(going, GOOD) == Verdict()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_job_at_its_end_may_be_anything(phase: str) -> None:
+    assert judged(BAD, GOOD | {"status": {"phase": phase}}) == Verdict()
+
+
+def test_nobody_gets_in_by_saying_that_the_job_has_ended() -> None:
+    status: Any = [{"not": "a status"}]
+
+    assert judged(BAD, GOOD | {"status": status}).errors == (WRONG,)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param({"operation": "DELETE", "object": None}, id="delete"),
+        pytest.param({"operation": "CONNECT"}, id="connect"),
+        pytest.param({"subResource": "status"}, id="status"),
+    ],
+)
+def test_what_is_not_ours_to_judge_is_allowed(request_: Json) -> None:
+    assert judged(BAD, **request_) == Verdict()
+    assert patched(BAD, **request_) == []
+
+
+def test_a_create_without_an_object_is_a_bad_review() -> None:
+    with pytest.raises(BadReview, match="CREATE without an object"):
+        judged(GOOD, object=None)
+
+
+# --- warnings ---
+
+
+def test_a_warning_does_not_refuse() -> None:
+    found = judged(a_dijob())
+
+    assert (found.errors, len(found.warnings)) == ((), 1)
+
+
+def test_an_update_warns_of_a_changed_spec_alone() -> None:
+    job = a_dijob()
+    labelled = job | {"metadata": job["metadata"] | {"labels": {"a": "b"}}}
+
+    assert judged(labelled, job).warnings == ()
+    assert len(judged(a_dijob(clean="All"), job).warnings) == 1
+
+
+# --- defaults ---
+
+
+@pytest.mark.parametrize(
+    "given", [pytest.param({}, id="absent"), pytest.param({"cleanPodPolicy": ""}, id="empty"), {"cleanPodPolicy": None}]
+)
+def test_an_empty_policy_becomes_running(given: Json) -> None:
+    job = a_dijob(spec=given)
+
+    assert patched(job) == [{"op": "add", "path": "/spec/cleanPodPolicy", "value": "Running"}]
+
+
+@pytest.mark.parametrize(
+    ("job", "old"),
+    [
+        pytest.param(a_dijob(clean="None"), None, id="the user's word stays"),
+        pytest.param(a_dijob(clean="nonsense"), None, id="and is judged later"),
+        pytest.param(an_aitj(), None, id="a kind without defaults"),
+        pytest.param(a_dijob() | {"spec": "nonsense"}, None, id="no spec that could be understood"),
+        pytest.param(a_dijob(labels={"a": "b"}), a_dijob(), id="a label on an older job"),
+        pytest.param(
+            a_dijob(name="x", clean=""), a_dijob(name="x", clean="All", status={"phase": "Failed"}), id="at its end"
+        ),
+    ],
+)
+def test_nothing_else_is_written(job: Json, old: Json | None) -> None:
+    assert patched(job, old) == []
+
+
+def test_a_changed_spec_gets_its_default_again() -> None:
+    assert len(patched(a_dijob(), a_dijob(clean="All"))) == 1
