@@ -24,10 +24,10 @@ from trainmaster.kinds.mxjob.kind import MXJobKind
 from trainmaster.lifecycle import decide, facts, node, port, restart
 from trainmaster.lifecycle.decide import Pass
 from trainmaster.runtime.barrier import Barrier
-from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.node_index import NodeIndex
+from trainmaster.runtime.status_writer import StatusWriter
 from trainmaster.runtime.store import Store
 
 
@@ -140,7 +140,7 @@ def _status_says_the_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lazy_status_is_never_stored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Controller, "_is_time_to_store", lambda self, key, lazy, is_waiting: not lazy)
+    patch.setattr(StatusWriter, "is_due", lambda self, key, delay, is_waiting: not delay)
 
 
 def _generation_seen_is_guessed(patch: pytest.MonkeyPatch) -> None:

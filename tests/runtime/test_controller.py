@@ -45,12 +45,13 @@ from trainmaster.core.view import (
 from trainmaster.kinds.base import Related
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
-from trainmaster.runtime.controller import BARRIER_POLL, CREATED_POLL, RESERVED, Controller
+from trainmaster.runtime.controller import BARRIER_POLL, RESERVED, Controller
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.node_index import POLL, NodeIndex
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
+from trainmaster.runtime.status_writer import CREATED_POLL
 from trainmaster.runtime.store import Store
 
 pytestmark = pytest.mark.looptime
@@ -796,7 +797,7 @@ async def test_a_job_that_disappears_is_forgotten() -> None:
     rig.jobs.remove(a_toy(version=2000))
 
     assert await rig.reconcile() == "success"
-    assert (rig.queue.failures(KEY), rig.barrier._written, rig.controller._lazy_since) == (0, {}, {})
+    assert (rig.queue.failures(KEY), rig.barrier._written, rig.controller._statuses._deferred_since) == (0, {}, {})
 
 
 async def test_a_job_that_disappears_during_its_pass_leaves_nothing_behind() -> None:
@@ -808,7 +809,7 @@ async def test_a_job_that_disappears_during_its_pass_leaves_nothing_behind() -> 
     await going
     await rig.reconcile()
 
-    assert (rig.queue.failures(KEY), rig.barrier._written, rig.controller._lazy_since) == (0, {}, {})
+    assert (rig.queue.failures(KEY), rig.barrier._written, rig.controller._statuses._deferred_since) == (0, {}, {})
 
 
 async def test_the_pass_in_hand_is_finished_when_the_queue_is_closed() -> None:

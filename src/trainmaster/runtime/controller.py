@@ -5,10 +5,9 @@
 One controller drives one kind. It knows no kind: what to do comes out of ``kind.plan`` as data.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import structlog
@@ -16,7 +15,7 @@ import structlog
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import LAZY, Create, Delete, Event, Patch, Plan, merge_patch, soonest
+from trainmaster.core.plan import Plan, soonest
 from trainmaster.core.view import ChildView, JobView, OwnerView, PodView, ServiceView
 from trainmaster.kinds.base import Kind
 from trainmaster.lifecycle.status_summary import summary_of
@@ -25,16 +24,15 @@ from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
 from trainmaster.runtime.host_ports import HostPorts
+from trainmaster.runtime.job_events import JobEvents
 from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.queue import NORMAL, SOON, STARTUP, URGENT, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
+from trainmaster.runtime.status_writer import StatusWriter, Write
 from trainmaster.runtime.store import Store
 
 BARRIER_POLL = 0.25
 """Seconds until a job that waits for its own writes is looked at again, should no event come first."""
-CREATED_POLL = 5.0
-"""Seconds until a job that created something is looked at again, should no event come first."""
-
 PASSING_ERRORS = 2
 """Passes in a row that may end with an error of the API server before the user is told."""
 
@@ -50,14 +48,6 @@ LONGEST_PAUSE = 0.5
 log = structlog.get_logger(__name__)
 
 Owned = PodView | ServiceView | ChildView
-
-
-class _Told(NamedTuple):
-    """A status to store in the place of ``stored``, and what is told of it."""
-
-    job: JobView
-    stored: dict[str, Any]
-    plan: Plan
 
 
 class Controller:
@@ -88,19 +78,13 @@ class Controller:
         self._nodes = nodes
         self._barrier = barrier
         self._executor = executor
-        self._recorder = recorder
+        self._events = JobEvents(kind, recorder)
         self._ports = ports
         self._now = now
         self._is_working = False
-        self._lazy_since: dict[Key, float] = {}
-        self._put_off: set[Key] = set()
+        self._statuses = StatusWriter(kind, executor, self.queue, self._stored)
         self._pauses: dict[Key, float] = {}
         """Of jobs with many pods."""
-        self._creating = 0
-        """Passes that are creating something now."""
-        self._gave_way: set[Key] = set()
-        self._unheard: dict[Key, _Told] = {}
-        """Statuses that are being stored, or whose answer got lost."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
         self._job_metrics = metrics.JobMetrics(self.name, kind.framework)
         jobs.listen(self._job_changed)
@@ -164,9 +148,9 @@ class Controller:
             metrics.BARRIER_WAITS.labels(self.name).inc()
             self.queue.add(key, after=BARRIER_POLL)
             return "requeue_after"
-        self._catch_up(job)
+        self._statuses.confirm(job)
         observed, plan = self._plan(job)
-        self._give_rest(job, observed)
+        self._throttle(job, observed)
         try:
             applied = await self._apply(job, plan, observed)
         finally:
@@ -182,7 +166,7 @@ class Controller:
             return "requeue_after"
         return "success"
 
-    def _give_rest(self, job: JobView, observed: Observed) -> None:
+    def _throttle(self, job: JobView, observed: Observed) -> None:
         """A plan for a thousand pods is not made anew for each of them that comes or goes."""
         pods = sum(map(len, observed.pods.values()))
         if pods > MANY_PODS:
@@ -229,34 +213,13 @@ class Controller:
     async def _apply(self, job: JobView, plan: Plan, observed: Observed) -> Applied:
         applied = Applied()
         if not plan.status_first:
-            applied = await self._act(job, plan)
+            with self._statuses.creating(plan):
+                applied = await self._executor.act(job, plan)
         self._raise_passing(job, applied)
-        self._record_actions(job, applied)
+        self._events.record_actions(job, applied)
         if applied.failures:
             plan = self.kind.conclude(job, plan, applied.failures, self._now())
-        elif applied.created and job.key not in self._put_off:
-            self._put_off.add(job.key)  # not twice in a row: a child that vanishes at once must not hide the status
-            # The events of these creates bring the next pass about, and its status will count them. The delay is
-            # for a watch that never shows them because they were gone before it was resumed.
-            self.queue.add(job.key, after=CREATED_POLL)
-            return applied
-        self._put_off.discard(job.key)
-        if plan.status is None:
-            self._lazy_since.pop(job.key, None)
-            return applied
-        stored = self.kind.status_of(job)[1]
-        is_waiting = (
-            not (stored or applied.failures or plan.status_first)  # its pods wait for that status
-            and all(p.phase == "Pending" for p in observed.all_pods)
-        )
-        if not self._is_time_to_store(job.key, plan.lazy, is_waiting=is_waiting):
-            return applied
-        told = _Told(job, stored, plan)
-        # One that is waited for stays: should it be stored after all, this one is refused.
-        self._unheard.setdefault(job.key, told)
-        is_stored = await self._executor.store_status(self.kind.resource, job, stored, plan)
-        if self._unheard.pop(job.key, None) and is_stored:
-            self._tell(told)
+        await self._statuses.write(job, plan, applied, observed)
         return applied
 
     def _raise_passing(self, job: JobView, applied: Applied) -> None:
@@ -266,78 +229,15 @@ class Controller:
         if passing and self.queue.failures(job.key) < PASSING_ERRORS:
             raise passing
 
-    def _catch_up(self, job: JobView) -> None:
-        """The answer to the last status got lost. If it is stored all the same, it is told as soon as that is seen."""
-        told = self._unheard.get(job.key)
-        if told is None or (told.job.uid, told.job.resource_version) == (job.uid, job.resource_version):
-            return
-        del self._unheard[job.key]
-        is_same = told.job.uid == job.uid and told.plan.status is not None
-        if is_same and not merge_patch(self.kind.status_of(job)[1], told.plan.status or {}):
-            self._tell(told)
-
-    def _tell(self, told: _Told) -> None:
-        after = summary_of(told.plan.status or {})
-        self._job_metrics.stored(told.job.key.namespace, summary_of(told.stored), after)
-        for event in told.plan.events:
-            self._record(told.job, event)
-
-    async def _act(self, job: JobView, plan: Plan) -> Applied:
-        """Deletes and creates; whose first status gave way to them is looked at when the last of them is done."""
-        self._creating += bool(plan.creates)
-        try:
-            return await self._executor.act(job, plan)
-        finally:
-            self._creating -= bool(plan.creates)
-            if not self._creating:
-                for key in self._gave_way:
-                    self.queue.add(key)
-                self._gave_way.clear()
-
-    def _is_time_to_store(self, key: Key, lazy: float, *, is_waiting: bool) -> bool:
-        """Counters alone wait a little: the phase change that follows takes them along. The first status, which
-        only says that a job waits, gives way to jobs that are getting their pods."""
-        now = asyncio.get_running_loop().time()
-        gives_way = is_waiting and self._creating > 0
-        due = self._lazy_since.setdefault(key, now) + (LAZY if gives_way else lazy)
-        if now < due:
-            self.queue.add(key, after=due - now)
-            if gives_way:
-                self._gave_way.add(key)
-            return False
-        del self._lazy_since[key]
-        return True
+    def _stored(self, write: Write) -> None:
+        after = summary_of(write.plan.status or {})
+        self._job_metrics.stored(write.job.key.namespace, summary_of(write.old), after)
+        for event in write.plan.events:
+            self._events.record(write.job, event)
 
     def _show(self, job: JobView) -> None:
         if not self.kind.is_foreign(job):
             self._job_metrics.shows(job.key, self.kind.phase_of(job))
-
-    def _record_actions(self, job: JobView, applied: Applied) -> None:
-        """One Event for all that was done to a resource for one reason, and one line in the log for the pass. Children
-        that are missing are created, each for the same reason: there it goes without saying."""
-        done: dict[tuple[str, Resource, str], list[str]] = {}
-        actions: list[tuple[str, Create | Delete | Patch, str]] = [("delete", a, a.why) for a in applied.deleted]
-        actions += [("create", action, "") for action in applied.created]
-        actions += [("update", action, action.why) for action in applied.patched]
-        for verb, action, why in actions:
-            done.setdefault((verb, action.resource, why), []).append(action.key.name)
-        said = []
-        for (verb, resource, why), names in done.items():
-            event = self.kind.action_event(verb, resource, names)
-            if why:
-                event = msgspec.structs.replace(event, message=f"{event.message}: {why}")
-            said.append(event.message)
-            self._recorder.record(self.kind.resource, job, self.kind.component, event)
-        if said:
-            log.info("applied", job=str(job.key), kind=self.name, did=said)
-        for failure in applied.failures[:3]:
-            verb = _VERBS[type(failure.action)]
-            name = failure.action.key.name
-            self._record(job, self.kind.action_event(verb, failure.action.resource, [name], failure.error))
-
-    def _record(self, job: JobView, event: Event) -> None:
-        log.info("job event", job=str(job.key), kind=self.name, reason=event.reason, says=event.message)
-        self._recorder.record(self.kind.resource, job, self.kind.component, event)
 
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
         if before is not None and (after is None or after.uid != before.uid):
@@ -381,18 +281,13 @@ class Controller:
 
     def _forget(self, job: JobView) -> None:
         self._barrier.forget(job.uid)
-        self._lazy_since.pop(job.key, None)
-        self._put_off.discard(job.key)
+        self._statuses.forget(job.key)
         self._pauses.pop(job.key, None)
-        self._unheard.pop(job.key, None)
         self.queue.forget(job.key)
 
     def _enqueue(self, key: Key, priority: int = NORMAL, *, after: float = 0.0) -> None:
         if self._is_working:
             self.queue.add(key, after=after, priority=priority)
-
-
-_VERBS = {Create: "create", Delete: "delete", Patch: "update"}
 
 
 def _by_name(views: Iterable[ChildView]) -> dict[str, ChildView]:
