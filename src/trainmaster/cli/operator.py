@@ -109,7 +109,7 @@ _MEANINGLESS = (
     show_default=True,
     help="Longest wait for one answer of the API server.",
 )
-@click.option("--leader-elect/--no-leader-elect", default=False, help="Run several operators, of which one acts.")
+@click.option("--leader-elect/--no-leader-elect", default=False, help="Enable leader election.")
 @click.option("--leader-elect-lease-duration", type=DURATION, default="15s", show_default=True)
 @click.option("--leader-elect-renew-deadline", type=DURATION, default="10s", show_default=True)
 @click.option("--leader-elect-retry-period", type=DURATION, default="2s", show_default=True)

@@ -104,9 +104,10 @@ def classify(model: JobModel, observed: Observed, rules: Rules, now: datetime) -
     nodes = _nodes(model, observed, rules.node, now)
     waiting = _waiting(model, observed, rules.creation, now)
     found = _Replicas()
+    known = _known(model, observed)
     for slot in model.slots:
-        _classify(model, slot, observed, nodes, waiting, found)
-    names = {slot.name: observed.role(slot.role.lower()).get(slot.index) for slot in model.slots}
+        _classify(model, slot, known[slot.role], nodes, waiting, found)
+    names = {slot.name: known[slot.role].pods.get(slot.index) for slot in model.slots}
     # A pod whose labels were edited into another place is surplus, too: it holds a name that its own place needs.
     surplus = tuple(pod for pod in reversed(observed.all_pods) if names.get(pod.key.name) is not pod)
     # A pod that is being deleted is still reached by its name: it may have something to hand over.
@@ -143,15 +144,31 @@ class _Replicas(msgspec.Struct):
     ran: list[Place] = []
 
 
-def _classify(
-    model: JobModel, slot: Slot, observed: Observed, nodes: Nodes, waiting: Waiting, found: _Replicas
-) -> None:
+class _Known(msgspec.Struct, frozen=True):
+    """What is remembered of one role, and the pods that fill its places."""
+
+    pods: Mapping[int, PodView]
+    done: frozenset[int]
+    ran: frozenset[int]
+
+
+def _known(model: JobModel, observed: Observed) -> dict[str, _Known]:
+    memory = model.memory
+    return {
+        role: _Known(
+            observed.role(role.lower()), frozenset(memory.done.get(role, ())), frozenset(memory.ran.get(role, ()))
+        )
+        for role in model.roles
+    }
+
+
+def _classify(model: JobModel, slot: Slot, known: _Known, nodes: Nodes, waiting: Waiting, found: _Replicas) -> None:
     place = (slot.role, slot.index)
-    pod = observed.role(slot.role.lower()).get(slot.index)
-    has_run = slot.index in model.memory.ran.get(slot.role, ())
+    pod = known.pods.get(slot.index)
+    has_run = slot.index in known.ran
     if has_run:
         found.ran.append(place)
-    if slot.index in model.memory.done.get(slot.role, ()):
+    if slot.index in known.done:
         found.succeeded.append(place)
     elif pod is None:
         found.missing.append(slot)
@@ -164,7 +181,8 @@ def _classify(
         state = found.states[place] = state_of(pod, model)
         if state in ("Running", "Succeeded") and not pod.deleting and not has_run:
             found.ran.append(place)
-        _classify_pod(model, place, pod, nodes, waiting, found)
+        if state != "Running" or pod.deleting or pod.node in nodes.bad:
+            _classify_pod(model, place, pod, nodes, waiting, found)
 
 
 def _classify_pod(
@@ -181,7 +199,12 @@ def _classify_pod(
 def state_of(pod: PodView, model: JobModel) -> str:
     """Pending, Running, Succeeded or Failed. The containers that train decide, whatever side-cars still do; a pod that
     its node ended has a reason, and its exit codes say nothing."""
-    if pod.reason or pod.phase == "Pending" or not any(c.exit_code is not None for c in pod.containers):
+    for container in pod.containers:
+        if container.exit_code is not None:
+            break
+    else:
+        return pod.phase
+    if pod.reason or pod.phase == "Pending":
         return pod.phase
     codes = [c.exit_code for c in pod.containers if model.takes_part(pod, c.name)]
     if codes and all(code == 0 for code in codes):
@@ -284,12 +307,13 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
 def _waiting(model: JobModel, observed: Observed, times: creation.Times, now: datetime) -> Waiting:
     stored = model.memory.creation_errors
     pods = observed.all_pods
-    slow = next((pod for pod in pods if _is_slow(pod, now)), None)
+    pending = [pod for pod in pods if pod.phase == "Pending"]
+    slow = next((pod for pod in pending if _is_slow(pod, now)), None)
     found = Waiting(
-        unschedulable=next((f"{p.key.name}: {p.unschedulable}" for p in pods if p.unschedulable), ""),
+        unschedulable=next((f"{p.key.name}: {p.unschedulable}" for p in pending if p.unschedulable), ""),
         is_slow=f"pod {slow.key.name} is ContainerCreating for more than {SLOW // 60} minutes" if slow else "",
         outage=_outage(observed),
-        next_look=min((left for pod in pods if (left := _until_slow(pod, now)) and left > 0), default=None),
+        next_look=min((left for pod in pending if (left := _until_slow(pod, now)) and left > 0), default=None),
     )
     if not stored and not any(creation.error_of(pod) for pod in pods):
         return found  # as nearly always

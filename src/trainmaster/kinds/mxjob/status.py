@@ -4,6 +4,7 @@ A condition stands for a phase; the last of the list is the phase of the job. ``
 other's place, and an end makes both untrue.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -186,12 +187,11 @@ def count(report: Report) -> dict[str, ReplicaStatus]:
     """A pod that is being deleted while it runs has failed; a pending one does not count. When the job has succeeded,
     pods that still run have done their part."""
     facts = report.facts
-    counted = {}
-    for role in report.model.roles:
-        columns = [_column(pod, facts.state(place)) for place, pod in facts.pods.items() if place[0] == role]
-        counted[role] = ReplicaStatus(
-            columns.count("active"), len(facts.succeeded.get(role, ())), columns.count("failed")
-        )
+    columns = Counter((role, _column(pod, facts.state((role, i)))) for (role, i), pod in facts.pods.items())
+    counted = {
+        role: ReplicaStatus(columns[role, "active"], len(facts.succeeded.get(role, ())), columns[role, "failed"])
+        for role in report.model.roles
+    }
     if report.step == "end" and report.result.phase == SUCCEEDED:
         return {r: ReplicaStatus(0, c.succeeded + c.active, c.failed) for r, c in counted.items()}
     return counted
