@@ -15,7 +15,7 @@ from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.kinds.crd import DEFINITIONS, all_crds
 from trainmaster.kinds.registry import KINDS
-from trainmaster.local.apiserver.objects import builtin_types as shape
+from trainmaster.local.apiserver.objects import builtin_types
 
 STDIN = "-"
 NAMESPACE = Resource("", "v1", "namespaces", "Namespace")
@@ -110,8 +110,8 @@ def _unknown_fields(document: Document) -> list[str]:
 def _unknown_in(document: Document, kind: str, body: dict[str, Any], path: str = "") -> list[str]:
     """By the table of a built-in kind, which a CRD does not know: it keeps all that a template says."""
     try:
-        return shape.read(kind, copy.deepcopy(body))
-    except shape.WrongType as error:
+        return builtin_types.read(kind, copy.deepcopy(body))
+    except builtin_types.WrongType as error:
         place = f", {path}" if path else ""
         raise BadConfig(f"{document.where}: {document}{place}: {error}; give it another value") from error
 

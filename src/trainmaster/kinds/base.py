@@ -25,8 +25,7 @@ from trainmaster.core.view import JobView
 from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kinds.accelerator import Accelerator
 from trainmaster.kinds.admission_hints import Custom
-from trainmaster.lifecycle import container as creation
-from trainmaster.lifecycle import node
+from trainmaster.lifecycle import creation, node
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.decide import Cause, Extra

@@ -9,8 +9,7 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import soonest
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import PodView, ServiceView
-from trainmaster.lifecycle import container as creation
-from trainmaster.lifecycle import fault, node
+from trainmaster.lifecycle import creation, fault, node
 from trainmaster.lifecycle.completion import FAILED
 from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.model import JobModel, Place, Places
@@ -325,8 +324,10 @@ def _waiting(model: JobModel, observed: Observed, times: creation.Times, now: da
         pod = observed.role(slot.role.lower()).get(slot.index)
         error = creation.error_of(pod) if pod and not pod.deleting else None
         if pod and error:
-            since = errors[slot.place] = stored.get(slot.place, now)
             messages.append(creation.said(pod, error))
+            if not model.limits_creation:
+                continue
+            since = errors[slot.place] = stored.get(slot.place, now)
             waits.append(creation.next_look(pod, since, times, now))
             if stuck := creation.fault_of(pod, error, since, times, now):
                 faults[pod.uid] = stuck

@@ -105,6 +105,8 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     gang: Gang | None = None
     restarts_after_node_loss: bool = False
     """A pod on a lost node has failed, for every policy that restarts failed pods; else a policy has to say so."""
+    limits_creation: bool = False
+    """A pod whose containers cannot be created for long has failed; else its kubelet goes on trying."""
     replaces_pending_pods: bool = False
     """A pod that has never run and is bound to a lost node is replaced, and nothing is counted; else it has failed."""
     misses_deleted_pods: bool = False

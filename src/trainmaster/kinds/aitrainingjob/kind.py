@@ -12,8 +12,7 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
 from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.admission_hints import Custom, Main
-from trainmaster.kinds.aitrainingjob import annotations as external
-from trainmaster.kinds.aitrainingjob import elastic, labels, placement, status, validate
+from trainmaster.kinds.aitrainingjob import annotations, elastic, labels, placement, status, validate
 from trainmaster.kinds.aitrainingjob.body import Builder, declared_ports, shared_ports, slots_of
 from trainmaster.kinds.aitrainingjob.deadline import limits_of
 from trainmaster.kinds.aitrainingjob.membership import next_step
@@ -91,11 +90,12 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             has_ended=stored.phase in ENDED,
             ending=ending,
             ends_in_steps=True,
-            requested_end=external.asked_end(job),
+            requested_end=annotations.asked_end(job),
             is_new=not stored.phase,
             is_suspended=is_true(stored.conditions, SUSPENDED),
             running_since=status.calm_since(stored),
             restarting=stored.restart_replica_name,
+            limits_creation=True,
             wanted_ports={} if is_over else shared_ports(job, shared_network=self.settings.shared_network),
             declared_ports=frozenset() if is_over else declared_ports(job),
             gang_scheduler=scheduler,
@@ -115,7 +115,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         return status.events(job, report, new)
 
     def clean_up(self, job: AITrainingJob, cause: Cause, result: Result) -> CleanPodPolicy | None:
-        return external.clean_of(result.phase, job, is_asked=cause == "request")
+        return annotations.clean_of(result.phase, job, is_asked=cause == "request")
 
     def spared(self, job: AITrainingJob, facts: Facts) -> tuple[FailedPod, ...]:
         return elastic.dispensable(job, facts)
@@ -159,8 +159,8 @@ def _ending(job: AITrainingJob) -> Ending | None:
     """The stored result, or that of another operator which was still deleting the pods."""
     if stored := job.status.ending:
         return Ending(Result(stored.phase, stored.message), stored.clean)
-    if left := external.left_behind(job):
-        return Ending(left, external.clean_of(left.phase, job, is_asked=False))
+    if left := annotations.left_behind(job):
+        return Ending(left, annotations.clean_of(left.phase, job, is_asked=False))
     return None
 
 
@@ -168,7 +168,7 @@ def _run_policy(job: AITrainingJob, observed: Observed, *, is_over: bool) -> Run
     ttl, ended = job.spec.ttl_seconds_after_finished, job.status.end_time
     return RunPolicy(
         clean=job.spec.clean_pod_policy,
-        suspend=external.reason_to_stop(job),
+        suspend=annotations.reason_to_stop(job),
         limits=() if is_over else limits_of(job, observed),
         overdue_phase=TIMEOUT,
         ttl=Limit(ended, ttl, "") if ttl is not None and ended is not None else None,

@@ -5,7 +5,7 @@ import pytest
 
 from tests.build import NOW, a_pod, an_aitj
 from trainmaster.core.view import PodView
-from trainmaster.lifecycle.container import Times, error_of, fault_of, next_look, said
+from trainmaster.lifecycle.creation import Times, error_of, fault_of, next_look, said
 from trainmaster.lifecycle.fault import Fault
 
 JOB = an_aitj()
