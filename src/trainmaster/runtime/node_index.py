@@ -82,9 +82,9 @@ class NodeIndex:
             self._bound.setdefault(after.node, {})[after.key] = after.resource_version
 
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
-        if before and (after is None or after.ready == "True"):
+        if before:
             self._not_ready.discard(before.name)
-        if after and after.ready != "True":
+        if after and after.ready in ("False", "Unknown"):
             self._not_ready.add(after.name)
         if before and after and msgspec.structs.replace(before, resource_version=after.resource_version) == after:
             return  # a heartbeat: every node has one every few seconds
