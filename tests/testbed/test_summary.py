@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.parametrize(
     ("nodeid", "suite"),
     [
-        pytest.param("tests/lifecycle/test_restart.py::test_x", "core", id="a folder in a suite"),
+        pytest.param("tests/kinds/mxjob/test_x.py::test_x", "kinds", id="a folder in a suite"),
         pytest.param("tests/kube/test_x.py::TestA::test_b[a/b]", "kube", id="slashes in a parameter"),
         pytest.param("tests/test_docs.py::test_x", "tests", id="no folder"),
     ],

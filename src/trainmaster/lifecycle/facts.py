@@ -351,5 +351,7 @@ def _until_slow(pod: PodView, now: datetime) -> float | None:
 
 
 def _outage(observed: Observed) -> str:
-    is_hit = bool(observed.outage) and any(view.ready in ("False", "Unknown") for view in (observed.nodes or {}).values())
+    is_hit = bool(observed.outage) and any(
+        view.ready in ("False", "Unknown") for view in (observed.nodes or {}).values()
+    )
     return f"{observed.outage}: pods on them are left alone until most nodes are back" if is_hit else ""
