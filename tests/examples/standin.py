@@ -25,7 +25,7 @@ from testbed.plane import free_port
 NAMESPACE = "default"
 PORT_NAMES = {"ddp-learner": "LEARNER_PORT"}
 DEADLINE = 60.0  # seconds for the end of a process that ends by itself
-NAMES = REPOSITORY / "src" / "trainmaster" / "embedded" / "node" / "fallback"  # Python looks up names in a file
+NAMES = REPOSITORY / "src" / "trainmaster" / "local" / "node" / "fallback"  # Python looks up names in a file
 
 
 def commands_in(file: str) -> dict[str, tuple[list[str], dict[str, str]]]:
