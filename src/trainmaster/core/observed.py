@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from trainmaster.core.ids import Resource
-from trainmaster.core.slot import place_of
 from trainmaster.core.view import ChildView, NodeView, PodView, ServiceView
 
 
@@ -74,11 +73,6 @@ class Observed(msgspec.Struct, frozen=True):
 
     def child(self, resource: Resource, name: str) -> ChildView | None:
         return self.children.get(resource, {}).get(name)
-
-    @property
-    def host_ports(self) -> dict[str, tuple[int, ...]]:
-        """By replica, the ports of its machine that its pod has."""
-        return {place_of(role, i): pod.host_ports for role, pods in self.pods.items() for i, pod in pods.items()}
 
     @property
     def all_pods(self) -> tuple[PodView, ...]:

@@ -9,10 +9,12 @@ class Slot(msgspec.Struct, frozen=True):
     role: str
     index: int
     name: str
+    key: str = ""
+    """What a status calls the slot, where that is not its role and index."""
 
     @property
     def place(self) -> str:
-        return place_of(self.role, self.index)
+        return self.key or place_of(self.role, self.index)
 
 
 def place_of(role: str, index: int) -> str:

@@ -21,7 +21,7 @@ from trainmaster.core.nesting import TOO_DEEP
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, normal, warning
 from trainmaster.core.template import Owner
-from trainmaster.core.view import JobView
+from trainmaster.core.view import JobView, PodView
 from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kinds.accelerator import Accelerator
 from trainmaster.kinds.admission_hints import Custom
@@ -29,8 +29,9 @@ from trainmaster.lifecycle import creation, node
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.decide import Cause, Extra
-from trainmaster.lifecycle.facts import Facts
+from trainmaster.lifecycle.facts import Facts, replica_pods
 from trainmaster.lifecycle.facts import Rules as FaultRules
+from trainmaster.lifecycle.model import JobModel
 from trainmaster.lifecycle.restart import FailedPod
 
 
@@ -282,6 +283,10 @@ class Kind(ABC, Generic[J]):
         return changed_status(job.status, new)
 
     # What a kind may add to its description; most have nothing to say here.
+
+    def replica_pods(self, job: J, model: JobModel, observed: Observed) -> Mapping[str, PodView]:
+        """The pods that fill the slots of a job, by the name of the slot."""
+        return replica_pods(model, observed)
 
     def clean_up(self, job: J, cause: Cause, result: Result) -> CleanPodPolicy | None:
         """The clean-up policy of a job that ends so, in the place of its own; None where its own stands."""

@@ -1,6 +1,6 @@
 """The one order of decisions for jobs of every kind. Read ``Pass.next`` from top to bottom."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -82,8 +82,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class Builder(Protocol):
     """Builds the bodies of the children of one job."""
 
-    def service(self, slot: Slot) -> Body: ...
-    def pod(self, slot: Slot) -> Body: ...
+    def service(self, slot: Slot) -> Body | None: ...
+    def pod(self, slot: Slot) -> Body | None:
+        """None while something is missing that the body needs."""
 
 
 J = TypeVar("J", contravariant=True)
@@ -104,6 +105,7 @@ class Description(Protocol[J]):
     def events(self, job: J, report: Report, new: Any) -> tuple[Event, ...]: ...
 
     # kinds.base has these for kinds that have nothing to add
+    def replica_pods(self, job: J, model: JobModel, observed: Observed) -> Mapping[str, PodView]: ...
     def clean_up(self, job: J, cause: Cause, result: Result) -> CleanPodPolicy | None: ...
     def spared(self, job: J, facts: Facts) -> tuple[FailedPod, ...]: ...
     def other_children(self, job: J, facts: Facts, now: datetime) -> Extra: ...
@@ -115,7 +117,7 @@ class Description(Protocol[J]):
 
 def decide(kind: Description[J], job: J, observed: Observed, now: datetime) -> Plan:
     model = kind.read(job, observed)
-    facts = classify(model, observed, kind.fault_rules, now)
+    facts = classify(model, kind.replica_pods(job, model, observed), observed, kind.fault_rules, now)
     return Pass(kind, job, model, facts, now).next()
 
 
@@ -171,7 +173,11 @@ class Pass(Generic[J]):
         spared = self.kind.spared(self.job, self.facts)
         failed = tuple(f for f in self.facts.failed if f not in spared)
         rules, run, restarts = self.model.rules(), self.model.run, self.model.memory.restarts
-        wanted = tuple(f for f in failed if restart.is_wanted(rules[f.role].policy, f.fault, run.exit_codes))
+        wanted = tuple(
+            f
+            for f in failed
+            if rules[f.role].is_always_replaced or restart.is_wanted(rules[f.role].policy, f.fault, run.exit_codes)
+        )
         evicted = tuple(f for f in wanted if f.fault.is_disruption)  # no limit is about these
         charged = tuple(f for f in wanted if not f.fault.is_disruption)
         again = restart.admitted(charged, rules, restarts, self._calm, limit=run.restart_limit)
@@ -190,9 +196,9 @@ class Pass(Generic[J]):
         outdated are deleted before others are created."""
         facts, allotted = self.facts, self._allot()
         extra = self.kind.other_children(self.job, facts, self.now)
-        waits = restart.waits(self.model.memory.restarts, self.now)
+        waits, delays = restart.waits(self.model.memory.restarts, self.now), self._delays()
         is_clear = allotted.is_stored and not facts.outdated
-        batch = batch_of(chain(self._group(), extra.creates, self._missing(waits))) if is_clear else Batch()
+        batch = batch_of(chain(self._group(), extra.creates, self._missing(waits, delays))) if is_clear else Batch()
         report = self._report(
             "proceed",
             msgspec.structs.replace(self._seen(), ports=allotted.ports),
@@ -219,6 +225,7 @@ class Pass(Generic[J]):
                 allotted.retry_after,
                 extra.retry_after,
                 *waits.values(),
+                *delays.values(),
                 patience(leaving, self.now),
             ),
             ports=allotted.drawn,
@@ -230,24 +237,34 @@ class Pass(Generic[J]):
         if is_complete(model.wanted_ports, model.memory.ports):
             return Allotment(model.memory.ports)
         taken, uid = observed.taken | model.declared_ports, self.kind.key(self.job)[1]
-        return allot(model.wanted_ports, model.memory.ports, used=observed.host_ports, taken=taken, uid=uid)
+        return allot(model.wanted_ports, model.memory.ports, used=self.facts.host_ports, taken=taken, uid=uid)
 
     def _group(self) -> tuple[Create, ...]:
         """The PodGroup is created before its pods: a scheduler puts a pod without its group aside."""
         team, owner = self.model.gang, self.kind.owner(self.job).reference(blocks=True)
         return gang.missing(team, self.facts.observed, owner) if team else ()
 
-    def _missing(self, waits: Container[str]) -> Iterator[Create]:
+    def _delays(self) -> dict[Place, float]:
+        """Seconds until replicas may be created that are not created before a given time."""
+        times = self.model.not_before
+        missing = ((slot.role, slot.index) for slot in self.facts.missing) if times else ()
+        left = {place: (times[place] - self.now).total_seconds() for place in missing if place in times}
+        return {place: seconds for place, seconds in left.items() if seconds > 0}
+
+    def _missing(self, waits: Container[str], delays: Container[Place]) -> Iterator[Create]:
         """Services before pods: a pod that starts resolves the names of its peers."""
         facts = self.facts
-        missing = [slot for slot in facts.missing if slot.role not in waits]
-        if not facts.without_service and not missing:
+        services = [slot for slot in facts.without_service if (slot.role, slot.index) not in delays]
+        pods = [slot for slot in facts.missing if slot.role not in waits and (slot.role, slot.index) not in delays]
+        if not services and not pods:
             return
         builder = self.kind.builder(self.job, self.model)
-        for slot in facts.without_service:
-            yield Create(SERVICE, builder.service(slot), f"{slot.place} has no address")
-        for slot in missing:
-            yield Create(POD, builder.pod(slot), f"{slot.place} has no pod")
+        for slot in services:
+            if service := builder.service(slot):
+                yield Create(SERVICE, service, f"{slot.place} has no address")
+        for slot in pods:
+            if pod := builder.pod(slot):
+                yield Create(POD, pod, f"{slot.place} has no pod")
 
     def _surplus(self) -> tuple[Delete, ...]:
         why, team = "it is not in the spec any more", self.model.gang
@@ -371,7 +388,7 @@ class Pass(Generic[J]):
         observed = self.facts.observed
         pods = self._removal(self._to_clean(policy), why)
         group = self._group_surplus(why)  # under every policy: nothing is left to be placed
-        if policy == "None":
+        if policy == "None" and not self.model.run.cleans_services:
             return (*pods, *group)
         services = deletions(SERVICE, observed.services.values(), why)
         return (*pods, *services, *deletions(CONFIG_MAP, observed.children.get(CONFIG_MAP, {}).values(), why), *group)

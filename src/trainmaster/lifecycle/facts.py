@@ -58,6 +58,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     pods: dict[Place, PodView]
     """Pods of the present attempt, by the place that they fill."""
     states: dict[Place, str]
+    host_ports: dict[str, tuple[int, ...]]
+    """By slot, the ports of their machines that its pods have."""
     missing: tuple[Slot, ...]
     """Replicas without a pod."""
     without_service: tuple[Slot, ...]
@@ -99,23 +101,30 @@ class Rules(msgspec.Struct, frozen=True):
     creation: creation.Times
 
 
-def classify(model: JobModel, observed: Observed, rules: Rules, now: datetime) -> Facts:
+def replica_pods(model: JobModel, observed: Observed) -> dict[str, PodView]:
+    """The pods that fill the slots of a job by the role and index in their labels, by the name of the slot."""
+    roles = {role: observed.role(role.lower()) for role in model.roles}
+    return {slot.name: pod for slot in model.slots if (pod := roles[slot.role].get(slot.index))}
+
+
+def classify(model: JobModel, pods: Mapping[str, PodView], observed: Observed, rules: Rules, now: datetime) -> Facts:
+    """``pods`` are those that fill slots, by the name of the slot."""
     nodes = _nodes(model, observed, rules.node, now)
-    waiting = _waiting(model, observed, rules.creation, now)
+    waiting = _waiting(model, pods, observed, rules.creation, now)
     found = _Replicas()
-    known = _known(model, observed)
+    known = _known(model)
     for slot in model.slots:
-        _classify(model, slot, known[slot.role], nodes, waiting, found)
-    names = {slot.name: known[slot.role].pods.get(slot.index) for slot in model.slots}
+        _classify(model, slot, pods.get(slot.name), known[slot.role], nodes, waiting, found)
     # A pod whose labels were edited into another place is surplus, too: it holds a name that its own place needs.
-    surplus = tuple(pod for pod in reversed(observed.all_pods) if names.get(pod.key.name) is not pod)
+    surplus = tuple(pod for pod in reversed(observed.all_pods) if pods.get(pod.key.name) is not pod)
     # A pod that is being deleted is still reached by its name: it may have something to hand over.
-    kept = names.keys() | {pod.key.name for pod in surplus}
+    kept = {slot.name for slot in model.slots} | {pod.key.name for pod in surplus}
     services = sorted(observed.services.items(), reverse=True)
     return Facts(
         observed=observed,
         pods=found.pods,
         states=found.states,
+        host_ports=_host_ports(model, pods),
         missing=tuple(found.missing),
         without_service=tuple(slot for slot in model.slots if slot.name not in observed.services),
         outdated=tuple(found.outdated),
@@ -132,6 +141,14 @@ def classify(model: JobModel, observed: Observed, rules: Rules, now: datetime) -
     )
 
 
+def _host_ports(model: JobModel, pods: Mapping[str, PodView]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for slot in model.slots if model.wanted_ports else ():
+        if pod := pods.get(slot.name):
+            found[slot.place] = (*found.get(slot.place, ()), *pod.host_ports)
+    return found
+
+
 class _Replicas(msgspec.Struct):
     pods: dict[Place, PodView] = {}
     states: dict[Place, str] = {}
@@ -144,26 +161,27 @@ class _Replicas(msgspec.Struct):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What is remembered of one role, and the pods that fill its places."""
+    """What is remembered of one role."""
 
-    pods: Mapping[int, PodView]
     done: frozenset[int]
     ran: frozenset[int]
 
 
-def _known(model: JobModel, observed: Observed) -> dict[str, _Known]:
-    memory = model.memory
-    return {
-        role: _Known(
-            observed.role(role.lower()), frozenset(memory.done.get(role, ())), frozenset(memory.ran.get(role, ()))
-        )
-        for role in model.roles
-    }
+def _known(model: JobModel) -> dict[str, _Known]:
+    done, ran = model.memory.done, model.memory.ran
+    return {role: _Known(frozenset(done.get(role, ())), frozenset(ran.get(role, ()))) for role in model.roles}
 
 
-def _classify(model: JobModel, slot: Slot, known: _Known, nodes: Nodes, waiting: Waiting, found: _Replicas) -> None:
+def _classify(
+    model: JobModel,
+    slot: Slot,
+    pod: PodView | None,
+    known: _Known,
+    nodes: Nodes,
+    waiting: Waiting,
+    found: _Replicas,
+) -> None:
     place = (slot.role, slot.index)
-    pod = known.pods.get(slot.index)
     has_run = slot.index in known.ran
     if has_run:
         found.ran.append(place)
@@ -171,8 +189,8 @@ def _classify(model: JobModel, slot: Slot, known: _Known, nodes: Nodes, waiting:
         found.succeeded.append(place)
     elif pod is None:
         found.missing.append(slot)
-        if has_run and model.misses_deleted_pods:
-            found.failed.append(FailedPod(*place, _lost(slot.name)))
+        if has_run and model.roles[slot.role].misses_deleted_pods:
+            found.failed.append(FailedPod(*place, _lost(slot.name), slot.key))
     elif not is_current(model, *place, pod):
         found.outdated.append(pod)
     else:
@@ -181,18 +199,17 @@ def _classify(model: JobModel, slot: Slot, known: _Known, nodes: Nodes, waiting:
         if state in ("Running", "Succeeded") and not pod.deleting and not has_run:
             found.ran.append(place)
         if state != "Running" or pod.deleting or pod.node in nodes.bad:
-            _classify_pod(model, place, pod, nodes, waiting, found)
+            _classify_pod(model, slot, pod, nodes, waiting, found)
 
 
-def _classify_pod(
-    model: JobModel, place: Place, pod: PodView, nodes: Nodes, waiting: Waiting, found: _Replicas
-) -> None:
+def _classify_pod(model: JobModel, slot: Slot, pod: PodView, nodes: Nodes, waiting: Waiting, found: _Replicas) -> None:
+    place = (slot.role, slot.index)
     if found.states[place] == "Succeeded" and not pod.deleting:
         found.succeeded.append(place)
     elif model.replaces_pending_pods and pod.phase == "Pending" and pod.node in nodes.lost and not pod.deleting:
-        found.stranded.append(FailedPod(*place, _node_fault(model, pod, nodes.bad[pod.node])))
-    elif problem := _fault(model, pod, found.states[place], nodes, waiting):
-        found.failed.append(FailedPod(*place, problem))
+        found.stranded.append(FailedPod(*place, _node_fault(model, pod, nodes.bad[pod.node]), slot.key))
+    elif problem := _fault(model, slot.role, pod, found.states[place], nodes, waiting):
+        found.failed.append(FailedPod(*place, problem, slot.key))
 
 
 def state_of(pod: PodView, model: JobModel) -> str:
@@ -211,11 +228,11 @@ def state_of(pod: PodView, model: JobModel) -> str:
     return "Failed" if any(codes) else pod.phase
 
 
-def _fault(model: JobModel, pod: PodView, state: str, nodes: Nodes, waiting: Waiting) -> Fault | None:
+def _fault(model: JobModel, role: str, pod: PodView, state: str, nodes: Nodes, waiting: Waiting) -> Fault | None:
     """What went wrong with a pod. How a pod ends that is being deleted says nothing about the training; that a running
     pod is deleted may be a fault by itself, and that Kubernetes evicts it always is."""
     is_pending = pod.phase == "Pending"
-    if pod.deleting and (is_pending or not (model.misses_deleted_pods or pod.disruption)):
+    if pod.deleting and (is_pending or not (model.roles[role].misses_deleted_pods or pod.disruption)):
         return None
     is_left_alone = pod.is_ended or (is_pending and model.replaces_pending_pods)
     if not is_left_alone and (problem := nodes.bad.get(pod.node)) and _concerns(problem, pod):
@@ -303,10 +320,11 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
 # --- pods that cannot start ---
 
 
-def _waiting(model: JobModel, observed: Observed, times: creation.Times, now: datetime) -> Waiting:
+def _waiting(
+    model: JobModel, pods: Mapping[str, PodView], observed: Observed, times: creation.Times, now: datetime
+) -> Waiting:
     stored = model.memory.creation_errors
-    pods = observed.all_pods
-    pending = [pod for pod in pods if pod.phase == "Pending"]
+    pending = [pod for pod in observed.all_pods if pod.phase == "Pending"]
     slow = next((pod for pod in pending if _is_slow(pod, now)), None)
     found = Waiting(
         unschedulable=next((f"{p.key.name}: {p.unschedulable}" for p in pending if p.unschedulable), ""),
@@ -314,14 +332,14 @@ def _waiting(model: JobModel, observed: Observed, times: creation.Times, now: da
         outage=_outage(observed),
         next_look=min((left for pod in pending if (left := _until_slow(pod, now)) and left > 0), default=None),
     )
-    if not stored and not any(creation.error_of(pod) for pod in pods):
+    if not stored and not any(creation.error_of(pod) for pod in observed.all_pods):
         return found  # as nearly always
     errors: dict[str, datetime] = {}
     faults: dict[str, Fault] = {}
     messages: list[str] = []
     waits: list[float | None] = []
     for slot in model.slots:
-        pod = observed.role(slot.role.lower()).get(slot.index)
+        pod = pods.get(slot.name)
         error = creation.error_of(pod) if pod and not pod.deleting else None
         if pod and error:
             messages.append(creation.said(pod, error))

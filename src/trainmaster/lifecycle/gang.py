@@ -4,8 +4,8 @@ A scheduler that can do that wants a **PodGroup**, which says how many pods have
 name their group. Two dialects are known: Volcano's, and for every other name that of the scheduler-plugins.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,6 +14,7 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Body, Create, Delete, Patch, deletions
 from trainmaster.core.quantity import Quantity, canonical, parsed, total
 from trainmaster.core.template import MANAGED_BY
+from trainmaster.core.wire import Wire
 
 VOLCANO = "volcano"
 
@@ -23,6 +24,16 @@ PLUGINS_GROUP = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGro
 VOLCANO_GROUP_NAME = "scheduling.k8s.io/group-name"
 VOLCANO_TASK = "volcano.sh/task-spec"
 PLUGINS_GROUP_NAME = "scheduling.x-k8s.io/pod-group"
+
+
+class SchedulingPolicy(Wire, frozen=True):
+    """What a job asks of a gang scheduler, as Kubeflow spells it."""
+
+    min_available: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    queue: str = ""
+    min_resources: dict[str, int | str] = {}
+    priority_class: str = ""
+    schedule_timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
 
 
 class Gang(msgspec.Struct, frozen=True):
@@ -65,6 +76,35 @@ def is_wanted(scheduler: str, named: Iterable[str]) -> bool:
     """True when there is a gang scheduler and no pod asks for another one: what two schedulers place, neither of them
     can place at once. ``named`` are the schedulers that the pods name, empty for none."""
     return bool(scheduler) and all(name in ("", scheduler) for name in named)
+
+
+def gang_of(
+    key: Key, scheduler: str, roles: Sequence[tuple[Body, int]], policy: SchedulingPolicy | None, *, succeeded: int = 0
+) -> Gang | None:
+    """The gang of a job with so many pods of each of these specs; None without a gang scheduler, or when a pod names
+    another one. Pods that have ``succeeded`` are not placed again."""
+    if not is_wanted(scheduler, [str(spec.get("schedulerName") or "") for spec, _ in roles]):
+        return None
+    asked = policy or SchedulingPolicy()
+    to_place = sum(number for _, number in roles) - succeeded
+    members = min(asked.min_available or to_place, to_place)
+    given = {name: str(amount) for name, amount in asked.min_resources.items()}
+    return Gang(
+        scheduler=scheduler,
+        key=key,
+        min_member=members,
+        queue=asked.queue,
+        priority_class=asked.priority_class,
+        min_resources=given or needed(_first(roles, members)),
+        timeout=asked.schedule_timeout_seconds,
+    )
+
+
+def _first(roles: Iterable[tuple[Body, int]], number: int) -> Iterator[tuple[Body, int]]:
+    """So many pods, of the first roles before the next: the spec of each and how often it is among them."""
+    for spec, replicas in roles:
+        yield spec, min(replicas, number)
+        number -= min(replicas, number)
 
 
 class _ResourcesPart(msgspec.Struct):

@@ -24,6 +24,8 @@ class Role(msgspec.Struct, frozen=True):
     name: str
     replicas: int
     rules: Rules
+    misses_deleted_pods: bool = False
+    """A pod that ran and was deleted has failed; else it is created again and nothing is counted."""
 
 
 class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,8 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The exit codes after which a replica is restarted, where its policy asks for them."""
     restart_limit: int | None = None
     """Restarts of all roles together."""
+    cleans_services: bool = False
+    """Services are deleted at the end under the clean-up policy None, too."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,8 +113,12 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     """A pod whose containers cannot be created for long has failed; else its kubelet goes on trying."""
     replaces_pending_pods: bool = False
     """A pod that has never run and is bound to a lost node is replaced, and nothing is counted; else it has failed."""
-    misses_deleted_pods: bool = False
-    """A pod that ran and was deleted has failed; else it is created again and nothing is counted."""
+    not_before: Mapping[Place, datetime] = {}
+    """Replicas that are created at that time at the earliest."""
+
+    @property
+    def misses_deleted_pods(self) -> bool:
+        return any(role.misses_deleted_pods for role in self.roles.values())
 
     def rules(self) -> Mapping[str, Rules]:
         return {name: role.rules for name, role in self.roles.items()}

@@ -41,6 +41,8 @@ class Rules(msgspec.Struct, frozen=True):
     limit: int | None
     backoff: int
     reset: int | None
+    is_always_replaced: bool = False
+    """Pods of the role are replaced whatever they failed of, because the role never ends the job."""
 
 
 class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -98,6 +100,8 @@ class FailedPod(msgspec.Struct, frozen=True):
     role: str
     index: int
     fault: Fault
+    name: str = ""
+    """What the restart history calls the replica, where that is not its role and index."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -314,7 +318,7 @@ def _told(fallen: FailedPod, scope: RestartScope, now: datetime) -> Restart:
     fault = fallen.fault
     return Restart(
         time=now,
-        replica=f"{fallen.role.lower()}-{fallen.index}",
+        replica=fallen.name or f"{fallen.role.lower()}-{fallen.index}",
         scope=scope,
         exit_code=fault.exit_code,
         signal=fault.signal,

@@ -12,7 +12,7 @@ from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.aitrainingjob.status import count, enter, phase_of
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, AITrainingJobStatus, ReplicaStatus
-from trainmaster.lifecycle.facts import Facts, classify
+from trainmaster.lifecycle.facts import Facts, classify, replica_pods
 
 LATER = NOW + timedelta(minutes=5)
 JOB = an_aitj(trainer=2, ps=1)
@@ -27,7 +27,8 @@ def decoded(job: Json) -> AITrainingJob:
 def facts_of(job: Json, children: Sequence[Child] = ()) -> Facts:
     kind, seen = kind_of(job), observed(job, children)
     assert isinstance(kind, AITrainingJobKind)
-    return classify(kind.read(decoded(job), seen), seen, kind.fault_rules, NOW)
+    model = kind.read(decoded(job), seen)
+    return classify(model, replica_pods(model, seen), seen, kind.fault_rules, NOW)
 
 
 def pods_of(trainers: str, ps: str = "R") -> list[Child]:

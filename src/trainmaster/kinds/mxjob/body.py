@@ -1,6 +1,6 @@
 """Pods and services of an MXJob, and the environment by which its pods find each other."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from trainmaster.core.template import Owner
 from trainmaster.kinds.mxjob import labels
 from trainmaster.kinds.mxjob.policy import policy_of
 from trainmaster.kinds.mxjob.role import SCHEDULER, SERVER, WORKER, master, roles_of, slot_of, slots_of
-from trainmaster.kinds.mxjob.types import MXJob, ReplicaSpec, SchedulingPolicy
+from trainmaster.kinds.mxjob.types import MXJob, ReplicaSpec
 from trainmaster.lifecycle import gang
 from trainmaster.lifecycle.gang import Gang
 
@@ -63,31 +63,13 @@ def declared_ports(job: MXJob) -> frozenset[int]:
 
 def gang_of(job: MXJob, scheduler: str) -> Gang | None:
     """What the job asks of a gang scheduler; None without one, or when its pods ask for others."""
-    roles = roles_of(job.spec).values()
-    named = [str(replica.template["spec"].get("schedulerName") or "") for replica in roles]
-    if not gang.is_wanted(scheduler, named):
-        return None
-    wanted = policy_of(job.spec).scheduling_policy or SchedulingPolicy()
-    # Who has succeeded is placed no more, and a scheduler waits for as many pods as it is told.
-    to_place = sum(replica.replicas for replica in roles) - sum(map(len, job.status.done.values()))
-    members = min(wanted.min_available or to_place, to_place)
-    given = {name: str(amount) for name, amount in wanted.min_resources.items()}
-    return Gang(
-        scheduler=scheduler,
-        key=Key(job.metadata.namespace, job.metadata.name),
-        min_member=members,
-        queue=wanted.queue,
-        priority_class=wanted.priority_class,
-        min_resources=given or gang.needed(_first(roles, members)),
-        timeout=wanted.schedule_timeout_seconds,
+    return gang.gang_of(
+        Key(job.metadata.namespace, job.metadata.name),
+        scheduler,
+        [(replica.template["spec"], replica.replicas) for replica in roles_of(job.spec).values()],
+        policy_of(job.spec).scheduling_policy,
+        succeeded=sum(map(len, job.status.done.values())),
     )
-
-
-def _first(roles: Iterable[ReplicaSpec], number: int) -> Iterator[tuple[Body, int]]:
-    """So many pods, of the first roles before the next: the spec of each and how often it is among them."""
-    for replica in roles:
-        yield replica.template["spec"], min(replica.replicas, number)
-        number -= min(replica.replicas, number)
 
 
 class Builder:

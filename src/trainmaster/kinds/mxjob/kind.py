@@ -58,7 +58,10 @@ class MXJobKind(Kind[MXJob]):
         is_over = bool(ended) or stored.phase in ENDED
         return JobModel(
             name=job.metadata.name,
-            roles={name: Role(name, r.replicas, rules[name]) for name, r in roles_of(job.spec).items()},
+            roles={
+                name: Role(name, r.replicas, rules[name], misses_deleted_pods=True)
+                for name, r in roles_of(job.spec).items()
+            },
             known_roles=ROLES,
             slots=tuple(slots_of(job)),
             run=_run_policy(job, is_over=is_over),
@@ -83,7 +86,6 @@ class MXJobKind(Kind[MXJob]):
             starts_anew=True,
             restarts_after_node_loss=True,
             replaces_pending_pods=True,
-            misses_deleted_pods=True,
         )
 
     def result(self, job: MXJob, model: JobModel, facts: Facts, verdict: Verdict) -> Result:

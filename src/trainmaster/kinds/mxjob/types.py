@@ -13,6 +13,7 @@ from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
 from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Template, Wire
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.gang import SchedulingPolicy
 from trainmaster.lifecycle.restart import EXIT_CODES, Restart, Restarts
 
 RESOURCE = Resource("kubeflow.org", "v1", "mxjobs", "MXJob")
@@ -29,14 +30,6 @@ class ReplicaSpec(Wire, frozen=True):
     restart_scope: Literal["All", "Pod"] | None = None
     label: str = ""
     """The key of a TVM server, before it became the annotation ``tuner-server-key``."""
-
-
-class SchedulingPolicy(Wire, frozen=True):
-    min_available: Count | None = None
-    queue: str = ""
-    min_resources: dict[str, int | str] = {}
-    priority_class: str = ""
-    schedule_timeout_seconds: Seconds | None = None
 
 
 class Policy(Wire, frozen=True):
