@@ -15,8 +15,6 @@ from trainmaster.kinds.aitrainingjob import kind as aitj
 from trainmaster.kinds.aitrainingjob import status as aitj_status
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind
-from trainmaster.kinds.dijob import fixed_pods as standing
-from trainmaster.kinds.dijob.fixed_pods import FixedPods
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 from trainmaster.kinds.mlkube import replica as mlkube_replica
 from trainmaster.kinds.mlkube.kind import MxJobKind
@@ -60,7 +58,7 @@ def _terminal_phase_not_sticky(patch: pytest.MonkeyPatch) -> None:
 
 
 def _terminal_phase_not_sticky_dijob(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("trainmaster.kinds.dijob.kind.ENDED", frozenset())
+    patch.setattr("trainmaster.kinds.dijob.model.ENDED", frozenset())
 
 
 def _unsynced_store_looks_empty(patch: pytest.MonkeyPatch) -> None:
@@ -104,15 +102,12 @@ def _random_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def _ended_job_gets_its_pod_back(patch: pytest.MonkeyPatch) -> None:
-    original = DIJobKind.decide
+    original = Pass._clean_up
 
-    def decide(self: Any, job: Any, observed: Any, now: Any) -> Plan:
-        wanted = original(self, job, observed, now)
-        own = FixedPods.of(job, observed)
-        creates = standing.missing(own, observed, now, self.owner(job), self.settings)
-        return msgspec.structs.replace(wanted, creates=creates)
+    def clean_up(self: Any) -> Plan:
+        return msgspec.structs.replace(original(self), creates=tuple(self._missing((), ())))
 
-    patch.setattr(DIJobKind, "decide", decide)
+    patch.setattr(Pass, "_clean_up", clean_up)
 
 
 def _termination_is_edge_triggered(patch: pytest.MonkeyPatch) -> None:
@@ -230,18 +225,11 @@ def _a_job_that_grows_gets_all_its_ports_anew(patch: pytest.MonkeyPatch) -> None
     patch.setattr(decide, "allot", lambda wanted, stored, **options: original(wanted, {}, **options))
 
 
-def _lost_before_it_is_on_record(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FixedPods, "is_on_record", FixedPods.is_lost)
-
-
 def _a_template_is_never_kept(patch: pytest.MonkeyPatch) -> None:
-    original = NerveXJobKind._aggregator_template
+    def other_children(self: Any, job: Any, facts: Any, now: Any) -> decide.Extra:
+        return decide.Extra(record=self._aggregator_template(facts.observed), is_new=True)
 
-    def template(self: Any, job: Any, observed: Any) -> Any:
-        unknown = msgspec.structs.replace(job.status, declared=type(job.status.declared)())
-        return original(self, msgspec.structs.replace(job, status=unknown), observed)
-
-    patch.setattr(NerveXJobKind, "_aggregator_template", template)
+    patch.setattr(NerveXJobKind, "other_children", other_children)
 
 
 def _outdated_pods_are_classified_again(patch: pytest.MonkeyPatch) -> None:
@@ -288,7 +276,9 @@ MUTATIONS = (
     Mutation("outdated pods are classified again (MXJob)", MXJobKind, _outdated_pods_are_classified_again),
     Mutation("a suspension is not stored (MXJob)", MXJobKind, _suspension_is_stored_after_the_deletes),
     Mutation("a crew forgets that it was whole (MxJob)", MxJobKind, _a_crew_forgets_that_it_was_whole),
-    Mutation("a lost aggregator is deleted before it is on record", NerveXJobKind, _lost_before_it_is_on_record),
+    Mutation(
+        "a restart is counted after the deletes (NerveXJob)", NerveXJobKind, _restart_is_counted_after_the_deletes
+    ),
     Mutation("the template of an aggregator is never kept", NerveXJobKind, _a_template_is_never_kept),
     Mutation("drawn ports are not booked", AITrainingJobKind, _drawn_ports_are_not_booked),
     Mutation("ports of others are not looked at", AITrainingJobKind, _ports_of_others_are_not_looked_at),

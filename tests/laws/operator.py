@@ -166,7 +166,7 @@ class Port:
             return
         if job is None or _is_judged(status):
             return
-        if resource == POD and (_is_outdated(target, status) or _is_displaced(target, status) or _is_leaving(target)):
+        if resource == POD and (_is_outdated(target, status) or _is_leaving(target)):
             return
         if key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid):
             raise LawBroken(f"state lives in the API: {key.name} is deleted before a verdict was stored")
@@ -229,9 +229,13 @@ def _is_judged(status: Object) -> bool:
 def _is_outdated(pod: Object, status: Object) -> bool:
     """A restart of this pod was counted since it was created."""
     labels = pod["metadata"]["labels"]
-    role = labels.get("TrainingJobReplicaName") or labels.get("training.kubeflow.org/replica-type", "")
-    label = labels.get("RestartCount") or labels.get("training.kubeflow.org/restart-count", 0)
+    role = next((labels[name] for name in _ROLE_LABELS if name in labels), "")
+    label = next((labels[name] for name in _ATTEMPT_LABELS if name in labels), 0)
     return bool(restarts_of(status).get(role, 0) > int(label))
+
+
+_ROLE_LABELS = ("TrainingJobReplicaName", "training.kubeflow.org/replica-type", "replica-type")
+_ATTEMPT_LABELS = ("RestartCount", "training.kubeflow.org/restart-count", "restart-count")
 
 
 def restarts_of(status: Object) -> dict[str, int]:
@@ -242,11 +246,6 @@ def restarts_of(status: Object) -> dict[str, int]:
 def _is_leaving(pod: Object) -> bool:
     """Somebody else decided that; maybe nobody is left on its node to do it."""
     return "deletionTimestamp" in pod["metadata"]
-
-
-def _is_displaced(pod: Object, status: Object) -> bool:
-    """That this pod is lost is on record."""
-    return pod["metadata"]["uid"] in {record["uid"] for record in status.get("displaced", {}).values()}
 
 
 def _fault(what: str) -> Exception:

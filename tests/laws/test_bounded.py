@@ -38,8 +38,7 @@ from trainmaster.core.plan import MAX_ACTIONS, MAX_BYTES, Plan
 from trainmaster.kinds.aitrainingjob.body import Builder as AITrainingJobBuilder
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind
-from trainmaster.kinds.dijob import fixed_pods as dijob_standing
-from trainmaster.kinds.dijob import replicas as dijob_crew
+from trainmaster.kinds.dijob.body import Builder as DIJobBuilder
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 from trainmaster.kinds.mlkube.body import Builder as MxJobBuilder
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
@@ -50,19 +49,13 @@ from trainmaster.kinds.registry import KINDS
 MEMORY = 50 * 1024 * 1024
 """Bytes that one plan may need at its peak, what is observed not counted."""
 
-_DIJOB_BUILDERS = (
-    (dijob_crew, "member_pod"),
-    (dijob_crew, "member_service"),
-    (dijob_standing, "standing_pod"),
-    (dijob_standing, "standing_service"),
-)
 BUILDERS: Mapping[type[Kind[Any]], tuple[tuple[Any, str], ...]] = {
     AITrainingJobKind: ((AITrainingJobBuilder, "pod"), (AITrainingJobBuilder, "service")),
     MXJobKind: ((MXJobBuilder, "pod"), (MXJobBuilder, "service")),
     MxJobKind: ((MxJobBuilder, "job"), (MxJobBuilder, "service")),
     FirstMxJobKind: ((MxJobBuilder, "job"), (MxJobBuilder, "service")),
-    DIJobKind: _DIJOB_BUILDERS,
-    NerveXJobKind: _DIJOB_BUILDERS,
+    DIJobKind: ((DIJobBuilder, "pod"), (DIJobBuilder, "service")),
+    NerveXJobKind: ((DIJobBuilder, "pod"), (DIJobBuilder, "service")),
 }
 """What builds the bodies of a kind's children."""
 

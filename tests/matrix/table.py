@@ -84,7 +84,6 @@ _NO_POLICY = dict.fromkeys((MXJOB_MLKUBE, COORDINATOR, COLLECTOR), Differs(None,
 _KEPT = "0015: a replica is there until it is given back"
 
 _NODES_IN_BATCH_JOBS = "an MxJob does not look at nodes: it waits 300 s for the taint manager"
-_UNNAMED_NODE = "the message has the reason of the pod, and not its node"
 
 
 NODES = (
@@ -110,7 +109,6 @@ NODES = (
         red={
             MXJOB_MLKUBE: "charged to backoffLimit, and nothing says that it was evicted",
         },
-        silent=dict.fromkeys((COORDINATOR, COLLECTOR), "it comes again in silence"),
     ),
     Situation(
         "drained-with-restart-policy-never",
@@ -124,9 +122,6 @@ NODES = (
         do.lose_most_nodes,
         Waits("(?i)nodes"),
         rows=BY_JOB,
-        red={
-            DI: "all pods of the lost nodes restart on those that are left",
-        },
         silent={MXJOB_MLKUBE: "nothing restarts, and nothing says so"},
     ),
     Situation("evicted", do.evict, _NODE_FAULT),
@@ -138,12 +133,7 @@ NODES = (
         manifest=do.restarting_after_node_faults,
     ),
     *(
-        Situation(
-            f"ended-by-node-{reason}",
-            do.ended_by_node(reason, message),
-            _NODE_FAULT,
-            silent=dict.fromkeys((COORDINATOR, COLLECTOR), _UNNAMED_NODE),
-        )
+        Situation(f"ended-by-node-{reason}", do.ended_by_node(reason, message), _NODE_FAULT)
         for reason, message in (
             ("OutOfcpu", "Node didn't have enough resource: cpu, requested: 4000, used: 6000, capacity: 8000"),
             ("Shutdown", "Node is shutting, evicting pods"),
@@ -217,16 +207,14 @@ ENDS = (
     ),
 )
 
-_SILENT = "nothing says that the pod waits, or for what"
-_NO_EVENT = "a condition says it, and no Event"
-_WAITS_IN_SILENCE = dict.fromkeys((COORDINATOR, COLLECTOR), _SILENT) | {MXJOB_MLKUBE: _NO_EVENT}
+_NO_EVENT = {MXJOB_MLKUBE: "a condition says it, and no Event"}
 
 OBSTACLES = (
     Situation(
         "image-cannot-be-pulled",
         do.waiting("ImagePullBackOff", 'Back-off pulling image "registry.example/train:1"'),
         Waits("ImagePullBackOff"),
-        silent=_WAITS_IN_SILENCE,
+        silent=_NO_EVENT,
         at_creation=True,
     ),
     Situation(
@@ -234,17 +222,14 @@ OBSTACLES = (
         "volume-cannot-be-mounted",
         do.waiting("ContainerCreating"),
         Waits("ContainerCreating"),
-        silent=dict.fromkeys(
-            (MXJOB_MLKUBE, COORDINATOR, COLLECTOR),
-            "a container that is being created for ten minutes is nothing worth saying",
-        ),
+        silent={MXJOB_MLKUBE: "a container that is being created for ten minutes is nothing worth saying"},
         at_creation=True,
     ),
     Situation(
         "unschedulable",
         do.unschedulable,
         Waits("0/8 nodes are available"),
-        silent=_WAITS_IN_SILENCE,
+        silent=_NO_EVENT,
         at_creation=True,
     ),
     Situation("create-refused-by-quota", do.refused(do.QUOTA), Waits("exceeded quota"), at_creation=True),
@@ -262,7 +247,7 @@ OBSTACLES = (
     ),
 )
 
-_NO_FIELD = dict.fromkeys((MXJOB_MLKUBE, DI), "the kind has no field for it")
+_NO_FIELD = {MXJOB_MLKUBE: "the kind has no field for it"}
 
 USERS = (
     Situation(
@@ -293,7 +278,6 @@ USERS = (
         Fails("(?i)deadline|timeLimit", stops=True),
         manifest=do.with_deadline,
         rows=BY_JOB,
-        red={DI: "the kind has no field for it"},
     ),
     Situation(
         "ttl-after-finished",
@@ -301,7 +285,6 @@ USERS = (
         Gone(),
         manifest=do.with_ttl,
         rows=BY_JOB,
-        red={DI: "the kind has no field for it"},
     ),
     Situation(
         "scaled-up",

@@ -57,16 +57,16 @@ class Finder:
                 known = self._cache.job(job) or await self._cache.fresh_job(job)
             except Refused:
                 continue
-            if pod.name in address.standing_names(known.job) or pod.name in known.job.status.declared.members:
+            if pod.name in address.fixed_names(known.job) or pod.name in known.job.status.declared.members:
                 return known
         raise missing
 
     def _jobs_that_may_have(self, pod: Key) -> Iterator[JobId]:
         prefix = pod.name.rpartition("-")[0]
         for profile in self._cache.profiles:
-            standing = [pod.name.removesuffix(f"-{role}") for role in profile.standing if pod.name.endswith(f"-{role}")]
+            fixed = [pod.name.removesuffix(f"-{role}") for role in profile.fixed_roles if pod.name.endswith(f"-{role}")]
             asked_for = [prefix.removesuffix(f"-{role}") for role in address.ROLES if prefix.endswith(f"-{role}")]
-            for name in (*standing, *asked_for):
+            for name in (*fixed, *asked_for):
                 yield JobId(profile, Key(pod.namespace, name))
 
     async def incarnation(self, known: Known) -> str:

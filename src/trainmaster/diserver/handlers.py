@@ -21,12 +21,14 @@ from trainmaster.diserver.request import asked_of, coordinator_of, digest_of, nu
 from trainmaster.diserver.types import FailedRequest, Replicas, ReplicasRequest
 from trainmaster.diserver.writer import Declarer, Stored
 from trainmaster.kinds.base import named
-from trainmaster.kinds.dijob import address, declare, labels
+from trainmaster.kinds.dijob import address, declare
 from trainmaster.kinds.dijob.address import coordinator_name
 from trainmaster.kinds.dijob.declaration import Declared
 from trainmaster.kinds.dijob.declare import Change
-from trainmaster.kinds.dijob.status import ENDED, pod_state
+from trainmaster.kinds.dijob.model import trains_in
+from trainmaster.kinds.dijob.status import ENDED
 from trainmaster.kinds.dijob.types import DIJob
+from trainmaster.lifecycle.facts import state_of
 from trainmaster.runtime.recorder import Recorder
 
 COMPONENT = "di-server"
@@ -132,11 +134,9 @@ class Handlers:
 
         def decide(known: Known) -> Change:
             _check_open(known)
-            mains = (
-                (pod, known.profile.container(pod.labels.get(labels.REPLICA_TYPE, "")))
-                for pod in self._cache.pods_of(known)
-            )
-            states = {pod.key.name: pod_state(pod, main) for pod, main in mains}
+            takes_part = trains_in(known.profile)
+            pods = [pod for pod in self._cache.pods_of(known) if not pod.deleting]
+            states = {pod.key.name: state_of(pod, takes_part) for pod in pods}
             return declare.removed(known.job.status.declared, counts, states)
 
         stored = await self._declarer.store(known, digest_of("DELETE", request), "", decide)

@@ -59,6 +59,15 @@ class Settings(msgspec.Struct, frozen=True):
     """The scheduler that places the pods of a job together, if there is one."""
 
 
+class ActionWords(msgspec.Struct, frozen=True, kw_only=True):
+    """Reasons and messages of the Events for children, as the clients of a kind know them."""
+
+    success_reason: str = "Successful{Verb}{kind}"
+    success: str = "{Verb}d {noun}: {names}"
+    failure_reason: str = "Failed{Verb}{kind}"
+    failure: str = "Error {verbing} {noun} {names}: {error}"
+
+
 class Related(NamedTuple):
     """One object that all jobs of a kind are planned with, and that none of them owns."""
 
@@ -137,6 +146,7 @@ class Kind(ABC, Generic[J]):
     """Phases that are never left."""
     custom: ClassVar[Custom] = Custom()
     """What admission fills in, and warns of."""
+    action_words: ClassVar[ActionWords] = ActionWords()
     looks_at_nodes: ClassVar[bool] = False
     """Whether it wants ``Observed.nodes``."""
 
@@ -166,13 +176,18 @@ class Kind(ABC, Generic[J]):
 
     def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
         """The Event for children that were created or deleted, or could not be."""
-        noun = resource.kind.lower()
+        words = self.action_words
+        values = {
+            "verb": verb,
+            "verbing": f"{verb[:-1]}ing",
+            "Verb": verb.capitalize(),
+            "kind": resource.kind,
+            "noun": resource.kind.lower(),
+            "names": named(names),
+        }
         if error:
-            return warning(
-                f"Failed{verb.capitalize()}{resource.kind}",
-                f"Error {verb[:-1]}ing {noun} {named(names)}: {error}",
-            )
-        return normal(f"Successful{verb.capitalize()}{resource.kind}", f"{verb.capitalize()}d {noun}: {named(names)}")
+            return warning(words.failure_reason.format(**values), words.failure.format(**values, error=error))
+        return normal(words.success_reason.format(**values), words.success.format(**values))
 
     @property
     def related(self) -> Related | None:

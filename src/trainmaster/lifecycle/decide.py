@@ -64,6 +64,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass decided, for the kind to say in the words of its status."""
 
     step: Step
+    now: datetime
     model: JobModel
     facts: Facts
     memory: Memory
@@ -99,7 +100,7 @@ class Description(Protocol[J]):
     def fault_rules(self) -> Rules: ...
     def read(self, job: J, observed: Observed) -> JobModel: ...
     def result(self, job: J, model: JobModel, facts: Facts, verdict: Verdict) -> Result: ...
-    def builder(self, job: J, model: JobModel) -> Builder: ...
+    def builder(self, job: J, model: JobModel, facts: Facts) -> Builder: ...
     def status(self, job: J, report: Report, now: datetime) -> Any: ...
     def delay(self, job: J, new: Any) -> float: ...
     def events(self, job: J, report: Report, new: Any) -> tuple[Event, ...]: ...
@@ -249,7 +250,8 @@ class Pass(Generic[J]):
         times = self.model.not_before
         missing = ((slot.role, slot.index) for slot in self.facts.missing) if times else ()
         left = {place: (times[place] - self.now).total_seconds() for place in missing if place in times}
-        return {place: seconds for place, seconds in left.items() if seconds > 0}
+        # The time may come from the clock of another machine. One that is hours ahead was wrong.
+        return {place: seconds for place, seconds in left.items() if 0 < seconds <= restart.LONGEST_BACKOFF}
 
     def _missing(self, waits: Container[str], delays: Container[Place]) -> Iterator[Create]:
         """Services before pods: a pod that starts resolves the names of its peers."""
@@ -258,7 +260,7 @@ class Pass(Generic[J]):
         pods = [slot for slot in facts.missing if slot.role not in waits and (slot.role, slot.index) not in delays]
         if not services and not pods:
             return
-        builder = self.kind.builder(self.job, self.model)
+        builder = self.kind.builder(self.job, self.model, facts)
         for slot in services:
             if service := builder.service(slot):
                 yield Create(SERVICE, service, f"{slot.place} has no address")
@@ -410,7 +412,7 @@ class Pass(Generic[J]):
         )
 
     def _report(self, step: Step, memory: Memory, **fields: Any) -> Report:
-        return Report(step=step, model=self.model, facts=self.facts, memory=memory, **fields)
+        return Report(step=step, now=self.now, model=self.model, facts=self.facts, memory=memory, **fields)
 
     def _store(self, report: Report) -> Plan:
         """Stores the status; the next pass acts on it."""

@@ -1,6 +1,6 @@
 """What is true of the children of a job, found out once in each pass. Decisions read it and filter nothing again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -190,12 +190,12 @@ def _classify(
     elif pod is None:
         found.missing.append(slot)
         if has_run and model.roles[slot.role].misses_deleted_pods:
-            found.failed.append(FailedPod(*place, _lost(slot.name), slot.key))
+            found.failed.append(FailedPod(*place, _lost(slot.name), slot.own_name))
     elif not is_current(model, *place, pod):
         found.outdated.append(pod)
     else:
         found.pods[place] = pod
-        state = found.states[place] = state_of(pod, model)
+        state = found.states[place] = state_of(pod, model.takes_part)
         if state in ("Running", "Succeeded") and not pod.deleting and not has_run:
             found.ran.append(place)
         if state != "Running" or pod.deleting or pod.node in nodes.bad:
@@ -207,25 +207,31 @@ def _classify_pod(model: JobModel, slot: Slot, pod: PodView, nodes: Nodes, waiti
     if found.states[place] == "Succeeded" and not pod.deleting:
         found.succeeded.append(place)
     elif model.replaces_pending_pods and pod.phase == "Pending" and pod.node in nodes.lost and not pod.deleting:
-        found.stranded.append(FailedPod(*place, _node_fault(model, pod, nodes.bad[pod.node]), slot.key))
+        found.stranded.append(FailedPod(*place, _node_fault(model, pod, nodes.bad[pod.node]), slot.own_name))
     elif problem := _fault(model, slot.role, pod, found.states[place], nodes, waiting):
-        found.failed.append(FailedPod(*place, problem, slot.key))
+        found.failed.append(FailedPod(*place, problem, slot.own_name))
 
 
-def state_of(pod: PodView, model: JobModel) -> str:
-    """Pending, Running, Succeeded or Failed. The containers that train decide, whatever side-cars still do; a pod that
-    its node ended has a reason, and its exit codes say nothing."""
+def state_of(pod: PodView, takes_part: Callable[[PodView, str], bool]) -> str:
+    """Pending, Running, Succeeded or Failed. The containers that train decide, whatever side-cars still do, unless
+    their kubelet starts them again. A pod that its node ended has a reason, and its exit codes are ignored."""
     for container in pod.containers:
         if container.exit_code is not None:
             break
     else:
         return pod.phase
-    if pod.reason or pod.phase == "Pending":
+    if pod.reason or pod.phase == "Pending" or _is_restarted_in_place(pod):
         return pod.phase
-    codes = [c.exit_code for c in pod.containers if model.takes_part(pod, c.name)]
+    codes = [c.exit_code for c in pod.containers if takes_part(pod, c.name)]
     if codes and all(code == 0 for code in codes):
         return "Succeeded"
-    return "Failed" if any(codes) else pod.phase
+    if not any(codes) or (pod.restart_policy == "OnFailure" and not pod.is_ended):
+        return pod.phase
+    return "Failed"
+
+
+def _is_restarted_in_place(pod: PodView) -> bool:
+    return pod.restart_policy == "Always" and not pod.is_ended
 
 
 def _fault(model: JobModel, role: str, pod: PodView, state: str, nodes: Nodes, waiting: Waiting) -> Fault | None:

@@ -150,7 +150,8 @@ def test_a_coordinator_on_its_way_out_counts_as_nothing_and_keeps_its_slot(exit_
             a_pod(JOB, "coordinator", phase="Failed"),
             "Failed",
             "DIJobFailed",
-            "DIJob cartpole failed because coordinator failed",
+            "DIJob cartpole failed because coordinator failed: "
+            "pod cartpole-coordinator failed: no reason was reported (node node-1)",
             ["Warning"],
             id="failed",
         ),
@@ -193,23 +194,25 @@ def test_a_coordinator_that_tells_nothing_leaves_the_phase(stored: str, phase: s
     [
         pytest.param(
             a_pod(JOB, "coordinator", exit_code=137, node="gpu-7"),
-            "container di-container on node gpu-7 exited with code 137 (Error)",
+            "container di-container on node gpu-7 exited with reason Error exitcode 137",
             id="an exit code",
         ),
         pytest.param(
             a_pod(JOB, "coordinator", phase="Failed", reason="DeadlineExceeded", message="it took too long"),
-            "DeadlineExceeded, it took too long",
+            "DeadlineExceeded, it took too long (node node-1)",
             id="a deadline",
         ),
         pytest.param(
-            a_pod(JOB, "coordinator", phase="Failed", reason="Unheard"), "Unheard", id="a reason without a message"
+            a_pod(JOB, "coordinator", phase="Failed", reason="Unheard"),
+            "Unheard (node node-1)",
+            id="a reason without a message",
         ),
     ],
 )
 def test_a_failed_job_tells_why_after_the_ancestors_sentence(pod: Child, why: str) -> None:
     plan = plan_of(a_job_in("Running"), [pod, SERVICE_VIEW])
 
-    said = f"DIJob cartpole failed because coordinator failed: {why}"
+    said = f"DIJob cartpole failed because coordinator failed: pod cartpole-coordinator failed: {why}"
     assert condition_of(plan, "Failed")["message"] == said
     assert [event.message for event in plan.events] == [said]
 

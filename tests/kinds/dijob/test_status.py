@@ -2,14 +2,17 @@
 
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 
-from tests.build import NOW, a_dijob, a_pod
+from tests.build import NOW, Json, a_dijob, a_pod, children_of, plan_of, with_status
 from trainmaster.core.condition import Condition
 from trainmaster.core.view import PodView
+from trainmaster.kinds.dijob.model import trains_in
 from trainmaster.kinds.dijob.profile import DI
-from trainmaster.kinds.dijob.status import counted, enter, folded, is_displaced, pod_state
-from trainmaster.kinds.dijob.types import DIJobStatus, RoleStatus
+from trainmaster.kinds.dijob.status import enter
+from trainmaster.kinds.dijob.types import DIJob, DIJobStatus
+from trainmaster.lifecycle.facts import state_of
 
 JOB = a_dijob()
 LATER = NOW + timedelta(minutes=5)
@@ -20,28 +23,27 @@ def a_coordinator(phase: str = "", restart: str = "Never", **containers: int | s
     return a_pod(JOB, "coordinator", phase=phase, restart_policy=restart, containers=found or None)
 
 
+def state(pod: PodView) -> str:
+    return state_of(pod, trains_in(DI))
+
+
 @pytest.mark.parametrize(
-    ("pod", "state"),
+    ("pod", "expected"),
     [
-        pytest.param(None, "", id="no pod"),
-        pytest.param(a_coordinator("Pending"), "", id="pending"),
-        pytest.param(a_coordinator("Unknown"), "", id="unknown"),
-        pytest.param(a_coordinator("Hibernating"), "", id="a phase of the future"),
+        pytest.param(a_coordinator("Pending"), "Pending", id="pending"),
+        pytest.param(a_coordinator("Unknown"), "Unknown", id="unknown"),
         pytest.param(a_coordinator("Running"), "Running", id="running"),
         pytest.param(a_pod(JOB, "coordinator", exit_code=0), "Succeeded", id="succeeded"),
         pytest.param(a_pod(JOB, "coordinator", exit_code=1), "Failed", id="failed"),
         pytest.param(a_pod(JOB, "coordinator", phase="Failed", reason="Evicted"), "Failed", id="evicted"),
-        pytest.param(a_pod(JOB, "coordinator", deleting=True), "", id="running, on its way out"),
-        pytest.param(a_pod(JOB, "coordinator", exit_code=1, deleting=True), "", id="failed, on its way out"),
-        pytest.param(a_pod(JOB, "coordinator", exit_code=0, deleting=True), "", id="succeeded, on its way out"),
     ],
 )
-def test_a_coordinator_counts_by_its_phase_and_not_when_it_goes(pod: PodView | None, state: str) -> None:
-    assert pod_state(pod, "di-container") == state
+def test_without_an_exit_code_the_phase_of_the_pod_decides(pod: PodView, expected: str) -> None:
+    assert state(pod) == expected
 
 
 @pytest.mark.parametrize(
-    ("restart", "exit_code", "state"),
+    ("restart", "exit_code", "expected"),
     [
         pytest.param("Never", None, "Running", id="it runs"),
         pytest.param("Never", 0, "Succeeded", id="Never, exit 0"),
@@ -53,12 +55,12 @@ def test_a_coordinator_counts_by_its_phase_and_not_when_it_goes(pod: PodView | N
         pytest.param("Always", 1, "Running", id="Always, exit 1: the kubelet starts it again"),
     ],
 )
-def test_the_main_container_decides_while_a_side_car_runs(restart: str, exit_code: int | None, state: str) -> None:
-    assert pod_state(a_coordinator("Running", restart, shell=None, di_container=exit_code), "di-container") == state
+def test_the_main_container_decides_while_a_side_car_runs(restart: str, exit_code: int | None, expected: str) -> None:
+    assert state(a_coordinator("Running", restart, shell=None, di_container=exit_code)) == expected
 
 
 @pytest.mark.parametrize(
-    ("side_car", "main", "state"),
+    ("side_car", "main", "expected"),
     [
         pytest.param(1, None, "Running", id="a side-car that failed"),
         pytest.param(0, None, "Running", id="a side-car that is done"),
@@ -67,13 +69,13 @@ def test_the_main_container_decides_while_a_side_car_runs(restart: str, exit_cod
     ],
 )
 def test_a_side_car_that_ends_does_not_end_the_job(
-    side_car: int | str | None, main: int | str | None, state: str
+    side_car: int | str | None, main: int | str | None, expected: str
 ) -> None:
-    assert pod_state(a_coordinator("Running", shell=side_car, di_container=main), "di-container") == state
+    assert state(a_coordinator("Running", shell=side_car, di_container=main)) == expected
 
 
 @pytest.mark.parametrize(
-    ("pod", "state"),
+    ("pod", "expected"),
     [
         pytest.param(a_coordinator("Failed", shell=137, di_container=0), "Succeeded", id="only the side-car failed"),
         pytest.param(a_coordinator("Failed", shell=0, di_container=2), "Failed", id="the main container failed"),
@@ -85,65 +87,58 @@ def test_a_side_car_that_ends_does_not_end_the_job(
         ),
     ],
 )
-def test_the_verdict_is_the_same_when_the_side_car_has_ended_too(pod: PodView, state: str) -> None:
-    assert pod_state(pod, "di-container") == state
+def test_the_verdict_is_the_same_when_the_side_car_has_ended_too(pod: PodView, expected: str) -> None:
+    assert state(pod) == expected
 
 
 def test_without_a_main_container_the_pod_decides() -> None:
-    assert pod_state(a_coordinator("Running", coordinator=1), "di-container") == "Running"
+    assert state(a_coordinator("Running", coordinator=1)) == "Running"
+
+
+def a_started_job(declared: Json | None = None) -> Json:
+    job = with_status(JOB, plan_of(JOB))
+    return with_status(job, job["status"] | {"declared": declared or {}})
 
 
 @pytest.mark.parametrize(
     ("pod", "counters"),
     [
-        pytest.param(None, RoleStatus(), id="no pod"),
-        pytest.param(a_coordinator("Pending"), RoleStatus(), id="pending"),
-        pytest.param(a_coordinator("Running"), RoleStatus(active=1), id="running"),
-        pytest.param(a_pod(JOB, "coordinator", exit_code=0), RoleStatus(succeeded=1), id="succeeded"),
-        pytest.param(a_pod(JOB, "coordinator", exit_code=9), RoleStatus(failed=1), id="failed"),
-        pytest.param(a_pod(JOB, "coordinator", deleting=True), RoleStatus(), id="on its way out"),
-        pytest.param(a_coordinator("Running", shell=None, di_container=0), RoleStatus(succeeded=1), id="side-car"),
+        pytest.param(a_coordinator("Pending"), {}, id="pending"),
+        pytest.param(a_coordinator("Running"), {"active": 1}, id="running"),
+        pytest.param(a_pod(JOB, "coordinator", exit_code=0), {"succeeded": 1}, id="succeeded"),
+        pytest.param(a_pod(JOB, "coordinator", exit_code=9), {"failed": 1}, id="failed"),
+        pytest.param(a_pod(JOB, "coordinator", deleting=True), {}, id="being deleted"),
+        pytest.param(a_coordinator("Running", shell=None, di_container=0), {"succeeded": 1}, id="side-car"),
     ],
 )
-def test_one_pod_is_counted_once_or_not_at_all(pod: PodView | None, counters: RoleStatus) -> None:
-    found = counted([("coordinator", pod)] if pod else [], DI)
+def test_a_coordinator_is_counted_once_or_not_at_all(pod: PodView, counters: Json) -> None:
+    job = a_started_job()
 
-    assert found == dict.fromkeys(("Aggregator", "Collector", "Learner"), RoleStatus()) | {"Coordinator": counters}
+    found = with_status(job, plan_of(job, [pod]))["status"]["replicaStatus"]
+
+    assert found == {"Coordinator": counters, "Aggregator": {}, "Collector": {}, "Learner": {}}
 
 
-def test_every_role_is_counted_and_ddp_learners_only_when_there_are_any() -> None:
-    roles = ["collector", "collector", "learner", "aggregator", "ddp-learner"]
+def test_every_role_is_counted_and_running_pods_have_succeeded_when_the_job_has() -> None:
+    roles = {"aaaaa": "collector", "bbbbb": "collector", "ccccc": "learner", "ddddd": "ddp-learner"}
+    names = {f"cartpole-{role}-{suffix}": role for suffix, role in roles.items()}
+    members = {name: {"role": role, "at": "2026-01-01T00:00:00Z"} for name, role in names.items()}
+    job = a_started_job({"members": members})
+    pods = [a_pod(job, r, name=n, labels={"replica-type": r, "pod-name": n}) for n, r in names.items()]
 
-    found = counted([(role, a_pod(JOB, role, name=f"cartpole-{role}")) for role in roles], DI)
+    running = plan_of(job, [*children_of(job), *pods]).status
+    ended = plan_of(job, [a_pod(job, "coordinator", exit_code=0), *pods]).status
 
-    assert found == {
-        "Coordinator": RoleStatus(),
-        "Aggregator": RoleStatus(active=1),
-        "Collector": RoleStatus(active=2),
-        "Learner": RoleStatus(active=1),
-        "DDPLearner": RoleStatus(active=1),
+    assert running is not None
+    assert ended is not None
+    assert running["replicaStatus"] == {
+        "Coordinator": {"active": 1},
+        "Aggregator": {},
+        "Collector": {"active": 2},
+        "Learner": {"active": 1},
+        "DDPLearner": {"active": 1},
     }
-    assert folded(found | {"Collector": RoleStatus(active=2, succeeded=1, failed=1)})["Collector"] == RoleStatus(
-        succeeded=3, failed=1
-    )
-
-
-@pytest.mark.parametrize(
-    ("phase", "reason", "displaced"),
-    [
-        ("Failed", "Evicted", True),
-        ("Failed", "OutOfcpu", True),
-        ("Failed", "Outofmemory", True),
-        ("Failed", "UnexpectedAdmissionError", True),
-        ("Failed", "", False),
-        ("Failed", "DeadlineExceeded", False),
-        ("Failed", "NodeLost", True),
-        ("Failed", "Shutdown", True),
-        ("Running", "Evicted", False),
-    ],
-)
-def test_a_pod_that_its_node_put_out_is_told_from_one_that_failed(phase: str, reason: str, displaced: bool) -> None:
-    assert is_displaced(a_pod(JOB, "collector", phase=phase, reason=reason)) is displaced
+    assert ended["replicaStatus"]["Collector"] == {"succeeded": 2}
 
 
 # --- conditions --------------------------------------------------------------------------------
@@ -153,30 +148,34 @@ def an_entry(type_: str, status: str = "True", *, since: datetime = NOW, updated
     return Condition(type_, status, f"DIJob{type_}", "said", last_update_time=updated, last_transition_time=since)
 
 
+def entered(status: DIJobStatus, phase: str, message: str, now: datetime) -> DIJobStatus:
+    return enter(msgspec.structs.replace(msgspec.convert(JOB, DIJob), status=status), phase, message, now)
+
+
 def test_a_phase_is_a_condition_with_the_ancestors_reason() -> None:
-    assert enter(DIJobStatus(), "Created", "said", NOW, DI) == DIJobStatus(
+    assert entered(DIJobStatus(), "Created", "said", NOW) == DIJobStatus(
         phase="Created", conditions=(an_entry("Created"),), start_time=NOW
     )
 
 
 def test_created_stays_true_when_the_job_runs() -> None:
-    status = enter(enter(DIJobStatus(), "Created", "said", NOW, DI), "Running", "said", LATER, DI)
+    status = entered(entered(DIJobStatus(), "Created", "said", NOW), "Running", "said", LATER)
 
     assert status.phase == "Running"
     assert status.conditions == (an_entry("Created"), an_entry("Running", since=LATER, updated=LATER))
 
 
 def test_entering_the_same_phase_again_keeps_its_entry_untouched() -> None:
-    status = enter(DIJobStatus(), "Running", "said", NOW, DI)
+    status = entered(DIJobStatus(), "Running", "said", NOW)
 
-    assert enter(status, "Running", "other words", LATER, DI) == status
+    assert entered(status, "Running", "other words", LATER) == status
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_running_becomes_false_with_fresh_times_when_the_job_ends(phase: str) -> None:
-    running = enter(enter(DIJobStatus(), "Created", "said", NOW, DI), "Running", "said", NOW, DI)
+    running = entered(entered(DIJobStatus(), "Created", "said", NOW), "Running", "said", NOW)
 
-    finished, *rest = enter(running, phase, "said", LATER, DI).conditions
+    finished, *rest = entered(running, phase, "said", LATER).conditions
 
     assert rest == [
         an_entry("Created"),
@@ -189,7 +188,7 @@ def test_running_becomes_false_with_fresh_times_when_the_job_ends(phase: str) ->
 def test_there_is_one_entry_for_a_type_and_the_newest_stands_last() -> None:
     old = DIJobStatus(conditions=(an_entry("Running", "False"), an_entry("Created")))
 
-    assert enter(old, "Running", "said", LATER, DI).conditions == (
+    assert entered(old, "Running", "said", LATER).conditions == (
         an_entry("Created"),
         an_entry("Running", since=LATER, updated=LATER),
     )
@@ -198,7 +197,7 @@ def test_there_is_one_entry_for_a_type_and_the_newest_stands_last() -> None:
 def test_another_reason_replaces_the_entry_and_keeps_its_transition_time() -> None:
     foreign = Condition("Running", "True", "SomethingElse", "x", last_update_time=NOW, last_transition_time=NOW)
 
-    (entry,) = enter(DIJobStatus(conditions=(foreign,)), "Running", "said", LATER, DI).conditions
+    (entry,) = entered(DIJobStatus(conditions=(foreign,)), "Running", "said", LATER).conditions
 
     assert entry == an_entry("Running", since=NOW, updated=LATER)
 
@@ -206,4 +205,4 @@ def test_another_reason_replaces_the_entry_and_keeps_its_transition_time() -> No
 def test_a_running_condition_that_was_false_already_keeps_its_times() -> None:
     old = DIJobStatus(conditions=(an_entry("Running", "False"),))
 
-    assert an_entry("Running", "False") in enter(old, "Failed", "said", LATER, DI).conditions
+    assert an_entry("Running", "False") in entered(old, "Failed", "said", LATER).conditions

@@ -28,7 +28,7 @@ from tests.build import (
 from trainmaster.core.ids import POD, SERVICE, Key
 from trainmaster.kinds.base import Related, Settings
 
-EXITED = "container coordinator on node node-1 exited with code 1 (Error)"
+EXITED = "pod cartpole-coordinator failed: container coordinator on node node-1 exited with reason Error exitcode 1"
 BOTH = ["cartpole-coordinator", "cartpole-aggregator"]
 
 
@@ -234,12 +234,12 @@ def test_at_the_end_the_aggregator_goes_and_the_coordinator_stays_for_its_log() 
     ("lost", "says"),
     [
         pytest.param(
-            {"phase": "Failed", "reason": "Evicted", "containers": {}}, "was put out: Evicted", id="put out by its node"
+            {"phase": "Failed", "reason": "Evicted", "containers": {}}, "Evicted (node node-1)", id="ended by its node"
         ),
-        pytest.param(FAILED, "failed: container aggregator on node node-1 exited with code 1 (Error)", id="failed"),
+        pytest.param(FAILED, "container aggregator on node node-1 exited with reason Error exitcode 1", id="failed"),
     ],
 )
-def test_a_lost_aggregator_comes_again_under_its_name_after_a_moment(lost: Json, says: str) -> None:
+def test_a_lost_aggregator_restarts_under_its_name_at_once(lost: Json, says: str) -> None:
     job = a_job("Running")
     rest: list[Child] = [a_pod(job, "coordinator"), *services_of(job)]
     gone = a_pod(job, "aggregator", **lost)
@@ -248,25 +248,24 @@ def test_a_lost_aggregator_comes_again_under_its_name_after_a_moment(lost: Json,
     job = with_status(job, first)
     second = plan_of(job, [*rest, gone])
     third = plan_of(job, rest)
-    fourth = plan_of(job, rest, now=NOW + timedelta(seconds=1))
 
     assert first.status_first
     assert [(event.reason, event.message) for event in first.events] == [
-        ("AggregatorDisplaced", f"cartpole-aggregator {says}; another one comes in its place")
+        ("AggregatorDisplaced", f"pod cartpole-aggregator failed: {says}; another pod takes its place")
     ]
     assert [delete.uid for delete in second.deletes] == [gone.uid]
-    assert (third.creates, third.requeue_after) == ((), 1.0)
-    assert names_of(fourth.creates, POD) == ["cartpole-aggregator"]
-    assert job["status"]["displaced"]["aggregator"] == {"uid": gone.uid, "at": STAMP, "times": 1}
+    assert names_of(third.creates, POD) == ["cartpole-aggregator"]
+    assert job["status"]["restarts"]["aggregator"]["count"] == 1
 
 
 def test_an_aggregator_that_fails_again_and_again_waits_longer_each_time() -> None:
     job = a_job("Running")
     rest: list[Child] = [a_pod(job, "coordinator"), *services_of(job)]
     for number in range(3):
-        job = with_status(job, plan_of(job, [*rest, a_pod(job, "aggregator", exit_code=1, uid=f"uid-{number}")]))
+        labels = {"replica-type": "aggregator", "restart-count": str(number)}
+        job = with_status(job, plan_of(job, [*rest, a_pod(job, "aggregator", exit_code=1, labels=labels)]))
 
-    assert plan_of(job, rest).requeue_after == 4.0
+    assert plan_of(job, rest).requeue_after == 2.0
 
 
 def test_an_aggregator_that_somebody_deleted_comes_again_at_once() -> None:

@@ -135,7 +135,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             return None
         return changed_status(stored, msgspec.structs.replace(stored, observed_generation=generation))
 
-    def builder(self, job: AITrainingJob, model: JobModel) -> Builder:
+    def builder(self, job: AITrainingJob, model: JobModel, facts: Facts) -> Builder:
         return Builder(
             job,
             self.owner(job),

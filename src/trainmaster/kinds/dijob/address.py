@@ -71,18 +71,18 @@ def declared_ports(job: DIJob, role: str, member: Member | None = None) -> tuple
     return range(port, port + member.world_size), labels.MASTER_PORT
 
 
-def standing_name(job: DIJob, role: str) -> str:
-    """Of the one pod of a role that the operator makes by itself."""
+def fixed_name(job: DIJob, role: str) -> str:
+    """Of the one pod of a role that the operator creates by itself."""
     return f"{job.metadata.name}-{role}"
 
 
 def coordinator_name(job: DIJob) -> str:
-    return standing_name(job, COORDINATOR)
+    return fixed_name(job, COORDINATOR)
 
 
-def standing_names(job: DIJob) -> dict[str, str]:
-    """The roles of the pods that the operator makes by itself, by name."""
-    return {standing_name(job, role): role for role in profile_of(job).standing}
+def fixed_names(job: DIJob) -> dict[str, str]:
+    """The roles of the pods that the operator creates by itself, by name."""
+    return {fixed_name(job, role): role for role in profile_of(job).fixed_roles}
 
 
 def slot_of(job: DIJob, role: str, name: str) -> str:
@@ -90,7 +90,7 @@ def slot_of(job: DIJob, role: str, name: str) -> str:
     member = job.status.declared.members.get(name)
     if member is not None and member.master:
         return member.master
-    return role if name == standing_name(job, role) else name
+    return role if name == fixed_name(job, role) else name
 
 
 def is_placed(job: DIJob, name: str, *, shared_network: bool) -> bool:

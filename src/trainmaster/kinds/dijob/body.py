@@ -6,13 +6,17 @@ from typing import Any
 from trainmaster.core import template
 from trainmaster.core.ids import POD
 from trainmaster.core.plan import Body
+from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner
-from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, labels
 from trainmaster.kinds.dijob.declaration import Member
 from trainmaster.kinds.dijob.profile import COORDINATOR, profile_of
 from trainmaster.kinds.dijob.types import DIJob
+from trainmaster.lifecycle import gang
+from trainmaster.lifecycle.facts import Facts
+from trainmaster.lifecycle.gang import Gang
+from trainmaster.lifecycle.restart import NONE
 
 _PORT_VARIABLES = {
     "coordinator": "COORDINATOR_PORT",
@@ -23,54 +27,74 @@ _PORT_VARIABLES = {
 }
 
 
-# --- those that the operator makes by itself ---------------------------------------------------
+class Builder:
+    """Builds the children of one job."""
 
+    def __init__(self, job: DIJob, owner: Owner, settings: Settings, gang: Gang | None, facts: Facts) -> None:
+        self._job, self._owner, self._settings, self._gang = job, owner.reference(blocks=False), settings, gang
+        self._pods = {pod.key.name: pod for pod in facts.pods.values()}
+        self._fixed = address.fixed_names(job)
 
-def standing_pod(job: DIJob, role: str, owner: Owner, settings: Settings) -> Body:
-    """The template of its role is there, and those of all standing roles: they are told where the others are."""
-    name, given = address.standing_name(job, role), address.template_of(job, role) or {}
-    env = _env(job, role, name, settings) | {
-        f"KUBERNETES_{other.upper()}_URL": address.url_of(job, other, address.standing_name(job, other))
-        for other in profile_of(job).standing
-    }
-    spec = _pod_spec(job, given, role, name, settings, ports=_standing_ports(job, role), env=env)
-    if role == COORDINATOR:
-        spec["restartPolicy"] = given["spec"].get("restartPolicy") or "Never"
-    return _pod(job, given, role, name, owner.reference(blocks=False), spec)
+    def pod(self, slot: Slot) -> Body | None:
+        """None while the template of the role is missing, or for a DDP learner the pod of its aggregator."""
+        if not self._is_ready(slot):
+            return None
+        body = self._fixed_pod(slot) if slot.name in self._fixed else self._member_pod(slot)
+        return gang.member(body, self._gang, slot.role) if self._gang else body
 
+    def service(self, slot: Slot) -> Body | None:
+        if not self._is_ready(slot):
+            return None
+        job, role, name = self._job, slot.role, slot.name
+        member = None if name in self._fixed else job.status.declared.members[name]
+        ports = address.ports_of(job, name, member) if member else self._fixed_ports(role)
+        pod_labels = _labels(job, role, name) | (_ddp_labels(member) if member else {})
+        owners = [self._owner, *self._aggregator_reference(member)]
+        return _service(job, address.template_of(job, role) or {}, name, pod_labels, owners, ports)
 
-def standing_service(job: DIJob, role: str, owner: Owner) -> Body:
-    name, given = address.standing_name(job, role), address.template_of(job, role) or {}
-    pod_labels = _labels(job, role, name)
-    return _service(job, given, name, pod_labels, [owner.reference(blocks=False)], _standing_ports(job, role))
+    def _is_ready(self, slot: Slot) -> bool:
+        if slot.name in self._fixed:  # each of them has the address of the others
+            return all(address.template_of(self._job, role) is not None for role in self._fixed.values())
+        aggregator = self._job.status.declared.members[slot.name].aggregator
+        has_template = address.template_of(self._job, slot.role) is not None
+        return has_template and (not aggregator or aggregator in self._pods)
 
+    def _fixed_pod(self, slot: Slot) -> Body:
+        job, role, given = self._job, slot.role, address.template_of(self._job, slot.role) or {}
+        env = _env(job, role, slot.name, self._settings) | {
+            f"KUBERNETES_{other.upper()}_URL": address.url_of(job, other, name) for name, other in self._fixed.items()
+        }
+        spec = _pod_spec(job, given, role, slot.name, self._settings, ports=self._fixed_ports(role), env=env)
+        if role == COORDINATOR:
+            spec["restartPolicy"] = given["spec"].get("restartPolicy") or "Never"
+        body = _pod(job, given, role, slot.name, self._owner, spec)
+        if attempt := job.status.restarts.get(role, NONE).attempt_of(slot.index):
+            body["metadata"]["labels"][labels.RESTART_COUNT] = str(attempt)
+        return body
 
-def _standing_ports(job: DIJob, role: str) -> dict[str, int]:
-    return {profile_of(job).port(role): address.port_of(job, role, address.standing_name(job, role))}
+    def _fixed_ports(self, role: str) -> dict[str, int]:
+        return {profile_of(self._job).port(role): address.port_of(self._job, role, address.fixed_name(self._job, role))}
 
+    def _member_pod(self, slot: Slot) -> Body:
+        job, name, given = self._job, slot.name, address.template_of(self._job, slot.role) or {}
+        member = job.status.declared.members[name]
+        ports = address.ports_of(job, name, member)
+        env = _env(job, slot.role, name, self._settings) | _ddp_env(job, name, member)
+        resources = _resources(member)
+        spec = _pod_spec(job, given, slot.role, name, self._settings, ports=ports, env=env, resources=resources)
+        body = _pod(job, given, slot.role, name, self._owner, spec)
+        body["metadata"]["labels"] |= _ddp_labels(member)
+        body["metadata"]["ownerReferences"] += self._aggregator_reference(member)
+        return body
 
-# --- replicas that were declared ---------------------------------------------------------------
-
-
-def member_pod(
-    job: DIJob, name: str, member: Member, owner: Owner, settings: Settings, aggregator: PodView | None
-) -> Body:
-    """The pod of a declared replica; the template of its role is there, and of a DDP learner the aggregator's pod."""
-    given = address.template_of(job, member.role) or {}
-    ports = address.ports_of(job, name, member)
-    env = _env(job, member.role, name, settings) | _ddp_env(job, name, member)
-    spec = _pod_spec(job, given, member.role, name, settings, ports=ports, env=env, resources=_resources(member))
-    body = _pod(job, given, member.role, name, owner.reference(blocks=False), spec)
-    body["metadata"]["labels"] |= _ddp_labels(member)
-    body["metadata"]["ownerReferences"] += _aggregator_reference(aggregator)
-    return body
-
-
-def member_service(job: DIJob, name: str, member: Member, owner: Owner, aggregator: PodView | None) -> Body:
-    given = address.template_of(job, member.role) or {}
-    pod_labels = _labels(job, member.role, name) | _ddp_labels(member)
-    owners = [owner.reference(blocks=False), *_aggregator_reference(aggregator)]
-    return _service(job, given, name, pod_labels, owners, address.ports_of(job, name, member))
+    def _aggregator_reference(self, member: Member | None) -> list[Body]:
+        """A second owner beside the job, for people who look. The garbage collector deletes only what has lost all of
+        its owners, so the operator deletes a group itself."""
+        if member is None or not member.aggregator:
+            return []
+        aggregator = self._pods[member.aggregator]
+        reference = {"name": aggregator.key.name, "uid": aggregator.uid, "controller": False}
+        return [{"apiVersion": POD.api_version, "kind": POD.kind, **reference}]
 
 
 def _resources(member: Member) -> dict[str, str]:
@@ -82,7 +106,7 @@ def _resources(member: Member) -> dict[str, str]:
 
 
 def _ddp_env(job: DIJob, name: str, member: Member) -> dict[str, str]:
-    """What torch.distributed is started with; the master of a group meets itself at home."""
+    """What torch.distributed is started with; the master of a group reaches itself at localhost."""
     if member.role != "ddp-learner":
         return {}
     return {
@@ -98,18 +122,6 @@ def _ddp_labels(member: Member) -> dict[str, str]:
     if member.role != "ddp-learner" or not address.is_spread(member):
         return {}
     return {labels.DDP_TYPE: labels.DDP_WORKER if member.master else labels.DDP_MASTER}
-
-
-def _aggregator_reference(aggregator: PodView | None) -> list[Body]:
-    """A second owner beside the job, for who looks. The garbage collector deletes only what has lost all its owners,
-    so the operator removes a group itself."""
-    if aggregator is None:
-        return []
-    reference = {"name": aggregator.key.name, "uid": aggregator.uid, "controller": False}
-    return [{"apiVersion": POD.api_version, "kind": POD.kind, **reference}]
-
-
-# --- what all of them share --------------------------------------------------------------------
 
 
 def _env(job: DIJob, role: str, name: str, settings: Settings) -> dict[str, str]:

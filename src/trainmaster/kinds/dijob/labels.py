@@ -13,6 +13,9 @@ DDP_WORKER = "ddp-learner-worker"
 
 SLOTS = SlotLabels(role=REPLICA_TYPE)
 
+RESTART_COUNT = "restart-count"
+"""The attempt of a coordinator or aggregator that was restarted; the first attempt has no such label."""
+
 MASTER_PORT_NAME = "master-port"
 MASTER_PORT = 10314
 GPU = "nvidia.com/gpu"

@@ -25,8 +25,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The value of the label ``controller-name``."""
     component: str
     """The source that Events name."""
-    standing: tuple[str, ...]
-    """Roles of which every job has one pod, ``<job>-<role>``, made by the operator by itself."""
+    fixed_roles: tuple[str, ...]
+    """Roles of which every job has one pod, ``<job>-<role>``, which the operator creates by itself."""
     container_name: str = ""
     port_name: str = ""
     """Empty: what the role is called."""
@@ -39,7 +39,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_own_aggregator(self) -> bool:
         """True where the job's one aggregator gathers all learners; else each learner of several GPUs has one."""
-        return AGGREGATOR in self.standing
+        return AGGREGATOR in self.fixed_roles
 
     def container(self, role: str) -> str:
         """The name of a pod's main container."""
@@ -55,7 +55,7 @@ DI = Profile(
     job_name="dijob-name",
     controller="di-operator",
     component="di-orchestrator",
-    standing=(COORDINATOR,),
+    fixed_roles=(COORDINATOR,),
     container_name="di-container",
     port_name="di-port",
 )
@@ -64,7 +64,7 @@ NERVEX = Profile(
     job_name="nervexjob-name",
     controller="nervex-operator",
     component="nervex-operator",
-    standing=(COORDINATOR, AGGREGATOR),
+    fixed_roles=(COORDINATOR, AGGREGATOR),
 )
 
 PROFILES = (DI, NERVEX)

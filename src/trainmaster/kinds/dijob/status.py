@@ -1,15 +1,30 @@
-"""Phases, counters and conditions of a job."""
+"""Phases, counters, conditions and Events of a DIJob."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
-from trainmaster.core.condition import FINISHED, Condition, Conditions, find, put_standard
-from trainmaster.core.view import PodView
-from trainmaster.kinds.dijob.profile import Profile
-from trainmaster.kinds.dijob.types import DIJobStatus, RoleStatus
-from trainmaster.lifecycle.fault import is_node_reason
+from trainmaster.core.condition import (
+    FINISHED,
+    POD_CREATE_FAILED,
+    SUSPENDED,
+    Condition,
+    Conditions,
+    find,
+    put_standard,
+)
+from trainmaster.core.plan import LAZY, Event, normal, warning
+from trainmaster.core.wire import Template
+from trainmaster.kinds.base import cleared, portless
+from trainmaster.kinds.dijob import address, declare
+from trainmaster.kinds.dijob.declaration import Declared
+from trainmaster.kinds.dijob.profile import profile_of
+from trainmaster.kinds.dijob.types import DIJob, DIJobStatus, RoleStatus
+from trainmaster.lifecycle import waiting
+from trainmaster.lifecycle.decide import Report
+from trainmaster.lifecycle.facts import Waiting
+from trainmaster.lifecycle.restart import FailedPod
 
 CREATED = "Created"
 RUNNING = "Running"
@@ -29,66 +44,206 @@ _ALWAYS = ("Coordinator", "Aggregator", "Collector", "Learner")
 """Those that clients have always found there."""
 
 
-def reason_of(phase: str, profile: Profile) -> str:
-    return f"{profile.word}{phase}"
+class AggregatorTemplate(msgspec.Struct, frozen=True):
+    """The template of a job's own aggregator from the AggregatorConfig, or why there is none."""
+
+    template: Template | None = None
+    error: str = ""
 
 
-def counted(pods: Iterable[tuple[str, PodView]], profile: Profile) -> dict[str, RoleStatus]:
-    """Pods by how they are, by role; one on its way out counts as nothing."""
+def reason_of(job: DIJob, word: str) -> str:
+    return f"{profile_of(job).word}{word}"
+
+
+# --- what a pass decided, in the words of the status ---
+
+
+def written(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
+    memory, fixed = report.memory, profile_of(job).fixed_roles
+    entered = _entered(job, report, now)
+    return msgspec.structs.replace(
+        entered,
+        observed_generation=job.metadata.generation,
+        replica_status=count(report),
+        restarts={role: restarts for role, restarts in memory.restarts.items() if role in fixed},
+        restart_history=memory.history,
+        ports=memory.ports,
+        declared=_declared(job, report, now),
+        clean=report.clean,
+        conditions=_conditions(job, entered.conditions, report, now),
+    )
+
+
+def events(job: DIJob, report: Report, new: DIJobStatus) -> tuple[Event, ...]:
+    message = _message(job, report)
+    match report.step:
+        case "restart":
+            return _restarted(job, report)
+        case "suspend" | "resume":
+            return (normal(reason_of(job, "Suspended" if report.step == "suspend" else "Resumed"), message),)
+        case "end":
+            make = normal if report.result.is_success else warning
+            return (make(reason_of(job, report.result.phase), message),)
+    created = () if job.status.phase else (normal(reason_of(job, CREATED), message),)
+    return (*created, *waiting.events(job.status.conditions, _waiting(report)))
+
+
+def delay(old: DIJobStatus, new: DIJobStatus) -> float:
+    """Counters alone may wait."""
+    is_about_counters = old != new and msgspec.structs.replace(new, replica_status=old.replica_status) == old
+    return LAZY if is_about_counters else 0.0
+
+
+def _entered(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
+    message = _message(job, report)
+    match report.step:
+        case "end":
+            return enter(job, report.result.phase, message, now)
+        case "suspend" | "resume":
+            entered = enter(job, CREATED, _created(job), now)
+            is_suspended = report.step == "suspend"
+            conditions = put_standard(
+                entered.conditions, SUSPENDED, is_suspended, _SUSPENSION[report.step], message, now
+            )
+            conditions = tuple(_ended(c, now) if c.type == RUNNING else c for c in conditions)
+            # Time in which nothing may run is not charged to the deadline.
+            return msgspec.structs.replace(entered, conditions=conditions, start_time=None if is_suspended else now)
+    if job.status.phase and _is_running(job, report):
+        return enter(job, RUNNING, f"coordinator and aggregator of {_said(job)} are running", now)
+    # Every job is Created first, however fast its coordinator starts.
+    return enter(job, job.status.phase or CREATED, message, now)
+
+
+_SUSPENSION = {"suspend": "Suspended", "resume": "Resumed"}
+
+
+def _message(job: DIJob, report: Report) -> str:
+    match report.step:
+        case "suspend":
+            return report.model.run.suspend
+        case "resume":
+            return f"{_said(job)} is resumed"
+        case "end":
+            return report.result.message
+    return _created(job)
+
+
+def _created(job: DIJob) -> str:
+    return f"{_said(job)} created"
+
+
+def _said(job: DIJob) -> str:
+    return f"{profile_of(job).word} {job.metadata.name}"
+
+
+def _is_running(job: DIJob, report: Report) -> bool:
+    """All fixed pods run."""
+    return all(_state(report, role, 0) == "Running" for role in profile_of(job).fixed_roles)
+
+
+def _state(report: Report, role: str, index: int) -> str:
+    """The state of a pod; empty for one that is being deleted."""
+    pod = report.facts.pods.get((role, index))
+    return "" if pod is None or pod.deleting else report.facts.state((role, index))
+
+
+def _waiting(report: Report) -> Waiting:
+    return report.facts.waiting if report.step == "proceed" else waiting.NOTHING
+
+
+# --- counters ---
+
+
+def count(report: Report) -> dict[str, RoleStatus]:
+    """Pods by state and role. At the end of a job that succeeded, pods that still run have succeeded, too."""
     numbers: dict[str, dict[str, int]] = {role: {} for role in _ALWAYS}
-    for role, pod in pods:
+    for role, index in report.facts.pods:
         of_role = numbers.setdefault(ROLES[role], {})
-        if state := pod_state(pod, profile.container(role)):
-            column = "active" if state == RUNNING else state.lower()
+        if column := _COLUMNS.get(_state(report, role, index)):
             of_role[column] = of_role.get(column, 0) + 1
-    return {role: RoleStatus(**of_role) for role, of_role in numbers.items()}
+    counted = {role: RoleStatus(**of_role) for role, of_role in numbers.items()}
+    return _folded(counted) if report.step == "end" and report.result.is_success else counted
 
 
-def folded(counters: Mapping[str, RoleStatus]) -> dict[str, RoleStatus]:
-    """At the end of a job that succeeded, who still worked for it has succeeded, too."""
-    return {
-        role: RoleStatus(succeeded=each.succeeded + each.active, failed=each.failed) for role, each in counters.items()
+_COLUMNS = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
+
+
+def _folded(counters: Mapping[str, RoleStatus]) -> dict[str, RoleStatus]:
+    return {role: RoleStatus(0, each.succeeded + each.active, each.failed) for role, each in counters.items()}
+
+
+# --- declared replicas ---
+
+
+def _declared(job: DIJob, report: Report, now: datetime) -> Declared:
+    declared = job.status.declared
+    match report.step:
+        case "restart":
+            return _replaced(job, report.failed, now)[0]
+        case "suspend":
+            return _with_formed(declared, {name: False for name, m in declared.members.items() if m.formed})
+        case "proceed":
+            if isinstance(found := report.extra.record, AggregatorTemplate) and found.template is not None:
+                declared = msgspec.structs.replace(declared, aggregator_template=found.template)
+            return _with_formed(declared, dict.fromkeys(_complete_groups(declared, report), True))
+    return declared
+
+
+def _replaced(job: DIJob, failed: tuple[FailedPod, ...], now: datetime) -> tuple[Declared, dict[str, str]]:
+    """The declaration with new names for failed replicas, and the new name of each."""
+    declared, names = job.status.declared, dict[str, str]()
+    for each in sorted(failed, key=lambda f: f.name):
+        if each.name not in declared.members:
+            continue  # a fixed pod, or one whose DDP group was replaced for another one
+        attempt = str(declared.members[each.name].attempt)
+        suffixes = declare.derived_suffixes(job.metadata.uid, each.name, attempt)
+        is_own_fault = not each.fault.is_node
+        declared, names[each.name] = declare.replaced(
+            declared, each.name, suffixes=suffixes, now=now, is_own_fault=is_own_fault
+        )
+    return declared, names
+
+
+def _restarted(job: DIJob, report: Report) -> tuple[Event, ...]:
+    names = _replaced(job, report.failed, report.now)[1]
+    found = []
+    for failed in report.failed:
+        if failed.name in address.fixed_names(job):
+            reason, next_ = f"{failed.role.capitalize()}Displaced", "another pod"
+        elif failed.name in names:
+            reason, next_ = "ReplicaLost" if failed.fault.is_node else "ReplicaFailed", names[failed.name]
+        else:
+            continue
+        found.append(warning(reason, f"{failed.fault.message}; {next_} takes its place"))
+    return tuple(found)
+
+
+def _complete_groups(declared: Declared, report: Report) -> list[str]:
+    """The aggregators of DDP groups that have all of their pods, and are not known to."""
+    if not any(m.role == declare.AGGREGATOR and not m.formed for m in declared.members.values()):
+        return []
+    there = {pod.key.name for pod in report.facts.pods.values() if not pod.deleting}
+    groups = {
+        name: declare.group_of(declared.members, name)
+        for name, m in declared.members.items()
+        if m.role == declare.AGGREGATOR and not m.formed
     }
+    return [head for head, learners in groups.items() if learners and there.issuperset((head, *learners))]
 
 
-def is_displaced(pod: PodView) -> bool:
-    """The node refused or ended the pod: nothing that its program did."""
-    return pod.phase == "Failed" and is_node_reason(pod.reason)
+def _with_formed(declared: Declared, formed: Mapping[str, bool]) -> Declared:
+    if not formed:
+        return declared
+    changed = {name: msgspec.structs.replace(declared.members[name], formed=value) for name, value in formed.items()}
+    return msgspec.structs.replace(declared, members=declared.members | changed)
 
 
-def is_on_lost_node(pod: PodView, lost_nodes: Container[str]) -> bool:
-    """The pod has not ended, and nothing more will be heard of it."""
-    return pod.node in lost_nodes and not pod.is_ended
+# --- conditions ---
 
 
-def pod_state(pod: PodView | None, container: str) -> str:
-    """Running, Succeeded, Failed or empty: the main container decides, whatever side-cars still do."""
-    if pod is None or pod.deleting:
-        return ""
-    main = pod.container(container)
-    if pod.phase == "Failed" and not pod.reason and main is not None and main.exit_code == 0:
-        return "Succeeded"  # only a side-car failed; a pod that the kubelet stopped has a reason
-    if pod.is_ended:
-        return pod.phase
-    if pod.phase != "Running":
-        return ""
-    if main is None or main.exit_code is None or pod.restart_policy == "Always":
-        return "Running"
-    if main.exit_code == 0:
-        return "Succeeded"
-    return "Running" if pod.restart_policy == "OnFailure" else "Failed"
-
-
-def failure_of(pod: PodView, container: str) -> str:
-    """Why a pod failed, as far as it says."""
-    main = pod.container(container)
-    if main is not None and main.exit_code:
-        return f"container {main.name} on node {pod.node} exited with code {main.exit_code} ({main.reason})"
-    return ", ".join(part for part in (pod.reason, pod.message) if part)
-
-
-def enter(status: DIJobStatus, phase: str, message: str, now: datetime, profile: Profile) -> DIJobStatus:
-    conditions = _put(status.conditions, phase, reason_of(phase, profile), message, now)
+def enter(job: DIJob, phase: str, message: str, now: datetime) -> DIJobStatus:
+    status = job.status
+    conditions = _put(status.conditions, phase, reason_of(job, phase), message, now)
     if phase in ENDED:
         conditions = tuple(_ended(c, now) if c.type == RUNNING else c for c in conditions)
         conditions = put_standard(conditions, FINISHED, True, phase, message, now)
@@ -99,6 +254,30 @@ def enter(status: DIJobStatus, phase: str, message: str, now: datetime, profile:
         start_time=status.start_time or now,
         completion_time=now if phase in ENDED else None,
     )
+
+
+def _conditions(job: DIJob, conditions: Conditions, report: Report, now: datetime) -> Conditions:
+    if report.step not in ("proceed", "suspend", "end"):
+        return conditions
+    conditions = waiting.reported(conditions, _waiting(report), now)
+    if report.step != "proceed":
+        return cleared(conditions, all_created=True, now=now)
+    found = report.extra.record
+    config_error = found.error if isinstance(found, AggregatorTemplate) else ""
+    without_template = _without_template(job)
+    is_all_created = report.is_all_created and not without_template and not config_error
+    conditions = portless(cleared(conditions, all_created=is_all_created, now=now), report.port_error, now)
+    for reason, error in (("NoTemplate", without_template), ("NoAggregatorConfig", config_error)):
+        if error:
+            conditions = put_standard(conditions, POD_CREATE_FAILED, True, reason, error, now)
+    return conditions
+
+
+def _without_template(job: DIJob) -> str:
+    """What to say when replicas are declared whose template was removed."""
+    roles = {member.role for member in job.status.declared.members.values()}
+    lost = sorted(role for role in roles if address.template_of(job, role) is None)
+    return f"no template for {', '.join(lost)}: put it back, or take the replicas back by di-server" if lost else ""
 
 
 def _put(conditions: Conditions, phase: str, reason: str, message: str, now: datetime) -> Conditions:

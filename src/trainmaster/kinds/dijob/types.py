@@ -1,14 +1,28 @@
 """DIJob, diengine.opendilab.org/v1alpha1: a reinforcement-learning job around one coordinator."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
 from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Template, Volumes, Wire
 from trainmaster.kinds.dijob.declaration import Declared
+from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.gang import SchedulingPolicy
+from trainmaster.lifecycle.restart import Restart, Restarts
 
 RESOURCE = Resource("diengine.opendilab.org", "v1alpha1", "dijobs", "DIJob")
+
+
+class RunPolicy(Wire, frozen=True):
+    """How the job is run, as Kubeflow spells it."""
+
+    suspend: bool = False
+    active_deadline_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    ttl_seconds_after_finished: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
+    scheduling_policy: SchedulingPolicy | None = None
 
 
 class RoleSpec(Wire, frozen=True):
@@ -24,20 +38,13 @@ class DIJobSpec(Wire, frozen=True):
     clean_pod_policy: Literal["Running", "All", "ALL", "None", ""] = "Running"
     volumes: Volumes = []
     managed_by: ManagedBy = ""
+    run_policy: RunPolicy = RunPolicy()
 
 
 class RoleStatus(Wire, frozen=True):
     active: int = 0
     succeeded: int = 0
     failed: int = 0
-
-
-class Displaced(Wire, frozen=True):
-    """The last pod of a standing role that was lost, and comes again. On record before it is deleted."""
-
-    uid: str
-    at: datetime
-    times: int = 0
 
 
 class DIJobStatus(Wire, frozen=True):
@@ -47,7 +54,11 @@ class DIJobStatus(Wire, frozen=True):
     replica_status: dict[str, RoleStatus] = {}
     ports: Ports = {}
     declared: Declared = Declared()
-    displaced: dict[str, Displaced] = {}
+    restarts: dict[str, Restarts] = {}
+    """Of the roles whose pods the operator creates by itself. A declared replica is replaced under another name."""
+    restart_history: tuple[Restart, ...] = ()
+    clean: CleanPodPolicy | None = None
+    """In the place of the job's own policy, where that would leave something running."""
     start_time: datetime | None = None
     completion_time: datetime | None = None
 

@@ -112,7 +112,7 @@ class MXJobKind(Kind[MXJob]):
         is_stopped = cause in ("deadline", "limit") and clean_policy_of(job.spec) == "None"
         return "Running" if is_stopped else None
 
-    def builder(self, job: MXJob, model: JobModel) -> Builder:
+    def builder(self, job: MXJob, model: JobModel, facts: Facts) -> Builder:
         return Builder(job, self.owner(job), model.gang, shared_network=self.settings.shared_network)
 
 

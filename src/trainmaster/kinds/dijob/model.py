@@ -1,0 +1,195 @@
+"""What a DIJob says in the words of the lifecycle: one fixed pod for each fixed role, and the declared replicas."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from trainmaster.core import template
+from trainmaster.core.condition import SUSPENDED, find, is_true
+from trainmaster.core.ids import Key
+from trainmaster.core.observed import Observed
+from trainmaster.core.slot import Slot
+from trainmaster.core.view import PodView
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.dijob import address, declare, labels
+from trainmaster.kinds.dijob.declaration import Member
+from trainmaster.kinds.dijob.profile import COORDINATOR, Profile, profile_of
+from trainmaster.kinds.dijob.status import ENDED, RUNNING
+from trainmaster.kinds.dijob.types import DIJob
+from trainmaster.lifecycle import gang
+from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.deadline import Limit
+from trainmaster.lifecycle.facts import by_role
+from trainmaster.lifecycle.gang import Gang
+from trainmaster.lifecycle.model import JobModel, Memory, Place, Role, RunPolicy
+from trainmaster.lifecycle.restart import Rules
+
+BACKOFF = 1
+"""Seconds before the second restart in a row of a coordinator; twice as many before each that follows."""
+
+_COORDINATOR = Rules("OnNodeFail", "Pod", limit=None, backoff=BACKOFF, reset=None)
+"""The end of the coordinator's program is the end of the job, unless its node ended it."""
+_OTHERS = Rules("Always", "Pod", limit=None, backoff=BACKOFF, reset=None, is_always_replaced=True)
+
+
+def model_of(job: DIJob, settings: Settings) -> JobModel:
+    stored, slots = job.status, slots_of(job)
+    is_over = stored.phase in ENDED
+    running = find(stored.conditions, RUNNING)
+    wanted = {} if is_over else _wanted_ports(job, slots, settings)
+    return JobModel(
+        name=job.metadata.name,
+        roles=_roles(job, slots),
+        known_roles=(),
+        slots=slots,
+        run=_run_policy(job),
+        memory=Memory(
+            restarts=stored.restarts,
+            history=stored.restart_history,
+            ran=by_role(_formed(job, slots)),
+            ports={slot: ports for slot, ports in stored.ports.items() if slot in {*wanted, *_fixed(job)}},
+        ),
+        attempt_label=labels.RESTART_COUNT,
+        takes_part=trains_in(profile_of(job)),
+        has_ended=is_over,
+        is_new=not stored.phase,
+        is_suspended=is_true(stored.conditions, SUSPENDED),
+        starts_anew=True,
+        running_since=running.last_transition_time if running and running.status == "True" else None,
+        wanted_ports=wanted,
+        declared_ports=frozenset() if is_over else _declared_ports(job, slots),
+        gang_scheduler=settings.gang_scheduler,
+        gang=None if is_over else _gang(job, slots, settings.gang_scheduler),
+        not_before=_not_before(job, slots),
+    )
+
+
+def slots_of(job: DIJob) -> tuple[Slot, ...]:
+    """The fixed pods first, then the declared replicas, aggregators before their learners."""
+    order = {role: number for number, role in enumerate(address.ROLES)}
+    members = sorted(job.status.declared.members.items(), key=lambda entry: (order[entry[1].role], entry[0]))
+    named = [*((role, name) for name, role in address.fixed_names(job).items()), *((m.role, n) for n, m in members)]
+    counts: dict[str, int] = {}
+    slots: list[Slot] = []
+    for role, name in named:
+        slots.append(Slot(role, counts.get(role, 0), name, key=address.slot_of(job, role, name)))
+        counts[role] = counts.get(role, 0) + 1
+    return tuple(slots)
+
+
+def pods_of(job: DIJob, slots: tuple[Slot, ...], observed: Observed) -> dict[str, PodView]:
+    """The pods of the slots, by name. A pod whose labels were edited is found by no service, and fills no slot."""
+    found = {pod.key.name: pod for pod in observed.all_pods}
+    fixed = _fixed(job)
+    return {
+        slot.name: pod
+        for slot in slots
+        if (pod := found.get(slot.name))
+        and pod.labels.get(labels.REPLICA_TYPE) == slot.role
+        and (slot.key in fixed or pod.labels.get(labels.POD_NAME) == slot.name)
+    }
+
+
+def _fixed(job: DIJob) -> tuple[str, ...]:
+    return profile_of(job).fixed_roles
+
+
+def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
+    """A DDP group cannot go on without a pod that was deleted; every other pod is created again under its name."""
+    groups = {declare.AGGREGATOR, declare.DDP_LEARNER}.difference(_fixed(job))
+    return {
+        role: Role(
+            role,
+            sum(slot.role == role for slot in slots),
+            _COORDINATOR if role == COORDINATOR else _OTHERS,
+            misses_deleted_pods=role in groups,
+        )
+        for role in dict.fromkeys(slot.role for slot in slots)
+    }
+
+
+def _run_policy(job: DIJob) -> RunPolicy:
+    policy, stored, kind = job.spec.run_policy, job.status, profile_of(job).word
+    seconds, ttl = policy.active_deadline_seconds, policy.ttl_seconds_after_finished
+    said = f"{kind} {job.metadata.name}"
+    late = f"{said} failed because it was active longer than its deadline of {seconds} seconds (activeDeadlineSeconds)"
+    return RunPolicy(
+        clean=stored.clean or clean_policy(job),
+        suspend=f"{said} is suspended" if policy.suspend else "",
+        limits=(Limit(stored.start_time, seconds, late),) if seconds is not None and stored.start_time else (),
+        ttl=Limit(stored.completion_time, ttl, "") if ttl is not None and stored.completion_time else None,
+        cleans_services=True,
+    )
+
+
+def clean_policy(job: DIJob) -> CleanPodPolicy:
+    """``ALL`` is the spelling of the first releases; empty means the default."""
+    match job.spec.clean_pod_policy:
+        case "All" | "ALL":
+            return "All"
+        case "None":
+            return "None"
+    return "Running"
+
+
+def trains_in(profile: Profile) -> Callable[[PodView, str], bool]:
+    """Whether a container of a pod is its main container."""
+    return lambda pod, container: container == profile.container(pod.labels.get(labels.REPLICA_TYPE, ""))
+
+
+def _formed(job: DIJob, slots: tuple[Slot, ...]) -> list[Place]:
+    """The places of DDP groups that have had all of their pods."""
+    members = job.status.declared.members
+    heads = {name for name, member in members.items() if member.formed}
+    if not heads:
+        return []
+    return [
+        (slot.role, slot.index)
+        for slot in slots
+        if slot.name in members and declare.head_of(members, slot.name) in heads
+    ]
+
+
+def _not_before(job: DIJob, slots: tuple[Slot, ...]) -> dict[Place, datetime]:
+    members = job.status.declared.members
+    return {
+        (slot.role, slot.index): _due(members[slot.name])
+        for slot in slots
+        if slot.name in members and members[slot.name].attempt
+    }
+
+
+def _due(member: Member) -> datetime:
+    return member.at + timedelta(seconds=declare.pause(member.attempt))
+
+
+# --- ports of replicas that share a network ---
+
+
+def _wanted_ports(job: DIJob, slots: tuple[Slot, ...], settings: Settings) -> dict[str, tuple[int | range, ...]]:
+    """By slot; the first learner of a DDP group has the ports of all of them."""
+    members = job.status.declared.members
+    found: dict[str, tuple[int | range, ...]] = {}
+    for slot in slots:
+        given = address.template_of(job, slot.role)
+        if given is not None and (settings.shared_network or template.is_on_host(given)):
+            found.setdefault(slot.place, address.declared_ports(job, slot.role, members.get(slot.name)))
+    return found
+
+
+def _declared_ports(job: DIJob, slots: tuple[Slot, ...]) -> frozenset[int]:
+    roles = dict.fromkeys(slot.role for slot in slots)
+    return frozenset[int]().union(*(address.template_ports(job, role) for role in roles))
+
+
+# --- gang scheduling ---
+
+
+def _gang(job: DIJob, slots: tuple[Slot, ...], scheduler: str) -> Gang | None:
+    """The pods that the job has now: the coordinator runs before it asks for others."""
+    if not scheduler:
+        return None
+    templates = {slot.role: address.template_of(job, slot.role) for slot in slots}
+    counts = {role: sum(slot.role == role for slot in slots) for role in templates}
+    roles = [(given["spec"], counts[role]) for role, given in templates.items() if given is not None]
+    key = Key(job.metadata.namespace, job.metadata.name)
+    return gang.gang_of(key, scheduler, roles, job.spec.run_policy.scheduling_policy)
