@@ -11,7 +11,7 @@ from tests.manifests.build import Manifest, container, coordinated, dijob, templ
 pytestmark = pytest.mark.usefixtures("operator")
 
 COORDINATOR = "job-coordinator"
-EXITED = "container di-container on node n1 exited with code 137 (Error)"
+EXITED = "pod job-coordinator failed: container di-container on node n1 exited with reason Error exitcode 137"
 
 
 def started_with(**fields: Any) -> Manifest:

@@ -129,7 +129,7 @@ CASES = [
     Case("fails", 4, PAIR, 3, "Failed", says="exited with reason Error exitcode 3"),
     Case("di-stays", 3, ("coordinator",), None, "Succeeded"),
     Case("di-succeeds", 2, ("coordinator",), 0, "Succeeded"),
-    Case("di-fails", 1, ("coordinator",), 3, "Failed", says="exited with code 3"),
+    Case("di-fails", 1, ("coordinator",), 3, "Failed", says="exitcode 3"),
     Case("di-restarts", 2, ("coordinator",), 3, "Succeeded", restarts=1),
 ]
 JOBS = {name: case for case in CASES for name in case.jobs}
