@@ -92,7 +92,8 @@ async def outlive(scene: Scene) -> None:
     """Jobs that are not kept after their end."""
     ttl: dict[str, Any] = {"ttlSecondsAfterFinished": 2}
     batched = [mlkubejob(f"{group.partition('.')[0]}-kept", group=group, **ttl) for group in MLKUBE_GROUPS]
-    for manifest in (aitrainingjob("kept", **ttl), mxjob("mx-kept", runPolicy=ttl), *batched):
+    rl = [make(f"{word}-kept", runPolicy=ttl) for word, make in (("di", dijob), ("nvx", nervexjob))]
+    for manifest in (aitrainingjob("kept", **ttl), mxjob("mx-kept", runPolicy=ttl), *rl, *batched):
         job = await scene.create(manifest)
         await job.live()
         await job.until(partial(_is_gone, job), "it is gone")

@@ -147,6 +147,8 @@ class Kind(ABC, Generic[J]):
     custom: ClassVar[Custom] = Custom()
     """What admission fills in, and warns of."""
     action_words: ClassVar[ActionWords] = ActionWords()
+    blocks_owner_deletion: ClassVar[bool] = True
+    """Whether a job that is deleted in the foreground waits for its children, as with the ancestor."""
     looks_at_nodes: ClassVar[bool] = False
     """Whether it wants ``Observed.nodes``."""
 

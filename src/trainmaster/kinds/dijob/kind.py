@@ -39,6 +39,7 @@ class DIJobKind(Kind[DIJob]):
     status_type = DIJobStatus
     initial_phase = CREATED
     ended = ENDED
+    blocks_owner_deletion = False
     looks_at_nodes = True
     action_words = ActionWords(
         success_reason="Successful{Verb}",
