@@ -13,9 +13,9 @@ class Slot(msgspec.Struct, frozen=True):
     """What a status calls the slot, where that is not its role and index."""
 
     @property
-    def own_name(self) -> str:
-        """The name, where role and index do not say which replica it is."""
-        return self.name if self.key else ""
+    def label(self) -> str:
+        """What messages call the slot."""
+        return self.name if self.key else place_of(self.role, self.index)
 
     @property
     def place(self) -> str:

@@ -265,10 +265,10 @@ class Pass(Generic[J]):
         builder = self.kind.builder(self.job, self.model, facts)
         for slot in services:
             if service := builder.service(slot):
-                yield Create(SERVICE, service, f"{slot.place} has no address")
+                yield Create(SERVICE, service, f"{slot.label} has no address")
         for slot in pods:
             if pod := builder.pod(slot):
-                yield Create(POD, pod, f"{slot.place} has no pod")
+                yield Create(POD, pod, f"{slot.label} has no pod")
 
     def _surplus(self) -> tuple[Delete, ...]:
         why, team = "it is not in the spec any more", self.model.gang

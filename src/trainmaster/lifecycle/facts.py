@@ -190,7 +190,7 @@ def _classify(
     elif pod is None:
         found.missing.append(slot)
         if has_run and model.roles[slot.role].misses_deleted_pods:
-            found.failed.append(FailedPod(*place, _lost(slot.name), slot.own_name))
+            found.failed.append(FailedPod(*place, _lost(slot.name), slot.label))
     elif not is_current(model, *place, pod):
         found.outdated.append(pod)
     else:
@@ -207,9 +207,9 @@ def _classify_pod(model: JobModel, slot: Slot, pod: PodView, nodes: Nodes, waiti
     if found.states[place] == "Succeeded" and not pod.deleting:
         found.succeeded.append(place)
     elif model.replaces_pending_pods and pod.phase == "Pending" and pod.node in nodes.lost and not pod.deleting:
-        found.stranded.append(FailedPod(*place, _node_fault(model, pod, nodes.bad[pod.node]), slot.own_name))
+        found.stranded.append(FailedPod(*place, _node_fault(model, pod, nodes.bad[pod.node]), slot.label))
     elif problem := _fault(model, slot.role, pod, found.states[place], nodes, waiting):
-        found.failed.append(FailedPod(*place, problem, slot.own_name))
+        found.failed.append(FailedPod(*place, problem, slot.label))
 
 
 def state_of(pod: PodView, takes_part: Callable[[PodView, str], bool]) -> str:

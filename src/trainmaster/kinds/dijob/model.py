@@ -45,6 +45,7 @@ def model_of(job: DIJob, settings: Settings) -> JobModel:
         memory=Memory(
             restarts=stored.restarts,
             history=stored.restart_history,
+            node_problems=stored.node_troubles,
             ran=by_role(_formed(job, slots)),
             ports={slot: ports for slot, ports in stored.ports.items() if slot in {*wanted, *_fixed(job)}},
         ),

@@ -67,6 +67,7 @@ def written(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
         replica_status=count(report),
         restarts={role: restarts for role, restarts in memory.restarts.items() if role in fixed},
         restart_history=memory.history,
+        node_troubles=memory.node_problems,
         ports=memory.ports,
         declared=_declared(job, report, now),
         clean=report.clean,

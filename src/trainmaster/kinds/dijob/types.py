@@ -57,6 +57,8 @@ class DIJobStatus(Wire, frozen=True):
     restarts: dict[str, Restarts] = {}
     """Of the roles whose pods the operator creates by itself. A declared replica is replaced under another name."""
     restart_history: tuple[Restart, ...] = ()
+    node_troubles: dict[str, datetime] = {}
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
     clean: CleanPodPolicy | None = None
     """In the place of the job's own policy, where that would leave something running."""
     start_time: datetime | None = None
