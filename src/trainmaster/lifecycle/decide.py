@@ -271,7 +271,7 @@ class Pass(Generic[J]):
                 yield Create(POD, pod, f"{slot.label} has no pod")
 
     def _surplus(self) -> tuple[Delete, ...]:
-        why, team = "it is not in the spec any more", self.model.gang
+        why, team = "it is not part of the job any more", self.model.gang
         return (
             *self._removal(self.facts.surplus, why),
             *deletions(SERVICE, self.facts.surplus_services, why),
