@@ -14,20 +14,16 @@ import jsonschema_rs
 import msgspec
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.build import kind_of
 from tests.manifests import good
 from tests.manifests.bad import ROWS
-from tests.manifests.build import Manifest, aitrainingjob, crew, mlkubejob, mx_replica, mxjob, replica, replicated
+from tests.manifests.build import Manifest
 from trainmaster.core import template
 from trainmaster.core.ids import Resource
 from trainmaster.core.wire import ObjectMeta
 from trainmaster.kinds import crd
 from trainmaster.kinds.mlkube import types as mlkube
 from trainmaster.lifecycle.restart import EXIT_CODES
-from trainmaster.local.apiserver.schema.rule import Rules
 
 LABEL_VALUE = "^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$"
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "crds.yaml"
@@ -378,106 +374,11 @@ def test_a_good_job_fits_its_schema(job: Manifest) -> None:
     assert _schema_accepts(job)
 
 
-@pytest.mark.parametrize(
-    ("role", "edit", "is_refused"),
-    [
-        ("WORKER", {"replicas": 3}, True),
-        ("WORKER", {"restartScope": "Pod"}, True),
-        ("WORKER", {"restartScope": "All"}, False),
-        ("SCHEDULER", {"PsRootPort": 9092}, True),
-        ("SCHEDULER", {"PsRootPort": 9091}, False),
-        ("SERVER", {"template": crew("SERVER", restart="OnFailure")["template"]}, False),
-    ],
-)
-@pytest.mark.parametrize("has_begun", [True, False])
-def test_what_the_members_of_an_mxjob_were_told_stays_from_its_beginning_on(
-    role: str, edit: Manifest, is_refused: bool, has_begun: bool
-) -> None:
-    specs = [crew("SCHEDULER"), crew("SERVER", 2), crew("WORKER", 2)]
-    old = mlkubejob(jobMode="dist", replicaSpecs=specs) | {"status": {"runtimeId": "1kkf"} if has_begun else {}}
-    edited = [spec | edit if spec["mxReplicaType"] == role else spec for spec in specs]
-    new = old | {"spec": old["spec"] | {"replicaSpecs": edited}}
-
-    found = Rules(schema_of("MxJob")).errors(new, old)
-
-    assert [cause.field for cause in found] == ["spec.replicaSpecs"] * (is_refused and has_begun)
-
-
-# --- the replicas of a job, all roles together --------------------------------------------------------------------
-
-
-def sized(kind: str, *sizes: int) -> Manifest:
-    """A job of this kind whose roles have so many replicas."""
-    if kind == "MXJob":
-        return mxjob(
-            mxReplicaSpecs={r: mx_replica(replicas=n) for r, n in zip(("Server", "Worker"), sizes, strict=True)}
-        )
-    return replicated({role: replica(replicas=number) for role, number in zip("ab", sizes, strict=True)})
-
-
-@pytest.mark.parametrize("kind", ["AITrainingJob", "MXJob"])
-@pytest.mark.parametrize(
-    ("old", "new", "is_refused"),
-    [
-        pytest.param(None, (5000, 5000), False, id="created with as many as there may be"),
-        pytest.param(None, (5000, 5001), True, id="created with one more"),
-        pytest.param((5000, 5000), (5000, 5001), True, id="raised above"),
-        pytest.param((5000, 6000), (5000, 6000), False, id="stored before the rule and left so"),
-        pytest.param((5000, 6000), (5000, 5500), False, id="stored before the rule and lowered"),
-        pytest.param((5000, 6000), (5000, 6001), True, id="stored before the rule and raised"),
-    ],
-)
-def test_the_replicas_of_a_job_are_bounded_in_all_but_what_is_stored_may_stay(
-    kind: str, old: tuple[int, int] | None, new: tuple[int, int], is_refused: bool
-) -> None:
-    found = Rules(schema_of(kind)).errors(sized(kind, *new), sized(kind, *old) if old else None)
-
-    said = [str(cause) for cause in found if "add up to" in cause.message]
-    assert len(said) == is_refused
-    assert all(f"the replicas of all roles add up to {sum(new)}, and a job may have 10000" in each for each in said)
-
-
 def test_the_schema_of_an_mxjob_of_mlkube_allows_fewer_replicas_than_a_job_may_have() -> None:
     number = field_of("MxJob", "spec.replicaSpecs.*.replicas")["maximum"]
     roles = field_of("MxJob", "spec.replicaSpecs")["maxItems"]
 
     assert number * roles <= 10_000
-
-
-_counts = st.integers(0, 6000)
-_roles = st.fixed_dictionaries(
-    {"replicas": _counts},
-    optional={"maxReplicas": _counts, "edlPolicy": st.sampled_from(["Auto", "Manual", "Never"])},
-)
-
-
-@settings(max_examples=100, deadline=None, database=None)
-@given(
-    roles=st.dictionaries(st.sampled_from("abc"), _roles, min_size=1),
-    scaled=st.none() | st.integers(1, 6000),
-)
-def test_rule_and_validation_count_the_replicas_of_an_aitrainingjob_alike(
-    roles: dict[str, dict[str, Any]], scaled: int | None
-) -> None:
-    specs = {name: replica(**fields) for name, fields in roles.items()}
-    job = (
-        aitrainingjob(replicaSpecs=specs)
-        if scaled is None
-        else aitrainingjob(replicaSpecs=specs, elasticReplicas=scaled)
-    )
-
-    by_rule = {
-        cause.message.partition("the replicas of all roles")[2]
-        for cause in Rules(schema_of("AITrainingJob")).errors(job, None)
-    }
-    by_validation = {error.partition("the replicas of all roles")[2] for error in _errors(job)}
-
-    assert by_rule - {""} == by_validation - {""}
-
-
-def _errors(job: Manifest) -> list[str]:
-    kind = kind_of(job)
-    return kind.errors(msgspec.convert(job, kind.job_type))
 
 
 # Only the schema asks for the name of a volume: a decoder that did would have to know more of volumes than we need.

@@ -681,7 +681,7 @@ _MXJOB = (
         "roles-of-the-other-mode",
         mxjob(jobMode="MXTune"),
         "MXTune has no role",
-        "spec.mxReplicaSpecs.Scheduler: MXTune has no such role",
+        "spec.mxReplicaSpecs.Scheduler: MXTune has no role Scheduler",
     ),
     _rejected(
         "unknown-role",

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_container, a_dijob, a_template, an_aitj, kind_of, plan_of
+from tests.build import a_container, a_dijob, a_template, an_aitj, an_mxjob, kind_of, plan_of, with_spec
 from tests.manifests.bad import ROWS, Row
 from tests.webhook.build import Json, a_request
 from trainmaster.core.condition import ACCEPTED
@@ -79,6 +79,52 @@ def test_a_new_error_beside_an_old_one_is_told_alone() -> None:
     assert judged(worse, BAD).errors == (
         "spec.volumes[0].name: 'data' is also a volume of spec.learner.template; rename one",
     )
+
+
+SETTLED = "is settled when the job is created; create it anew to change who drives it"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({}, {"managedBy": "example.com/a"}, id="given"),
+        pytest.param({"managedBy": "example.com/a"}, {"managedBy": "example.com/b"}, id="changed"),
+        pytest.param({"managedBy": "example.com/a"}, {}, id="taken away"),
+    ],
+)
+def test_who_drives_a_job_is_settled_when_it_is_created(before: Json, after: Json) -> None:
+    for job in (GOOD, an_aitj(), an_mxjob()):
+        assert judged(with_spec(job, **after), with_spec(job, **before)).errors == (f"spec.managedBy: {SETTLED}",)
+    policies = [with_spec(an_mxjob(), runPolicy=policy) for policy in (after, before)]
+    assert judged(*policies).errors == (f"spec.runPolicy.managedBy: {SETTLED}",)
+
+
+@pytest.mark.parametrize("old", [GOOD | {"status": {"phase": "Failed"}}, GOOD | {"spec": {"coordinator": 7}}])
+def test_who_drives_a_job_stays_after_its_end_and_in_a_job_that_cannot_be_decoded(old: Json) -> None:
+    assert judged(with_spec(GOOD, managedBy="example.com/a"), old).errors == (f"spec.managedBy: {SETTLED}",)
+
+
+def sized(*replicas: int) -> Json:
+    return an_aitj(roles=dict(zip("ab", replicas, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_refused"),
+    [
+        pytest.param(None, (5000, 5000), False, id="created with as many as there may be"),
+        pytest.param(None, (5000, 5001), True, id="created with one more"),
+        pytest.param((5000, 5000), (5000, 5001), True, id="raised above"),
+        pytest.param((5000, 6000), (5000, 6000), False, id="stored before the rule and left so"),
+        pytest.param((5000, 6000), (5000, 5000), False, id="stored before the rule and lowered to the limit"),
+        pytest.param((5000, 6000), (5000, 6001), True, id="stored before the rule and raised"),
+    ],
+)
+def test_the_replicas_of_a_job_are_bounded_in_all(
+    old: tuple[int, int] | None, new: tuple[int, int], is_refused: bool
+) -> None:
+    errors = judged(sized(*new), sized(*old) if old else None).errors
+
+    assert any(f"add up to {sum(new)}, and a job may have 10000" in error for error in errors) == is_refused
 
 
 def test_a_job_on_its_way_out_may_be_anything() -> None:

@@ -14,10 +14,12 @@ from typing import Any
 
 import msgspec
 
+from trainmaster.cli.local_admission import local_admission
 from trainmaster.cli.wiring import build_manager
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.crd import all_crds
+from trainmaster.kinds.registry import all_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Config, Material, Tls, User
 from trainmaster.local.apiserver.http.server import ApiOptions, serve_api
@@ -54,6 +56,7 @@ async def local_cluster(
         port=port,
         definitions=all_crds(),
         node_token=state.token,
+        admission=local_admission(all_kinds(Settings(shared_network=True))),
     )
     ready = asyncio.Event()
     async with serve_api(api) as server, KubeCluster(_config(server.url, state)) as cluster:

@@ -185,6 +185,8 @@ class Session:
                 written = await self._cluster.create(document.resource, document.key.namespace, encoded)
             except ApiError as error:
                 raise BadConfig(f"{document.where}: {error}") from error
+            for warning in written.warnings:
+                self._say(f"Warning: {document.where}: {document}: {warning}")
             self._created.append((document, written.uid))
             if document.is_job:
                 self._scene.expect(document.resource, written.uid)

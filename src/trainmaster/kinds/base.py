@@ -8,6 +8,7 @@ one pass. ``tests/laws`` holds every registered kind to the laws of docs/decisio
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -130,6 +131,8 @@ class _Managed(Wire, frozen=True):
 
 _MANAGED = msgspec.json.Decoder(_Managed)
 
+MANAGED_BY_CHANGED = "is settled when the job is created; create it anew to change who drives it"
+
 
 class Kind(ABC, Generic[J]):
     """One plug-in. Everything here is pure: no clock, no I/O, no logging."""
@@ -171,6 +174,10 @@ class Kind(ABC, Generic[J]):
     @abstractmethod
     def errors(self, job: J) -> list[str]:
         """All that must be changed before this job can run, each as ``path: what is wrong and what to do``."""
+
+    def edit_errors(self, old: J, new: J) -> list[str]:
+        """Changes of a stored job that are refused although the new job could run, each as in ``errors``."""
+        return []
 
     @abstractmethod
     def decide(self, job: J, observed: Observed, now: datetime) -> Plan:
@@ -250,6 +257,15 @@ class Kind(ABC, Generic[J]):
         if job.status.phase not in self.ended and (errors := self.errors(job)):
             raise BadSpec(*errors)
         return job
+
+    def refused_changes(self, old: JobView, new: JobView) -> list[str]:
+        """What an edit must not change, each as in ``errors``. What cannot be decoded is not compared."""
+        found: list[str] = []
+        with suppress(ValueError, RecursionError):
+            found += _managed_by_errors(_MANAGED.decode(old.raw).spec, _MANAGED.decode(new.raw).spec)
+        with suppress(ValueError, RecursionError):
+            found += self.edit_errors(self._decoder.decode(old.raw), self._decoder.decode(new.raw))
+        return found
 
     def status_of(self, view: JobView) -> tuple[ObjectMeta, dict[str, Any]]:
         """Metadata and stored status, whatever the spec looks like."""
@@ -355,6 +371,14 @@ class Kind(ABC, Generic[J]):
             # A foreign shape is worth nothing but its phase: a job that has ended must never run again.
             phase = stored.get("phase")
             return self.status_type(phase=phase) if isinstance(phase, str) else self.status_type()
+
+
+def _managed_by_errors(old: _ManagedSpec | None, new: _ManagedSpec | None) -> list[str]:
+    fields = (
+        ("spec.managedBy", old and old.managed_by, new and new.managed_by),
+        ("spec.runPolicy.managedBy", *(spec and spec.run_policy and spec.run_policy.managed_by for spec in (old, new))),
+    )
+    return [f"{path}: {MANAGED_BY_CHANGED}" for path, before, after in fields if before != after]
 
 
 def _is_same(old: str, new: str) -> bool:

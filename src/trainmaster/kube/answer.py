@@ -1,5 +1,8 @@
 """What an answer means: the few fields of an object that a write needs, and refusals as exceptions."""
 
+import re
+from collections.abc import Sequence
+
 import msgspec
 
 from trainmaster.core.errors import (
@@ -17,6 +20,7 @@ from trainmaster.core.errors import (
 from trainmaster.runtime.cluster import Written
 
 _UNKNOWN_BODY = 256
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)".*')
 _STATUS_MESSAGE = 4096
 
 _MEANINGS: dict[int, type[ApiError]] = {
@@ -63,14 +67,21 @@ class _Body(msgspec.Struct, frozen=True):
 _decode_object = msgspec.json.Decoder(_Object).decode
 
 
-def written(body: bytes, what: object) -> Written:
-    """The incarnation and version that a write answered; a Status has neither."""
+def written(body: bytes, what: object, warnings: Sequence[str] = ()) -> Written:
+    """The incarnation and version that a write answered; a Status has neither. ``warnings`` are header values."""
     try:
         metadata = _decode_object(body).metadata
     except msgspec.MsgspecError as error:
         raise ServerError(f"{what}: the answer is not a Kubernetes object; is this an API server?") from error
     version = metadata.resource_version
-    return Written(metadata.uid, int(version) if version.isdecimal() else 0)
+    number = int(version) if version.isdecimal() else 0
+    return Written(metadata.uid, number, tuple(filter(None, map(_warning_text, warnings))))
+
+
+def _warning_text(header: str) -> str:
+    """The text of ``299 - "text"``, the form that Kubernetes uses; empty for any other warning."""
+    found = _WARNING.fullmatch(header)
+    return re.sub(r"\\(.)", r"\1", found[1]) if found else ""
 
 
 def name_in(body: bytes) -> str:

@@ -1,6 +1,6 @@
 """``KubeCluster``: the ``runtime.cluster.Cluster`` that is a real API server.
 
-One call is one or more attempts: ``_persist`` says when trying again is right, ``_ask`` and ``_open`` are one
+One call is one or more attempts: ``_persist`` says when trying again is right, ``_answer`` and ``_open`` are one
 attempt. What an answer means is in ``answer``, who we are in ``auth``, how a request gets there in ``exchange``, the
 sockets in ``transport``.
 """
@@ -23,7 +23,7 @@ from trainmaster.kube.auth import Auth
 from trainmaster.kube.budget import RetryBudget
 from trainmaster.kube.call import JSON, MERGE_PATCH, METADATA, Call
 from trainmaster.kube.config import Config
-from trainmaster.kube.exchange import Exchange
+from trainmaster.kube.exchange import Answer, Exchange
 from trainmaster.kube.transport import CONNECTIONS, drop, explain, harmless, open_session, proxy_of, read_body
 from trainmaster.kube.watch import WatchLines
 from trainmaster.runtime.cluster import Written
@@ -174,7 +174,8 @@ class KubeCluster:
 
     async def _write(self, call: Call) -> Written:
         """The incarnation and version of what is stored now: the server need not write out all the rest of it."""
-        return written(await self._persist(call._replace(accept=METADATA), self._ask), call)
+        answer = await self._persist(call._replace(accept=METADATA), self._answer)
+        return written(answer.body, call, answer.warnings)
 
     async def _persist(self, call: Call, attempt: Callable[[Call, float], Awaitable[T]]) -> T:
         """Try, and try again where that is safe and affordable: with another credential after a 401, after
@@ -219,6 +220,9 @@ class KubeCluster:
         return tries < _TRIES and self._clock() < latest and self._budget.take()
 
     async def _ask(self, call: Call, deadline: float) -> bytes:
+        return (await self._answer(call, deadline)).body
+
+    async def _answer(self, call: Call, deadline: float) -> Answer:
         started = time.perf_counter()
         self._check_open(call)
         try:
@@ -229,7 +233,7 @@ class KubeCluster:
         self._observe(call.method, str(answer.status), time.perf_counter() - started)
         if answer.status >= 300:
             raise self._refusal(call, answer.status, answer.body, answer.retry_after)
-        return answer.body
+        return answer
 
     async def _open(self, call: Call, deadline: float, *, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         started = time.perf_counter()

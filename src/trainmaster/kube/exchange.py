@@ -26,6 +26,8 @@ from trainmaster.kube.transport import UNLIMITED, abort, closed_early, proxy_of
 class Answer(NamedTuple):
     status: int
     retry_after: str
+    warnings: Sequence[str]
+    """Values of ``Warning`` headers."""
     body: bytes
 
 
@@ -85,7 +87,9 @@ class Exchange:
         while True:
             message, payload = await protocol.read()
             if message.code >= 200:  # else there is more to come
-                return Answer(message.code, message.headers.get("Retry-After", ""), await payload.read())
+                headers = message.headers
+                warnings = headers.getall("Warning", ())
+                return Answer(message.code, headers.get("Retry-After", ""), warnings, await payload.read())
 
     def _bytes_of(self, call: Call, route: _Route) -> bytes:
         # A proxy that does not tunnel reads the request itself: it has to find there whom it is for.

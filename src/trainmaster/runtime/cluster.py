@@ -13,10 +13,12 @@ from trainmaster.core.ids import Key, Resource
 
 
 class Written(NamedTuple):
-    """What a write answered. ``resource_version`` is 0 when the answer carried none (some deletes)."""
+    """What a write answered. ``resource_version`` is 0 when the answer carried none (some deletes). ``warnings`` are
+    what the API server and its admission say of the object."""
 
     uid: str
     resource_version: int
+    warnings: tuple[str, ...] = ()
 
 
 class Cluster(Protocol):

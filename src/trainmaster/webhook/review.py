@@ -116,7 +116,7 @@ def allowed(review: Review, *, warnings: Sequence[str] = (), patch: Sequence[Ope
 def refused(review: Review, errors: Sequence[str], *, warnings: Sequence[str] = ()) -> bytes:
     """As the API server itself refuses what its schema forbids: kubectl prints every cause on a line of its own."""
     request = review.request
-    causes = [_cause(error) for error in errors]
+    causes = [cause_of(error) for error in errors]
     status = {
         "status": "Failure",
         "code": 422,
@@ -128,7 +128,8 @@ def refused(review: Review, errors: Sequence[str], *, warnings: Sequence[str] = 
     return _answer(review, response | ({"warnings": list(warnings)} if warnings else {}))
 
 
-def _cause(error: str) -> dict[str, str]:
+def cause_of(error: str) -> dict[str, str]:
+    """An error as an entry of a Status' ``details.causes``."""
     field, colon, message = error.partition(": ")
     if not colon:
         return {"reason": "FieldValueInvalid", "message": error}

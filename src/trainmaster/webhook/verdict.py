@@ -1,7 +1,8 @@
 """What is said to a job that is about to be stored: the same as the operator would say, only earlier.
 
 An update is judged by what it makes worse. What was stored before some rule existed can still be labelled, finished
-and deleted; the operator tells in a condition what is wrong with it.
+and deleted; the operator tells in a condition what is wrong with it. Fields that must not change are compared in every
+job, also in one that has ended.
 """
 
 from typing import Any
@@ -60,10 +61,13 @@ def _mutation(kind: Kind[Any], request: Request) -> list[Operation]:
 
 def _verdict(kind: Kind[Any], request: Request) -> Verdict:
     new, old = _objects(request)
-    if new is None or _is_left_alone(kind, new, old):
+    if new is None:
         return Verdict()
+    changes = kind.refused_changes(_view(request.old_object), _view(request.object)) if old is not None else []
+    if _is_left_alone(kind, new, old):
+        return Verdict(tuple(changes))
     known = set(_errors(kind, request.old_object)) if old is not None else set()
-    errors = [error for error in _errors(kind, request.object) if error not in known]
+    errors = changes + [error for error in _errors(kind, request.object) if error not in known]
     is_news = old is None or old.get("spec") != new.get("spec")
     warnings = warnings_of(new, kind.custom) if is_news else []
     return Verdict(tuple(errors), tuple(warnings))
@@ -111,8 +115,12 @@ def _part(job: dict[str, Any], field: str) -> dict[str, Any]:
 
 def _errors(kind: Kind[Any], raw: msgspec.Raw) -> tuple[str, ...]:
     try:
-        # The kind reads the body alone; the rest of the view is for the store.
-        kind.decode(JobView(Key("", ""), "", 0, False, bytes(raw)))
+        kind.decode(_view(raw))
     except BadSpec as bad:
         return bad.errors
     return ()
+
+
+def _view(raw: msgspec.Raw) -> JobView:
+    """The kind reads the body alone; the rest of the view is for the store."""
+    return JobView(Key("", ""), "", 0, False, bytes(raw))

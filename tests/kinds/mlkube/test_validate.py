@@ -137,3 +137,47 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         "metadata.name",
         "spec.replicaSpecs[0].template.spec.containers",
     ]
+
+
+# --- edits ---
+
+CREW = (SCHEDULER, a_spec("SERVER", 2), a_spec("WORKER", 2))
+BEGUN = {"runtimeId": "1kkf"}
+
+
+def with_edit(type_: str, edit: Json) -> Json:
+    return a_mxjob(specs=[spec | edit if spec["mxReplicaType"] == type_ else spec for spec in CREW], status=BEGUN)
+
+
+def edit_errors(old: Json, new: Json) -> list[str]:
+    return [error.partition(": ")[0] for error in KIND.refused_changes(view_of(old), view_of(new))]
+
+
+@pytest.mark.parametrize(
+    ("type_", "edit", "is_refused"),
+    [
+        ("WORKER", {"replicas": 3}, True),
+        ("WORKER", {"restartScope": "Pod"}, True),
+        ("WORKER", {"restartScope": "All"}, False),
+        ("SCHEDULER", {"PsRootPort": 9092}, True),
+        ("SCHEDULER", {"PsRootPort": 9091}, False),
+        ("SERVER", {"template": a_template(a_container("mxnet"), restartPolicy="Never")}, False),
+    ],
+)
+def test_the_members_of_a_job_that_has_begun_stay_as_they_are(type_: str, edit: Json, is_refused: bool) -> None:
+    new = with_edit(type_, edit)
+
+    assert edit_errors(a_mxjob(specs=CREW, status=BEGUN), new) == ["spec.replicaSpecs"] * is_refused
+    assert edit_errors(a_mxjob(specs=CREW), new) == []
+
+
+def test_the_mode_of_a_job_that_has_begun_stays_as_it_is() -> None:
+    worker = a_spec("WORKER")
+
+    old, new = (a_mxjob(mode=mode, specs=[worker], status=BEGUN) for mode in ("local", "dist"))
+
+    assert edit_errors(old, new) == ["spec.replicaSpecs"]
+
+
+def test_a_stored_job_that_cannot_be_decoded_is_not_compared() -> None:
+    assert edit_errors(a_mxjob(specs=[{}], status=BEGUN), a_mxjob()) == []

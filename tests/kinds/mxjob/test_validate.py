@@ -52,7 +52,7 @@ def tuning(**more: int) -> Json:
         ),
         pytest.param(
             tuning(Worker=1),
-            "spec.mxReplicaSpecs.Worker: MXTune has no such role; it has TunerTracker, TunerServer, Tuner",
+            "spec.mxReplicaSpecs.Worker: MXTune has no role Worker; it has TunerTracker, TunerServer, Tuner",
             id="role-of-the-other-mode",
         ),
         pytest.param(

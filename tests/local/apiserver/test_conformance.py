@@ -453,7 +453,6 @@ TABLE: Mapping[str, Sequence[Call]] = {
     ],
     "jobs that are refused": refused_by(
         job(""),
-        job("UPPER"),
         job("a", labels={"bad key": ""}),
         {**job("a"), "kind": "Odd"},
         {**job("a"), "apiVersion": "diengine.opendilab.org/v9"},
@@ -461,6 +460,16 @@ TABLE: Mapping[str, Sequence[Call]] = {
         job("a", spec={"cleanPodPolicy": "Odd"}),
         job("a", finalizers=["unqualified"]),
         path=JOBS,
+    ),
+    # Of a kind without CEL rules, which only the real one evaluates.
+    "a custom name that is refused": refused_by(
+        {
+            "apiVersion": "diengine.opendilab.org/v1alpha1",
+            "kind": "AggregatorConfig",
+            "metadata": {"name": "UPPER"},
+            "spec": {"aggregator": {"template": TEMPLATE}},
+        },
+        path="/apis/diengine.opendilab.org/v1alpha1/namespaces/{ns}/aggregatorconfigs",
     ),
     "a job with a finalizer": [
         Call("POST", JOBS, job("a", **HELD)),

@@ -12,10 +12,10 @@ from tests.local.apiserver.client import Client
 from tests.manifests import good
 from tests.manifests.bad import REJECTED_ROWS, Row
 from tests.manifests.build import Manifest, resource_of
+from tests.manifests.rules import RULES
 from trainmaster.kinds import crd
 from trainmaster.local.apiserver.objects import metadata
 from trainmaster.local.apiserver.objects.field_error import Cause
-from trainmaster.local.apiserver.schema import cel
 from trainmaster.local.apiserver.schema.schema import Structural
 
 Object = dict[str, Any]
@@ -65,7 +65,17 @@ async def test_a_bad_job_is_refused_for_the_same_causes(row: Row, real: Client) 
     assert generated
     job["metadata"].setdefault("name", generated[1])
 
-    assert ours(STRUCTURALS[job["apiVersion"], job["kind"]], job) == theirs(answer.body)
+    by_schema = ours(STRUCTURALS[job["apiVersion"], job["kind"]], job)
+    by_rule = [cause for cause in theirs(answer.body) if cause not in by_schema]
+
+    assert set(by_schema) <= set(theirs(answer.body))
+    assert all(_is_named_by_a_rule(plural, field) for field, _, _ in by_rule), by_rule
+
+
+def _is_named_by_a_rule(plural: str, field: str) -> bool:
+    """Rules are not evaluated here; tests/manifests/test_rules.py compares them with our validation."""
+    named = {rule.field for rule in RULES if rule.definition.startswith(f"{plural}.")}
+    return re.sub(r"\[[^\]]+\]", ".*", field) in named
 
 
 @pytest.mark.parametrize("job", [pytest.param(job, id=job["metadata"]["name"]) for job in good.JOBS])
@@ -76,16 +86,6 @@ async def test_a_good_job_is_stored_as_by_a_real_api_server(job: Manifest, real:
     assert ours(STRUCTURALS[job["apiVersion"], job["kind"]], mine) == []
     stored = await real.create(f"/apis/{group}/{version}/namespaces/default/{plural}?dryRun=All", job)
     assert mine["spec"] == stored["spec"]
-
-
-def test_every_rule_of_ours_can_be_evaluated() -> None:
-    schemas = [
-        version["schema"]["openAPIV3Schema"]
-        for definition in crd.all_crds()
-        for version in definition["spec"]["versions"]
-    ]
-
-    assert [cel.unsupported(schema) for schema in schemas] == [[] for _ in schemas]
 
 
 # --- every word of a schema, on a resource of its own ---
@@ -134,17 +134,7 @@ SPEC = an_object(
     one=typed("string", oneOf=[{"minLength": 3}, {"pattern": "^x"}]),
     all=typed("integer", allOf=[{"minimum": 3}, {"maximum": 5}]),
     no=typed("integer", **{"not": {"minimum": 3}}),
-    ruled=an_object(a=typed("integer"), b=typed("integer"))
-    | {
-        "x-kubernetes-validations": [
-            {"rule": "self.a <= self.b", "message": "a is more than b"},
-            {"rule": "!has(self.a) || self.a == oldSelf.a", "reason": "FieldValueForbidden", "fieldPath": ".a"},
-        ]
-    },
-    count=typed(
-        "integer",
-        **{"x-kubernetes-validations": [{"rule": "self % 2 == 0", "messageExpression": "'%d is odd'.format([self])"}]},
-    ),
+    ruled=typed("integer", **{"x-kubernetes-validations": [{"rule": "self % 2 == 0"}]}),
 )
 TOY: Object = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -227,10 +217,7 @@ TOYS: dict[str, Object] = {
     "two-of-one": a_toy(one="xbc"),
     "all": a_toy(all=6),
     "not": a_toy(no=3),
-    "rule": a_toy(ruled={"a": 2, "b": 1}),
-    "rule-fails": a_toy(ruled={"a": 2}),
-    "rule-of-a-number": a_toy(count=3),
-    "rules-are-not-checked": a_toy(ruled={"a": 2, "b": 1}, word="c"),
+    "rules-are-not-checked": a_toy(ruled=3, word="c"),
     "label": {**a_toy(), "metadata": {"name": "x", "labels": {"a b": "c"}}},
 }
 
@@ -246,26 +233,6 @@ async def test_a_toy_is_stored_or_refused_as_by_a_real_api_server(
     if answer.code < 300:
         assert mine["spec"] == answer.body["spec"]
         assert set(mine) == set(answer.body)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        pytest.param(a_toy(ruled={"a": 1, "b": 2}), a_toy(ruled={"a": 2, "b": 2}), id="a-rule-looks-back"),
-        pytest.param(a_toy(ruled={"a": 1, "b": 2}), a_toy(ruled={"a": 1, "b": 3}), id="a-rule-looks-back-and-agrees"),
-        pytest.param(a_toy(), a_toy(ruled={"a": 1, "b": 2}), id="a-rule-has-nothing-to-look-back-to"),
-    ],
-)
-async def test_an_update_is_judged_as_by_a_real_api_server(
-    old: Object, new: Object, toy: Structural, toys: ControlPlane, real: Client, namespace: str
-) -> None:
-    path = f"/apis/{GROUP}/v1/namespaces/{namespace}/toys"
-    stored = await real.create(path, old)
-    changed = {**stored, "spec": new["spec"]}
-
-    answer = await real.request("PUT", f"{path}/x", changed)
-
-    assert ours(toy, json.loads(json.dumps(changed)), stored) == theirs(answer.body)
 
 
 def test_what_was_bad_before_and_did_not_change_is_forgiven(toy: Structural) -> None:
@@ -288,19 +255,6 @@ def test_pruning_names_what_it_drops(toy: Structural) -> None:
     body = a_toy(closed={"a": {"c": 2}}, keyed=[{"name": "a", "odd": 1}], e=1) | {"more": 1}
 
     assert toy.prune(body) == ["more", "spec.closed.a.c", "spec.e", "spec.keyed[0].odd"]
-
-
-def test_a_rule_that_never_ends_is_stopped() -> None:
-    every = ".all(a, self.items.all(b, self.items.all(c, a + b + c >= 0)))"
-    schema = an_object(items=typed("array", items=typed("integer"))) | {
-        "x-kubernetes-validations": [{"rule": f"self.items{every}"}]
-    }
-    items = list(range(1000))
-
-    found = Structural(schema).errors({"items": items}, None)
-
-    assert [each.field for each in found] == ["<nil>"]
-    assert "actual cost limit exceeded" in found[0].message
 
 
 def test_a_cause_reads_as_kubectl_prints_it() -> None:

@@ -83,6 +83,9 @@ class MxJobKind(Kind[MxJob]):
         # Once the verdict is stored, the spec decides nothing any more: a bad edit must not stop the clean-up.
         return [] if job.status.phase == CLEAN_UP else validate.errors(job)
 
+    def edit_errors(self, old: MxJob, new: MxJob) -> list[str]:
+        return validate.edit_errors(old, new)
+
     def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
         noun = resource.kind.lower()
         if error:

@@ -13,6 +13,11 @@ from trainmaster.lifecycle.restart import exit_codes
 
 REFUSED = "a batch Job takes OnFailure and Never alone; use one of them"
 
+BEGUN = (
+    "jobMode, types, replicas, restartScope and PsRootPort of a job that has begun stay as they are, because "
+    "ps-lite counts its members when it starts; delete the job and create it anew"
+)
+
 
 def errors(job: MxJob) -> list[str]:
     found = [*_mode_errors(job), *_exit_code_errors(job), *_name_errors(job)]
@@ -24,6 +29,18 @@ def errors(job: MxJob) -> list[str]:
         seen.add(spec.mx_replica_type)
         found += _replica_errors(path, spec)
     return found
+
+
+def edit_errors(old: MxJob, new: MxJob) -> list[str]:
+    if not old.status.runtime_id or _members(old) == _members(new):
+        return []
+    return [f"spec.replicaSpecs: {BEGUN}"]
+
+
+def _members(job: MxJob) -> tuple[object, ...]:
+    """What ps-lite is started with."""
+    specs = job.spec.replica_specs
+    return (job.spec.job_mode, *((s.mx_replica_type, s.replicas, s.restart_scope, s.ps_root_port) for s in specs))
 
 
 def _mode_errors(job: MxJob) -> Iterator[str]:

@@ -93,7 +93,7 @@ def _mode_errors(spec: MXJobSpec, roles: set[str]) -> list[str]:
     """MXTrain has all three roles, or workers alone, who need nobody."""
     wanted, mode = MODES[spec.job_mode], spec.job_mode
     found = [
-        f"spec.mxReplicaSpecs.{role}: {mode} has no such role; it has {', '.join(wanted)}"
+        f"spec.mxReplicaSpecs.{role}: {mode} has no role {role}; it has {', '.join(wanted)}"
         for role in ROLES
         if role in roles and role not in wanted
     ]

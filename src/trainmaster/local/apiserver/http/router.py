@@ -2,7 +2,8 @@
 
 import asyncio
 import hmac
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiohttp
@@ -230,7 +231,7 @@ class Api:
         else:
             options = write.write_options("PatchOptions", request.query)
             outcome = write.patch(self._state, target, await self._change(request, target), options)
-        return web.Response(body=outcome.stored.body, content_type=JSON)
+        return _warned(web.Response(body=outcome.stored.body, content_type=JSON), outcome.warnings)
 
     async def _change(self, request: web.Request, target: Target) -> Callable[[dict[str, Any]], Any]:
         """What the patch in the body does to an object. The object is looked for first, then the body is read."""
@@ -301,11 +302,7 @@ class Api:
         return web.Response(status=code, body=body, content_type=JSON)
 
     def _written(self, request: web.Request, target: Target, outcome: write.Outcome, form: Form) -> web.Response:
-        response = self._one(request, target, outcome.stored, form, outcome.code)
-        for warning in outcome.warnings:
-            text = warning.replace("\\", "\\\\").replace('"', '\\"')
-            response.headers.add("Warning", f'299 - "{text}"')
-        return response
+        return _warned(self._one(request, target, outcome.stored, form, outcome.code), outcome.warnings)
 
     def _deleted(self, target: Target, deleted: Deleted) -> web.Response:
         served, stored = target.served, deleted.stored
@@ -363,10 +360,19 @@ def _json(body: dict[str, Any], code: int = 200) -> web.Response:
 
 
 def _refused(refusal: Refusal) -> web.Response:
-    response = _json(refusal.body, refusal.code)
+    response = _warned(_json(refusal.body, refusal.code), refusal.warnings)
     retry = (refusal.body.get("details") or {}).get("retryAfterSeconds")
     if retry:
         response.headers["Retry-After"] = str(retry)
+    return response
+
+
+def _warned(response: web.Response, warnings: Sequence[str]) -> web.Response:
+    """As kube-apiserver, which drops a warning that cannot stand in a header."""
+    for warning in warnings:
+        if not any(unicodedata.category(char) == "Cc" for char in warning):
+            text = warning.replace("\\", "\\\\").replace('"', '\\"')
+            response.headers.add("Warning", f'299 - "{text}"')
     return response
 
 

@@ -20,6 +20,7 @@ from trainmaster.local.apiserver.controllers.namespace import Emptier, create_in
 from trainmaster.local.apiserver.controllers.schedule import Scheduler
 from trainmaster.local.apiserver.http.router import LARGEST_BODY, Api
 from trainmaster.local.apiserver.http.status import Refusal
+from trainmaster.local.apiserver.objects.admission import Admission
 from trainmaster.local.apiserver.objects.catalog import DEFINITION, Catalog
 from trainmaster.local.apiserver.objects.state import State, Target
 from trainmaster.local.apiserver.objects.write import WriteOptions, create, patch
@@ -41,6 +42,7 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     definitions: Sequence[dict[str, Any]] = ()
     node_token: str = ""
+    admission: Admission = Admission()
 
 
 class ApiServer(msgspec.Struct, frozen=True):
@@ -62,7 +64,7 @@ async def serve_api(options: ApiOptions) -> AsyncIterator[ApiServer]:
     async with AsyncExitStack() as stack:
         store = Store.open(options.database)
         stack.callback(store.close)
-        state = State(store, Catalog(store))
+        state = State(store, Catalog(store), admission=options.admission)
         _fill(state, options)
         for controller in (Garbage(state), Emptier(state), Scheduler(state), Jobs(state)):
             await stack.enter_async_context(controller.worker.running())

@@ -37,9 +37,11 @@ class Refusal(Exception):
         message: str,
         details: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        warnings: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
         self.code = code
+        self.warnings = warnings
         self.body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -107,7 +109,9 @@ def conflict(resource: Resource, name: str, why: str = CHANGED, *, kind: str = "
     return Refusal(409, "Conflict", message, details_of(resource, name, kind=kind))
 
 
-def invalid(resource: Resource, name: str, causes: Sequence[Cause], *, kind: str = "") -> Refusal:
+def invalid(
+    resource: Resource, name: str, causes: Sequence[Cause], *, kind: str = "", warnings: Sequence[str] = ()
+) -> Refusal:
     """All that is wrong with one object. One complaint is said once; several are listed in brackets."""
     kind = kind or resource.kind
     what = f"{kind}.{resource.group}" if resource.group else kind
@@ -119,7 +123,7 @@ def invalid(resource: Resource, name: str, causes: Sequence[Cause], *, kind: str
         for cause in causes
     ]
     message = f'{what} "{name}" is invalid: {sentence}'
-    return Refusal(422, "Invalid", message, details)
+    return Refusal(422, "Invalid", message, details, warnings=warnings)
 
 
 def invalid_options(kind: str, causes: Sequence[Cause]) -> Refusal:

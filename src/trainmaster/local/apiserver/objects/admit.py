@@ -8,9 +8,11 @@ from trainmaster.local.apiserver.http.status import Refusal, bad_request, forbid
 from trainmaster.local.apiserver.objects import builtin, definition, metadata
 from trainmaster.local.apiserver.objects import builtin_types as shape
 from trainmaster.local.apiserver.objects import field_error as cause
+from trainmaster.local.apiserver.objects.admission import Write
 from trainmaster.local.apiserver.objects.catalog import DEFINITION
 from trainmaster.local.apiserver.objects.delete import FOREGROUND, ORPHAN
 from trainmaster.local.apiserver.objects.field_error import Cause, quoted
+from trainmaster.local.apiserver.objects.patch import apply_operations
 from trainmaster.local.apiserver.objects.resource import Served
 from trainmaster.local.apiserver.objects.state import State
 
@@ -141,6 +143,24 @@ def errors(state: State, served: Served, obj: Body, old: Body | None) -> list[Ca
     if served.resource == DEFINITION:
         found += definition.errors(obj)
     return found
+
+
+def mutated(state: State, served: Served, obj: Body, old: Body | None) -> Body:
+    """The object as admission changes it."""
+    if served.definition is None:
+        return obj
+    operations = state.admission.mutate(Write(served.resource, obj, old))
+    return apply_operations(obj, operations) if operations else obj
+
+
+def reviewed(state: State, served: Served, obj: Body, old: Body | None) -> tuple[str, ...]:
+    """The warnings of admission; raises Refusal (422) when it refuses the object."""
+    if served.definition is None:
+        return ()
+    review = state.admission.validate(Write(served.resource, obj, old))
+    if review.causes:
+        raise invalid(served.resource, obj["metadata"]["name"], review.causes, warnings=review.warnings)
+    return tuple(review.warnings)
 
 
 def encoded(obj: Body) -> bytes:

@@ -5,7 +5,6 @@ from typing import Any
 from trainmaster.local.apiserver.objects import field_error as cause
 from trainmaster.local.apiserver.objects.field_error import Cause
 from trainmaster.local.apiserver.objects.metadata import CLEANUP
-from trainmaster.local.apiserver.schema import cel
 
 _SCOPES = ("Cluster", "Namespaced")
 
@@ -93,22 +92,12 @@ def _version_errors(versions: Any) -> list[Cause]:
         schema = version.get("schema")
         if not isinstance(schema, dict) or not isinstance(schema.get("openAPIV3Schema"), dict):
             found.append(cause.required(f"{where}.schema.openAPIV3Schema", "schemas are required"))
-        else:
-            found += _rule_errors(schema["openAPIV3Schema"], f"{where}.schema.openAPIV3Schema")
         subresources = version.get("subresources")
         if subresources is not None and not isinstance(subresources, dict):
             found.append(cause.invalid(f"{where}.subresources", subresources, "must be an object"))
     if not found and sum(version["storage"] for version in versions) != 1:
         found.append(cause.invalid("spec.versions", None, "must have exactly one version marked as storage version"))
     return found
-
-
-def _rule_errors(schema: dict[str, Any], where: str) -> list[Cause]:
-    """A rule that cannot be evaluated here would be a promise that nobody keeps."""
-    return [
-        cause.forbidden(where, f"trainmaster's API cannot evaluate a rule of it: {rule}")
-        for rule in cel.unsupported(schema)
-    ]
 
 
 def _is_word(value: Any) -> bool:

@@ -47,10 +47,6 @@ def duplicate(field: str, value: Any) -> Cause:
     return Cause(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
 
 
-def duplicate_omitted(field: str) -> Cause:
-    return Cause(field, "FieldValueDuplicate", "Duplicate value")
-
-
 def not_found(field: str, value: Any) -> Cause:
     return Cause(field, "FieldValueNotFound", f"Not found: {shown(value)}")
 

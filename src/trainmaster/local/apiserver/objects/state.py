@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from trainmaster.local.apiserver.objects.admission import Admission
 from trainmaster.local.apiserver.objects.catalog import Catalog
 from trainmaster.local.apiserver.objects.resource import Served
 from trainmaster.local.apiserver.store.store import Place, Store
@@ -18,6 +19,7 @@ class State(msgspec.Struct, frozen=True):
     store: Store
     catalog: Catalog
     now: Callable[[], datetime.datetime] = utc_now
+    admission: Admission = Admission()
 
     def timestamp(self) -> str:
         return timestamp(self.now())

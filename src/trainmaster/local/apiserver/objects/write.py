@@ -1,7 +1,7 @@
 """create, update and patch: how a body becomes an object.
 
-The order is Kubernetes': read and compare with the address, prune and fill in, prepare (what the client may not
-decide), validate, store.
+The order is Kubernetes': read and compare with the address, prune and fill in, mutate (admission), prepare (what the
+client may not decide), validate, review (admission), store.
 """
 
 import secrets
@@ -85,11 +85,14 @@ def create(state: State, target: Target, body: Any, options: WriteOptions) -> Ou
     if meta.get("resourceVersion") not in (None, "", "0"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     metadata.born(meta, state.timestamp())
+    obj = content.mutated(state, served, obj, None)
+    meta = obj["metadata"]
     _generate_name(state, target, meta)
     content.prepare(state, served, obj, None, "")
     causes = content.errors(state, served, obj, None)
     if causes:
         raise invalid(served.resource, meta.get("name", ""), causes)
+    warnings += content.reviewed(state, served, obj, None)
     place = target.named(meta["name"]).place
     there = state.store.get(place)
     if there is not None:
@@ -208,10 +211,14 @@ def _replace(
         raise _name_differs(meta["name"], target.name)
     _place_in(meta, target)
     metadata.carry(meta, old["metadata"])
+    if not target.subresource:
+        obj = content.mutated(state, served, obj, old)
     content.prepare(state, served, obj, old, target.subresource)
     causes = content.errors(state, served, obj, old)
     if causes:
         raise invalid(served.resource, target.name, causes)
+    if not target.subresource:
+        warnings += content.reviewed(state, served, obj, old)
     if _is_finished(served, obj, old):
         return Outcome(_finish(state, stored, obj, options), 200, warnings)
     if content.encoded(obj) == content.encoded(old):

@@ -1,6 +1,7 @@
 """Structural schemas of CustomResourceDefinitions: what is dropped, filled in and refused, as kube-apiserver does it.
 
 The order is the API server's own: ``prune``, then ``default``, then ``errors``. Both of the former change the object.
+CEL rules are stored and not evaluated: of our own kinds admission says the same (docs/decisions/0016).
 """
 
 import copy
@@ -23,7 +24,6 @@ from trainmaster.local.apiserver.schema.old_value import (
     old_item,
     type_of,
 )
-from trainmaster.local.apiserver.schema.rule import Rules
 from trainmaster.local.apiserver.schema.text_format import is_format, is_known
 
 _META = ("apiVersion", "kind", "metadata")
@@ -49,7 +49,7 @@ class Structural:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._rules = Rules(schema)
+        self._has_rules = _has_rules(schema)
 
     def prune(self, obj: dict[str, Any]) -> list[str]:
         """Drop what the schema does not know; answers the paths of what was dropped, in their order."""
@@ -66,12 +66,16 @@ class Structural:
         """All that is wrong, what was found in the metadata first. What an update leaves as it was is forgiven."""
         before = ABSENT if old is None else old
         found = [*metadata, *_check(obj, self._schema, "", before), *_list_errors(obj, self._schema, "")]
-        if not self._rules.is_empty:
-            if any(each.reason in _BLOCKING for each in found):
-                found.append(_NOT_CHECKED)
-            else:
-                found.extend(self._rules.errors(obj, before))
+        if self._has_rules and any(each.reason in _BLOCKING for each in found):
+            found.append(_NOT_CHECKED)  # true of admission as well, which comes later
         return found
+
+
+def _has_rules(value: Any) -> bool:
+    """Whether there is a CEL rule anywhere in a schema."""
+    if isinstance(value, dict):
+        return bool(value.get("x-kubernetes-validations")) or any(map(_has_rules, value.values()))
+    return isinstance(value, list) and any(map(_has_rules, value))
 
 
 # -- pruning ---------------------------------------------------------------------------------------------------
@@ -348,7 +352,7 @@ _CHECKS: dict[str, Callable[[Any, Schema, str, Any], Iterator[Cause]]] = {
 
 
 def _list_errors(value: Any, schema: Schema | None, path: str) -> Iterator[Cause]:
-    """Items that occur twice. Here and in rules a key of a map stands in brackets."""
+    """Items that occur twice. Here a key of a map stands in brackets."""
     if schema is None:
         return
     if isinstance(value, dict):
