@@ -115,3 +115,18 @@ def test_success_that_is_no_object_is_not_believed() -> None:
 )
 def test_name_is_found_in_the_body_that_was_sent(body: bytes, name: str) -> None:
     assert name_in(body) == name
+
+
+@pytest.mark.parametrize(
+    ("header", "warnings"),
+    [
+        pytest.param('299 - "spec.a: is odd"', ("spec.a: is odd",), id="plain"),
+        pytest.param('299 - "a \\"b\\" \\\\ c"', ('a "b" \\ c',), id="escaped"),
+        pytest.param('299 - "a" "Tue, 15 Nov 1994 08:12:31 GMT"', ("a",), id="with a date"),
+        pytest.param('110 proxy "Response is Stale"', (), id="of a cache"),
+        pytest.param("299 - spec.a", (), id="not quoted"),
+        pytest.param('299 - "', (), id="cut"),
+    ],
+)
+def test_a_warning_of_the_api_server_is_read_from_its_header(header: str, warnings: tuple[str, ...]) -> None:
+    assert written(b"{}", "create", [header]).warnings == warnings

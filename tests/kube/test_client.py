@@ -164,6 +164,13 @@ async def test_writes_give_incarnation_and_version(action: Action, serve: Serve,
     assert await action(await connect(a_config(server.url))) == Written("u-1", 7)
 
 
+async def test_writes_give_the_warnings_of_the_server(serve: Serve, connect: Connect) -> None:
+    server = await serve(Answer(201, headers={"Warning": '299 - "spec.a: is \\"odd\\""'}))
+    cluster = await connect(a_config(server.url))
+
+    assert await cluster.create(POD, "ml", b"{}") == Written("u-1", 7, ('spec.a: is "odd"',))
+
+
 async def test_delete_that_answers_a_status_has_no_version(serve: Serve, connect: Connect) -> None:
     server = await serve(Answer(200, b'{"kind":"Status","metadata":{},"status":"Success","details":{"uid":"u-1"}}'))
     cluster = await connect(a_config(server.url))

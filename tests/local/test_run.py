@@ -9,7 +9,7 @@ import pytest
 
 from tests.local.conftest import Start
 from tests.local.program import containers_of, job, python, role, script, serial, written
-from tests.manifests.build import Manifest, container
+from tests.manifests.build import Manifest, container, template
 
 LISTENS = """
 import os, socket, sys
@@ -234,12 +234,23 @@ def test_a_namespace_that_cannot_be_is_told_with_its_place(start: Start, tmp_pat
     assert err.startswith(f'trainmaster: {file}, document 1: create namespaces No_Good: Namespace "No_Good" is invalid')
 
 
-def test_what_the_operator_cannot_run_ends_with_2_and_its_reason(start: Start, tmp_path: Path) -> None:
+def test_what_admission_refuses_ends_with_2_and_its_reason(start: Start, tmp_path: Path) -> None:
     file = written(tmp_path, job(trainer=role(script("exit"), 9999, ports=(7164,))))
+    code, out, err = start("run", file).end()
+
+    assert (code, out) == (2, "")
+    assert "spec.replicaSpecs.trainer.replicas: 9999 addresses do not fit into one environment variable" in err
+    assert err.count("\n") == 1
+
+
+def test_warnings_of_admission_are_shown_and_the_job_runs(start: Start, tmp_path: Path) -> None:
+    learner = {"template": template(container(command=["true"]))}
+    file = written(tmp_path, serial(script("exit"), learner=learner))
     code, out, _ = start("run", file).end()
 
-    assert code == 2
-    assert re.search(r"trainer\.replicas: 9999 addresses do not fit into one environment variable", out)
+    assert code == 0
+    said = "spec.collector: is missing beside spec.learner; a collector that the job asks for has no template"
+    assert f"Warning: {file}, document 1: dijob/job: {said}\n" in out
 
 
 def test_values_can_be_set(start: Start, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ BEGUN = (
     "jobMode, types, replicas, restartScope and PsRootPort of a job that has begun stay as they are, because "
     "ps-lite counts its members when it starts; delete the job and create it anew"
 )
-MANAGER = {"managedBy": "example.com/a"}
+MANAGER: Manifest = {"managedBy": "example.com/a"}
 
 
 def edited(job: Manifest, **spec: Any) -> Manifest:

@@ -192,6 +192,7 @@ async def test_who_drives_a_job_is_settled_when_it_is_created(
 
 
 OLD = Resource("old.example.com", "v1", "oldjobs", "OldJob")
+OLD_LARGE = Resource("large.example.com", "v1", "largejobs", "LargeJob")
 
 BAD_FROM_BEFORE: dict[str, Manifest] = {
     "1st": {"replicaSpecs": {"t": replica()}},
@@ -210,13 +211,7 @@ BAD_FROM_BEFORE: dict[str, Manifest] = {
 async def test_a_bad_job_from_before_our_definitions_can_be_told_so_annotated_and_deleted(
     plane: ControlPlane, namespace: str, admin: Admin
 ) -> None:
-    definition = crd.crd(msgspec.structs.replace(crd.DEFINITIONS[1], resource=OLD, short_name="old"))
-    resource = f"{OLD.api_version}/{OLD.plural}"
-    await asyncio.to_thread(plane.apply, json.dumps(_without_schema(definition)))
-    for name, spec in BAD_FROM_BEFORE.items():
-        await admin.create(resource, _old_job(name, spec), namespace)
-    await asyncio.to_thread(plane.apply, json.dumps(definition))
-    await eventually(lambda: _expect_schema(admin, namespace))
+    resource = await _stored_before(OLD, BAD_FROM_BEFORE, plane, admin, namespace)
 
     for name in BAD_FROM_BEFORE:
         told = await admin.set_status(resource, namespace, name, _status("Pending", "it is bad"))
@@ -226,8 +221,33 @@ async def test_a_bad_job_from_before_our_definitions_can_be_told_so_annotated_an
         assert told["status"]["phase"] == "Pending"
 
 
-def _old_job(name: str, spec: Manifest) -> Manifest:
-    return {"apiVersion": OLD.api_version, "kind": OLD.kind, "metadata": {"name": name}, "spec": spec}
+async def test_too_many_replicas_from_before_may_be_lowered_and_not_raised(
+    plane: ControlPlane, namespace: str, admin: Admin
+) -> None:
+    many = {"many": BAD_FROM_BEFORE["many"]}
+    resource = await _stored_before(OLD_LARGE, many, plane, admin, namespace)
+
+    await admin.patch(resource, namespace, "many", {"spec": {"replicaSpecs": {"t": {"replicas": 5500}}}})
+    with pytest.raises(Refused, match="add up to 11501, and a job may have 10000"):
+        await admin.patch(resource, namespace, "many", {"spec": {"replicaSpecs": {"t": {"replicas": 5501}}}})
+
+
+async def _stored_before(
+    resource: Resource, jobs: dict[str, Manifest], plane: ControlPlane, admin: Admin, namespace: str
+) -> str:
+    """Stores jobs by a definition without a schema, then applies the one of AITrainingJob."""
+    definition = crd.crd(msgspec.structs.replace(crd.DEFINITIONS[1], resource=resource, short_name=""))
+    name = f"{resource.api_version}/{resource.plural}"
+    await asyncio.to_thread(plane.apply, json.dumps(_without_schema(definition)))
+    for job, spec in jobs.items():
+        await admin.create(name, _old_job(resource, job, spec), namespace)
+    await asyncio.to_thread(plane.apply, json.dumps(definition))
+    await eventually(lambda: _expect_schema(resource, admin, namespace))
+    return name
+
+
+def _old_job(resource: Resource, name: str, spec: Manifest) -> Manifest:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, "spec": spec}
 
 
 def _without_schema(definition: Manifest) -> Manifest:
@@ -237,12 +257,12 @@ def _without_schema(definition: Manifest) -> Manifest:
     return {**definition, "spec": {**spec, "versions": [{**spec["versions"][0], "schema": schema}]}}
 
 
-async def _expect_schema(admin: Admin, namespace: str) -> None:
+async def _expect_schema(resource: Resource, admin: Admin, namespace: str) -> None:
     """The API server takes a moment until it uses a schema that changed."""
-    path = path_of(f"{OLD.api_version}/{OLD.plural}", namespace)
+    path = path_of(f"{resource.api_version}/{resource.plural}", namespace)
     said = ""
     try:
-        await admin.request("POST", path, _old_job("new", {}), query={"dryRun": "All"})
+        await admin.request("POST", path, _old_job(resource, "new", {}), query={"dryRun": "All"})
     except Refused as refused:
         said = refused.message
     assert "spec.replicaSpecs: Required value" in said
