@@ -1,7 +1,7 @@
 """Structural schemas of CustomResourceDefinitions: what is dropped, filled in and refused, as kube-apiserver does it.
 
 The order is the API server's own: ``prune``, then ``default``, then ``errors``. Both of the former change the object.
-CEL rules are stored and not evaluated: of our own kinds admission says the same (docs/decisions/0016).
+CEL rules are not evaluated: for our own kinds admission says the same (docs/decisions/0016).
 """
 
 import copy
