@@ -83,32 +83,25 @@ _PS_LITE = "docs/mxjob.md, What comes again: ps-lite takes no lost process back,
 _NO_POLICY = dict.fromkeys((MXJOB_MLKUBE, COORDINATOR, COLLECTOR), Differs(None, "it has no restart policy"))
 _KEPT = "0015: a replica is there until it is given back"
 
-_NODES_IN_BATCH_JOBS = "an MxJob does not look at nodes: it waits 300 s for the taint manager"
-
 
 NODES = (
-    Situation("node-lost", do.lose_node, _NODE_FAULT, red={MXJOB_MLKUBE: _NODES_IN_BATCH_JOBS}),
+    Situation("node-lost", do.lose_node, _NODE_FAULT),
     Situation(
         "node-lost-while-the-operator-was-away",
         do.lose_node_while_the_operator_is_away,
         replace(_NODE_FAULT, counted=None),
-        silent={MXJOB_MLKUBE: "the Event says that the pod is gone, and not which one or where"},
     ),
     Situation(
         "pod-terminating-on-a-dead-kubelet",
         do.delete_pod_and_lose_node,
         GoesOn(SCOPE, counted=None, event=POD_AND_NODE),
         {AITRAININGJOB: Differs(GoesOn(VICTIM, event=POD_AND_NODE), "0020: like every deleted pod, it is not counted")},
-        silent={MXJOB_MLKUBE: "the Event says that the pod is gone, and not which one or where"},
     ),
-    Situation("node-deleted", do.delete_node, _NODE_FAULT, red={MXJOB_MLKUBE: _NODES_IN_BATCH_JOBS}),
+    Situation("node-deleted", do.delete_node, _NODE_FAULT),
     Situation(
         "drained",
         do.drain,
         GoesOn(SCOPE, counted=0, event=EVICTED),
-        red={
-            MXJOB_MLKUBE: "charged to backoffLimit, and nothing says that it was evicted",
-        },
     ),
     Situation(
         "drained-with-restart-policy-never",
@@ -122,7 +115,6 @@ NODES = (
         do.lose_most_nodes,
         Waits("(?i)nodes"),
         rows=BY_JOB,
-        silent={MXJOB_MLKUBE: "nothing restarts, and nothing says so"},
     ),
     Situation("evicted", do.evict, _NODE_FAULT),
     Situation(
@@ -207,14 +199,12 @@ ENDS = (
     ),
 )
 
-_NO_EVENT = {MXJOB_MLKUBE: "a condition says it, and no Event"}
 
 OBSTACLES = (
     Situation(
         "image-cannot-be-pulled",
         do.waiting("ImagePullBackOff", 'Back-off pulling image "registry.example/train:1"'),
         Waits("ImagePullBackOff"),
-        silent=_NO_EVENT,
         at_creation=True,
     ),
     Situation(
@@ -222,14 +212,12 @@ OBSTACLES = (
         "volume-cannot-be-mounted",
         do.waiting("ContainerCreating"),
         Waits("ContainerCreating"),
-        silent={MXJOB_MLKUBE: "a container that is being created for ten minutes is nothing worth saying"},
         at_creation=True,
     ),
     Situation(
         "unschedulable",
         do.unschedulable,
         Waits("0/8 nodes are available"),
-        silent=_NO_EVENT,
         at_creation=True,
     ),
     Situation("create-refused-by-quota", do.refused(do.QUOTA), Waits("exceeded quota"), at_creation=True),
@@ -247,7 +235,6 @@ OBSTACLES = (
     ),
 )
 
-_NO_FIELD = {MXJOB_MLKUBE: "the kind has no field for it"}
 
 USERS = (
     Situation(
@@ -260,8 +247,8 @@ USERS = (
         },
     ),
     Situation("service-deleted", do.delete_service, GoesOn(NO_POD), rows=BY_JOB),
-    Situation("suspended", do.suspend, Suspended(), rows=BY_JOB, red=_NO_FIELD),
-    Situation("suspended-and-resumed", do.suspend_and_resume, GoesOn(ALL), rows=BY_JOB, red=_NO_FIELD),
+    Situation("suspended", do.suspend, Suspended(), rows=BY_JOB),
+    Situation("suspended-and-resumed", do.suspend_and_resume, GoesOn(ALL), rows=BY_JOB),
     Situation(
         "suspended-at-creation",
         do.nothing,
@@ -269,7 +256,6 @@ USERS = (
         {MXJOB: Differs(Suspended(("Suspended", "Created")), "Kubeflow's clients look for Created")},
         manifest=do.suspended,
         rows=BY_JOB,
-        red=_NO_FIELD,
         at_creation=True,
     ),
     Situation(

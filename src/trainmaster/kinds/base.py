@@ -29,7 +29,7 @@ from trainmaster.kinds.admission_hints import Custom
 from trainmaster.lifecycle import creation, node
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import Result
-from trainmaster.lifecycle.decide import Cause, Extra
+from trainmaster.lifecycle.decide import Cause, Extra, Removal
 from trainmaster.lifecycle.facts import Facts, replica_pods
 from trainmaster.lifecycle.facts import Rules as FaultRules
 from trainmaster.lifecycle.model import JobModel
@@ -332,6 +332,10 @@ class Kind(ABC, Generic[J]):
     def other_children(self, job: J, facts: Facts, now: datetime) -> Extra:
         """Children beside pods and services."""
         return Extra()
+
+    def replica_removal(self, job: J, facts: Facts, policy: CleanPodPolicy | None) -> Removal:
+        """How replicas are removed that are not pods: by a clean-up policy, or without one those that fill no slot."""
+        return Removal()
 
     def noticed(self, job: J) -> dict[str, Any] | None:
         """The status of a job that has ended, when its edit was seen; None where that is not told."""

@@ -60,6 +60,14 @@ class Extra(msgspec.Struct, frozen=True):
     record: Any = None
 
 
+class Removal(msgspec.Struct, frozen=True):
+    """How children are removed. Until it ``is_done``, nothing is created in their place."""
+
+    deletes: tuple[Delete, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    is_done: bool = True
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass decided, for the kind to say in the words of its status."""
 
@@ -85,7 +93,7 @@ class Builder(Protocol):
 
     def service(self, slot: Slot) -> Body | None: ...
     def pod(self, slot: Slot) -> Body | None:
-        """None while something is missing that the body needs."""
+        """The pod, or what creates it where replicas are not pods. None while something is missing that it needs."""
 
 
 J = TypeVar("J", contravariant=True)
@@ -112,6 +120,7 @@ class Description(Protocol[J]):
     def clean_up(self, job: J, cause: Cause, result: Result) -> CleanPodPolicy | None: ...
     def spared(self, job: J, facts: Facts) -> tuple[FailedPod, ...]: ...
     def other_children(self, job: J, facts: Facts, now: datetime) -> Extra: ...
+    def replica_removal(self, job: J, facts: Facts, policy: CleanPodPolicy | None) -> Removal: ...
     def noticed(self, job: J) -> dict[str, Any] | None: ...
     def key(self, job: J) -> tuple[Key, str]: ...
     def owner(self, job: J) -> Owner: ...
@@ -200,27 +209,31 @@ class Pass(Generic[J]):
         facts, allotted = self.facts, self._allot()
         extra = self.kind.other_children(self.job, facts, self.now)
         waits, delays = restart.waits(self.model.memory.restarts, self.now), self._delays()
-        is_clear = allotted.is_stored and not facts.outdated
+        removed = self.kind.replica_removal(self.job, facts, None)
+        is_stored = allotted.is_stored and self.model.has_stored_names
+        is_clear = is_stored and removed.is_done and not facts.outdated
         batch = batch_of(chain(self._group(), extra.creates, self._missing(waits, delays))) if is_clear else Batch()
         report = self._report(
             "proceed",
             msgspec.structs.replace(self._seen(), ports=allotted.ports),
-            is_all_created=allotted.is_stored and not batch.creates,
+            is_all_created=is_stored and removed.is_done and not batch.creates,
             port_error=allotted.error,
             extra=extra,
         )
         new = self.kind.status(self.job, report, self.now)
-        leaving = (*facts.outdated, *facts.surplus)
+        leaving = (*facts.outdated, *facts.surplus, *facts.abandoned)
         return Plan(
             deletes=(
                 *self._removal(facts.outdated, "it is started again"),
                 *self._removal(facts.abandoned, "it was deleted"),
+                *removed.deletes,
                 *self._surplus(),
             ),
             creates=batch.creates,
-            patches=(*extra.patches, *self._group_changes()),
+            patches=(*extra.patches, *removed.patches, *self._group_changes()),
             status=self.kind.changed(self.job, new),
-            status_first=allotted.is_new or extra.is_new,  # a port is stored before a pod is told it
+            # Names and ports are stored before a pod gets them.
+            status_first=allotted.is_new or extra.is_new or not self.model.has_stored_names,
             lazy=self.kind.delay(self.job, new),
             events=self.kind.events(self.job, report, new),
             requeue_after=soonest(
@@ -262,13 +275,14 @@ class Pass(Generic[J]):
         pods = [slot for slot in facts.missing if slot.role not in waits and (slot.role, slot.index) not in delays]
         if not services and not pods:
             return
-        builder = self.kind.builder(self.job, self.model, facts)
+        builder, resource = self.kind.builder(self.job, self.model, facts), self.model.replica_resource
+        noun = "pod" if resource == POD else resource.kind
         for slot in services:
             if service := builder.service(slot):
                 yield Create(SERVICE, service, f"{slot.label} has no address")
         for slot in pods:
             if pod := builder.pod(slot):
-                yield Create(POD, pod, f"{slot.label} has no pod")
+                yield Create(resource, pod, f"{slot.label} has no {noun}")
 
     def _surplus(self) -> tuple[Delete, ...]:
         why, team = "it is not part of the job any more", self.model.gang
@@ -339,15 +353,24 @@ class Pass(Generic[J]):
             memory = msgspec.structs.replace(memory, restarts=restarts, ran={}, done={})
         report = self._report("suspend", memory)
         new = self.kind.status(self.job, report, self.now)
-        why = "the job is suspended"
-        deletes = self._deletes("All", why) if model.starts_anew else self._removal(leaving, why)
+        removed = Removal() if is_news else self._stop(leaving)
         return Plan(
-            deletes=() if is_news else (*deletes, *(() if model.starts_anew else self._group_surplus(why))),
+            deletes=removed.deletes,
+            patches=removed.patches,
             status=self.kind.changed(self.job, new),
             status_first=is_news,
             events=self.kind.events(self.job, report, new) if is_news else (),
             requeue_after=soonest(patience(leaving, self.now), self.facts.nodes.next_look),
         )
+
+    def _stop(self, leaving: Iterable[PodView]) -> Removal:
+        """Nothing runs while a job is suspended. Services stay where its pods are kept."""
+        why, replicas = "the job is suspended", self.kind.replica_removal(self.job, self.facts, None)
+        if self.model.starts_anew:
+            deletes = self._deletes("All", why)
+        else:
+            deletes = (*self._removal(leaving, why), *self._group_surplus(why))
+        return Removal((*deletes, *replicas.deletes), replicas.patches)
 
     def _resume(self) -> Plan:
         return self._store(self._report("resume", self.model.memory))
@@ -362,12 +385,15 @@ class Pass(Generic[J]):
 
     def _finish(self, ending: Ending) -> Plan:
         """Deletes are repeated until nothing is left to delete: one that got lost does not hang the job."""
-        policy = ending.clean or self.model.run.clean
-        deletes = self._deletes(policy, f"the job has ended and cleanPodPolicy is {policy}")
-        if left := self._to_clean(policy):
-            return Plan(deletes=deletes, requeue_after=soonest(patience(left, self.now), self.facts.nodes.next_look))
+        policy, linger = ending.clean or self.model.run.clean, self.model.run.linger
+        if linger and (left := linger.left(self.now)) > 0:
+            return Plan(requeue_after=left)
+        removed = self._clean(policy)
+        if not removed.is_done:
+            waits = soonest(patience(self._to_clean(policy), self.now), self.facts.nodes.next_look)
+            return Plan(deletes=removed.deletes, patches=removed.patches, requeue_after=waits)
         plan = self._store(self._report("end", self._at_end(), result=ending.result, clean=ending.clean))
-        return msgspec.structs.replace(plan, deletes=deletes, status_first=False)
+        return msgspec.structs.replace(plan, deletes=removed.deletes, patches=removed.patches, status_first=False)
 
     def _at_end(self) -> Memory:
         """Pods that are left keep their ports as long as they run."""
@@ -376,17 +402,24 @@ class Pass(Generic[J]):
     def _clean_up(self) -> Plan:
         """Deletes what the clean-up policy says, and when its time is over, the job itself."""
         policy, ttl = self.model.run.clean, self.model.run.ttl
-        deletes = self._deletes(policy, f"the job has ended and cleanPodPolicy is {policy}")
+        removed = self._clean(policy)
         waits = soonest(patience(self._to_clean(policy), self.now), self.facts.nodes.next_look)
         noticed = self.kind.noticed(self.job)
-        if ttl is None or deletes:
-            return Plan(deletes=deletes, status=noticed, requeue_after=waits)
+        if ttl is None or removed.deletes or removed.patches:
+            return Plan(deletes=removed.deletes, patches=removed.patches, status=noticed, requeue_after=waits)
         if (left := ttl.left(self.now)) > 0:
             return Plan(status=noticed, requeue_after=soonest(left, waits))
         key, uid = self.kind.key(self.job)
         # By its uid: a job that was created anew under this name stays.
         why = f"it ended {ttl.seconds} seconds ago (ttlSecondsAfterFinished)"
         return Plan(deletes=(Delete(self.kind.resource, key, uid, why),))
+
+    def _clean(self, policy: CleanPodPolicy) -> Removal:
+        deletes = self._deletes(policy, f"the job has ended and cleanPodPolicy is {policy}")
+        replicas = self.kind.replica_removal(self.job, self.facts, policy)
+        # Where replicas create pods, they remove their pods, too: the end does not wait for these.
+        is_done = replicas.is_done if self.model.replicas is not None else not self._to_clean(policy)
+        return Removal((*deletes, *replicas.deletes), replicas.patches, is_done)
 
     def _deletes(self, policy: CleanPodPolicy, why: str) -> tuple[Delete, ...]:
         observed = self.facts.observed
@@ -398,6 +431,8 @@ class Pass(Generic[J]):
         return (*pods, *services, *deletions(CONFIG_MAP, observed.children.get(CONFIG_MAP, {}).values(), why), *group)
 
     def _to_clean(self, policy: CleanPodPolicy) -> tuple[PodView, ...]:
+        if self.model.replicas is not None:
+            return () if policy == "None" else self.facts.abandoned
         return pods_to_clean(self.facts.observed.all_pods, policy, is_kept=self.model.run.is_kept)
 
     # --- parts ---

@@ -1,6 +1,6 @@
 """What is true of the children of a job, found out once in each pass. Decisions read it and filter nothing again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -12,7 +12,7 @@ from trainmaster.core.view import PodView, ServiceView
 from trainmaster.lifecycle import creation, fault, node
 from trainmaster.lifecycle.completion import FAILED
 from trainmaster.lifecycle.fault import Fault
-from trainmaster.lifecycle.model import JobModel, Place, Places
+from trainmaster.lifecycle.model import JobModel, Place, Places, Replica
 from trainmaster.lifecycle.node import NodeProblem
 from trainmaster.lifecycle.restart import FailedPod
 
@@ -68,13 +68,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     surplus: tuple[PodView, ...]
     """Pods that fill no place of the spec, highest index first."""
     abandoned: tuple[PodView, ...]
-    """Other pods that are being deleted on a lost node, where no kubelet confirms it."""
+    """Other pods that are being deleted, where no kubelet may confirm it, or that run on a lost node and are deleted so
+    that their replica creates another one."""
     surplus_services: tuple[ServiceView, ...]
     leaving: tuple[Place, ...]
     """Places that the spec no longer has, with a pod of the present attempt."""
     failed: tuple[FailedPod, ...]
     stranded: tuple[FailedPod, ...]
     """Pods that have never run and are bound to a lost node."""
+    recovering: Mapping[Place, str]
+    """Replicas that restart their pod by themselves, with the fault of that pod."""
     succeeded: Places
     ran: Places
     nodes: Nodes
@@ -103,6 +106,8 @@ class Rules(msgspec.Struct, frozen=True):
 
 def replica_pods(model: JobModel, observed: Observed) -> dict[str, PodView]:
     """The pods that fill the slots of a job by the role and index in their labels, by the name of the slot."""
+    if model.replicas is not None:
+        return {name: replica.pod for name, replica in model.replicas.items() if replica.pod}
     roles = {role: observed.role(role.lower()) for role in model.roles}
     return {slot.name: pod for slot in model.slots if (pod := roles[slot.role].get(slot.index))}
 
@@ -115,10 +120,10 @@ def classify(model: JobModel, pods: Mapping[str, PodView], observed: Observed, r
     known = _known(model)
     for slot in model.slots:
         _classify(model, slot, pods.get(slot.name), known[slot.role], nodes, waiting, found)
-    # A pod whose labels were edited into another place is surplus, too: it holds a name that its own place needs.
-    surplus = tuple(pod for pod in reversed(observed.all_pods) if pods.get(pod.key.name) is not pod)
+    surplus = _surplus(model, pods, observed)
+    addressed = [slot for slot in model.slots if model.roles[slot.role].has_services]
     # A pod that is being deleted is still reached by its name: it may have something to hand over.
-    kept = {slot.name for slot in model.slots} | {pod.key.name for pod in surplus}
+    kept = {slot.name for slot in addressed} | {pod.key.name for pod in surplus}
     services = sorted(observed.services.items(), reverse=True)
     return Facts(
         observed=observed,
@@ -126,14 +131,15 @@ def classify(model: JobModel, pods: Mapping[str, PodView], observed: Observed, r
         states=found.states,
         host_ports=_host_ports(model, pods),
         missing=tuple(found.missing),
-        without_service=tuple(slot for slot in model.slots if slot.name not in observed.services),
+        without_service=tuple(slot for slot in addressed if slot.name not in observed.services),
         outdated=tuple(found.outdated),
         surplus=surplus,
-        abandoned=tuple(pod for pod in found.pods.values() if pod.deleting and pod.node in nodes.lost),
+        abandoned=(*found.abandoned, *_abandoned(model, found, observed, nodes)),
         surplus_services=tuple(service for name, service in services if name not in kept),
         leaving=_leaving(model, observed),
         failed=tuple(found.failed),
         stranded=tuple(found.stranded),
+        recovering=found.recovering,
         succeeded=by_role(found.succeeded),
         ran=by_role(found.ran),
         nodes=nodes,
@@ -149,6 +155,20 @@ def _host_ports(model: JobModel, pods: Mapping[str, PodView]) -> dict[str, tuple
     return found
 
 
+def _surplus(model: JobModel, pods: Mapping[str, PodView], observed: Observed) -> tuple[PodView, ...]:
+    """A pod whose labels were edited into another place is surplus, too: it holds a name that its own place needs."""
+    if model.replicas is not None:
+        return ()
+    return tuple(pod for pod in reversed(observed.all_pods) if pods.get(pod.key.name) is not pod)
+
+
+def _abandoned(model: JobModel, found: "_Replicas", observed: Observed, nodes: Nodes) -> Iterator[PodView]:
+    """Where replicas create pods, pods of replicas that were removed are among them."""
+    for pod in found.pods.values() if model.replicas is None else observed.all_pods:
+        if pod.deleting and (model.replicas is not None or pod.node in nodes.lost):
+            yield pod
+
+
 class _Replicas(msgspec.Struct):
     pods: dict[Place, PodView] = {}
     states: dict[Place, str] = {}
@@ -156,6 +176,8 @@ class _Replicas(msgspec.Struct):
     outdated: list[PodView] = []
     failed: list[FailedPod] = []
     stranded: list[FailedPod] = []
+    abandoned: list[PodView] = []
+    recovering: dict[Place, str] = {}
     succeeded: list[Place] = []
     ran: list[Place] = []
 
@@ -187,10 +209,12 @@ def _classify(
         found.ran.append(place)
     if slot.index in known.done:
         found.succeeded.append(place)
+    elif model.replicas is not None:
+        _classify_replica(model, slot, model.replicas.get(slot.name, Replica()), nodes, found)
     elif pod is None:
         found.missing.append(slot)
         if has_run and model.roles[slot.role].misses_deleted_pods:
-            found.failed.append(FailedPod(*place, _lost(slot.name), slot.label))
+            found.failed.append(FailedPod(*place, lost(f"pod {slot.name}"), slot.label))
     elif not is_current(model, *place, pod):
         found.outdated.append(pod)
     else:
@@ -210,6 +234,36 @@ def _classify_pod(model: JobModel, slot: Slot, pod: PodView, nodes: Nodes, waiti
         found.stranded.append(FailedPod(*place, _node_fault(model, pod, nodes.bad[pod.node]), slot.label))
     elif problem := _fault(model, slot.role, pod, found.states[place], nodes, waiting):
         found.failed.append(FailedPod(*place, problem, slot.label))
+
+
+def _classify_replica(model: JobModel, slot: Slot, replica: Replica, nodes: Nodes, found: _Replicas) -> None:
+    """The kind says how the replica is. Whether the node of its pod is lost is found out here."""
+    place, pod = (slot.role, slot.index), replica.pod
+    if replica.state:
+        found.states[place] = replica.state
+    else:
+        found.missing.append(slot)
+    if pod:
+        found.pods[place] = pod
+    if replica.state == "Succeeded":
+        found.succeeded.append(place)
+    elif pod and replica.state != "Failed" and (problem := _node_problem(pod, nodes)):
+        fault = _node_fault(model, pod, problem)
+        if replica.restarts_alone:
+            found.states[place], found.recovering[place] = "Pending", fault.message
+            found.abandoned.append(pod)
+        else:
+            found.failed.append(FailedPod(*place, fault, slot.label))
+    elif replica.fault:
+        found.failed.append(FailedPod(*place, replica.fault, slot.label))
+    elif replica.is_recovering:
+        found.recovering[place] = replica.message
+
+
+def _node_problem(pod: PodView, nodes: Nodes) -> NodeProblem | None:
+    """What is wrong with the node of a pod that has not ended."""
+    problem = None if pod.is_ended else nodes.bad.get(pod.node)
+    return problem if problem and _concerns(problem, pod) else None
 
 
 def state_of(pod: PodView, takes_part: Callable[[PodView, str], bool]) -> str:
@@ -240,13 +294,13 @@ def _fault(model: JobModel, role: str, pod: PodView, state: str, nodes: Nodes, w
     is_pending = pod.phase == "Pending"
     if pod.deleting and (is_pending or not (model.roles[role].misses_deleted_pods or pod.disruption)):
         return None
-    is_left_alone = pod.is_ended or (is_pending and model.replaces_pending_pods)
-    if not is_left_alone and (problem := nodes.bad.get(pod.node)) and _concerns(problem, pod):
+    is_left_alone = is_pending and model.replaces_pending_pods
+    if not is_left_alone and (problem := _node_problem(pod, nodes)):
         return _node_fault(model, pod, problem)
     if is_pending:
         return waiting.faults.get(pod.uid)
     if pod.deleting:
-        return fault.disruption(pod) if pod.disruption else _lost(pod.key.name, pod.node)
+        return fault.disruption(pod) if pod.disruption else lost(f"pod {pod.key.name}", pod.node)
     return fault.failure(pod, lambda container: model.takes_part(pod, container)) if state == "Failed" else None
 
 
@@ -294,10 +348,10 @@ def _node_fault(model: JobModel, pod: PodView, trouble: NodeProblem) -> Fault:
     return msgspec.structs.replace(node.fault_of(pod, trouble), has_failed=model.restarts_after_node_loss)
 
 
-def _lost(name: str, node: str = "") -> Fault:
-    """The pod was deleted, by a user or with its node: it is nothing that its program did."""
+def lost(what: str, node: str = "") -> Fault:
+    """It was deleted, by a user or with its node: it is nothing that its program did."""
     where = f" on node {node}" if node else ""
-    message = f"pod {name} is lost: it was deleted{where} while the job ran"
+    message = f"{what} is lost: it was deleted{where} while the job ran"
     return Fault(FAILED, message, node=node, has_failed=True, is_node=True, reason=POD_LOST)
 
 

@@ -5,11 +5,13 @@ from datetime import datetime
 
 import msgspec
 
+from trainmaster.core.ids import POD, Resource
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import PodView
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, has_stopped
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.deadline import Limit
+from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.gang import Gang
 from trainmaster.lifecycle.port import Ports, Wanted
 from trainmaster.lifecycle.restart import Restart, Restarts, Rules
@@ -26,6 +28,24 @@ class Role(msgspec.Struct, frozen=True):
     rules: Rules
     misses_deleted_pods: bool = False
     """A pod that ran and was deleted has failed; else it is created again and nothing is counted."""
+    has_services: bool = True
+    """Each replica has a service of its own name."""
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """What fills a slot of a kind whose replicas are not pods but create pods, such as batch Jobs."""
+
+    state: str = ""
+    """Pending, Running, Succeeded or Failed; empty while there is none, and one has to be created."""
+    pod: PodView | None = None
+    """The latest of its pods."""
+    fault: Fault | None = None
+    message: str = ""
+    """What it waits for."""
+    is_recovering: bool = False
+    """It restarts its pod by itself, and ``message`` says after what fault."""
+    restarts_alone: bool = False
+    """It creates another pod when its pod is deleted; else the fault of its pod is a fault of the replica."""
 
 
 class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +59,8 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Deadlines that are running."""
     overdue_phase: str = "Failed"
     """How the job ends when a deadline is over."""
+    linger: Limit | None = None
+    """For how long an ended job leaves its pods alone, so that they end by themselves, before it cleans up."""
     ttl: Limit | None = None
     """How long a job that has ended is kept."""
     exit_codes: frozenset[int] = frozenset()
@@ -79,6 +101,11 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     """All roles that pods of the job may have had, also those that the spec no longer has."""
     slots: tuple[Slot, ...]
     """One for each replica that the spec asks for."""
+    replicas: Mapping[str, Replica] | None = None
+    """What fills the slots, by name, where that is not pods: pods are then deleted with it, and not by themselves."""
+    replica_resource: Resource = POD
+    has_stored_names: bool = True
+    """False while the status has to be stored before anything is created, because an edit may change the names."""
     run: RunPolicy
     memory: Memory
     attempt_label: str

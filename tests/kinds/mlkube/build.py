@@ -11,7 +11,7 @@ from tests.build import NOW, STAMP, Json, a_container, a_template, view_of, view
 from trainmaster.core.ids import JOB
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Plan
-from trainmaster.core.view import ChildView, PodView, ServiceView
+from trainmaster.core.view import ChildView, NodeView, PodView, ServiceView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.mlkube.kind import MxJobKind
 
@@ -145,9 +145,12 @@ def a_pod(
     restart_policy: str = "Never",
     suffix: str = "aaaaa",
     deleting: bool = False,
+    forced: bool = False,
+    disruption: str = "",
+    node: str = "node-1",
     more: Iterable[Json] = (),
 ) -> PodView:
-    """A pod of a replica's batch Job. ``code`` is how its main container ended, ``last`` how it ended before it was
+    """A pod of a replica's batch Job. ``forced``: it is being deleted without a grace period. ``code`` is how its main container ended, ``last`` how it ended before it was
     started again, ``more`` are the states of other containers."""
     name = f"{name_of(job, role, index)}-{suffix}"
     state: Json = {"running": {"startedAt": STAMP}}
@@ -171,10 +174,14 @@ def a_pod(
     status: Json = {"phase": phase, "containerStatuses": [main, *more] if phase != "Pending" or waiting else []}
     if unschedulable:
         status["conditions"] = [{"type": "PodScheduled", "status": "False", "message": unschedulable}]
+    if disruption:
+        status["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": disruption}]
+    if deleting or forced:
+        metadata |= {"deletionTimestamp": STAMP, "deletionGracePeriodSeconds": 0 if forced else 30}
     return view_of_pod(
         {
-            "metadata": metadata | ({"deletionTimestamp": STAMP} if deleting else {}),
-            "spec": {"nodeName": "node-1", "restartPolicy": restart_policy, "containers": []},
+            "metadata": metadata,
+            "spec": {"nodeName": node, "restartPolicy": restart_policy, "containers": []},
             "status": status | ({"reason": reason} if reason else {}),
         }
     )
@@ -220,6 +227,7 @@ def plan_of(
     now: datetime = NOW,
     settings: Settings | None = None,
     taken: Iterable[int] = (),
+    nodes: Mapping[str, NodeView] | None = None,
 ) -> Plan:
     kind = MxJobKind(settings or Settings())
     found = sorted(children, key=lambda child: child.key.name)
@@ -231,6 +239,7 @@ def plan_of(
         frozenset(taken),
         None,
         {JOB: jobs},
+        nodes,
     )
     return kind.plan(view_of(job), seen, now)
 

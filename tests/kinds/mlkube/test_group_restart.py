@@ -20,7 +20,7 @@ from tests.kinds.mlkube.build import (
     running,
     status_of,
 )
-from trainmaster.core.ids import JOB
+from trainmaster.core.ids import JOB, POD, SERVICE
 from trainmaster.core.plan import Plan
 
 READY = {"type": "Ready", "status": "True", "reason": "AllReplicasRunning", "lastTransitionTime": STAMP}
@@ -201,27 +201,26 @@ def test_the_new_ones_have_other_names_that_are_as_long() -> None:
     assert len(after_short) == 1
 
 
-def test_a_pod_that_its_node_does_not_let_go_of_is_not_waited_for_for_ever() -> None:
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["the Job is suspended", "the Job is deleted"])
+def test_a_pod_of_the_old_attempt_that_does_not_terminate_is_force_deleted_before_the_next_attempt(
+    is_deleted: bool,
+) -> None:
+    """A Job that is deleted in the foreground stays until its pods are gone."""
     old, job = a_crew(), restarted()
-    stuck: list[Child] = [a_job(old, *PLACE, suspend=True), a_pod(old, *PLACE, deleting=True)]
+    batch = a_job(old, *PLACE, suspend=True, deleting=is_deleted)
+    stuck: list[Child] = [batch, a_pod(old, *PLACE, deleting=True)]
 
     waits = plan_of(job, stuck, now=NOW + timedelta(seconds=30))
-    goes = plan_of(job, stuck, now=NOW + timedelta(seconds=60))
+    forces = plan_of(job, stuck, now=NOW + timedelta(seconds=60))
+    forced = plan_of(job, [batch, a_pod(old, *PLACE, forced=True)], now=NOW + timedelta(seconds=61))
 
-    assert (waits.deletes, waits.requeue_after) == ((), 30)
-    assert [d.key.name for d in goes.deletes] == [name_of(old, *PLACE)]
-
-
-def test_a_job_of_the_old_ones_that_somebody_deletes_waits_for_its_node_no_longer_than_ours() -> None:
-    """Who deletes it in the foreground keeps it until its pods are gone."""
-    old, job = a_crew(), restarted()
-    stuck: list[Child] = [a_job(old, *PLACE, deleting=True), a_pod(old, *PLACE, deleting=True)]
-
-    waits = plan_of(job, stuck, now=NOW + timedelta(seconds=30))
-    comes = plan_of(job, stuck, now=NOW + timedelta(seconds=60))
-
-    assert (waits.creates, waits.requeue_after) == ((), 30)
-    assert len(comes.creates) == 5
+    assert (waits.creates, waits.deletes, waits.requeue_after) == ((), (), 30)
+    assert [(d.resource, d.grace) for d in forces.deletes] == [(POD, 0)]
+    assert forces.creates == ()
+    if is_deleted:
+        assert len(forced.creates) == 5
+    else:
+        assert [d.key.name for d in forced.deletes] == [name_of(old, *PLACE)]
 
 
 def test_it_recovers_until_all_are_back() -> None:
@@ -265,7 +264,7 @@ def test_the_second_restart_in_a_row_waits() -> None:
     waits = plan_of(twice, now=NOW + timedelta(seconds=4))
     comes = plan_of(twice, now=NOW + timedelta(seconds=10))
 
-    assert (waits.creates, waits.requeue_after) == ((), 6)
+    assert ([create.resource for create in waits.creates], waits.requeue_after) == ([SERVICE], 6)
     assert len(comes.creates) == 5
 
 

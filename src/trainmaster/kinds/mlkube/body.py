@@ -1,18 +1,19 @@
 """Batch Jobs and the service of an MxJob, and the environment by which ps-lite's processes find each other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from zlib import crc32
 
-import msgspec
-
 from trainmaster.core import template
-from trainmaster.core.ids import JOB, SERVICE
+from trainmaster.core.ids import JOB, SERVICE, Key
 from trainmaster.core.plan import Body
+from trainmaster.core.slot import Slot, place_of
 from trainmaster.core.template import MANAGED_BY, Owner
 from trainmaster.kinds.accelerator import Accelerator
 from trainmaster.kinds.mlkube import labels
 from trainmaster.kinds.mlkube.accelerator import equipped
 from trainmaster.kinds.mlkube.types import MxJob, ReplicaSpec
+from trainmaster.lifecycle import gang
+from trainmaster.lifecycle.gang import Gang
 
 ID_LENGTH = 4
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -21,16 +22,15 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 def runtime_id(job: MxJob) -> str:
     """Part of all names, so that a job that is created anew does not meet what is left of the one before it.
 
-    The stored one is used whatever becomes of the spec. The first comes from the uid and from who the members are:
-    whoever plans twice plans the same names, and a crew that is changed before its id is stored is another crew, which
-    the old one makes room for.
+    The stored one is used whatever becomes of the spec. The first is made from the uid and the numbers of replicas: two
+    plans give the same names, and an edit before the id is stored gives other names, whose Jobs replace the first ones.
     """
     return job.status.runtime_id or job.spec.runtime_id or _made_of(f"{job.metadata.uid}/{_members(job)}", ID_LENGTH)
 
 
 def next_runtime_id(job: MxJob) -> str:
-    """That of a crew which is started again: it shares no name with the one before, whose pods may still be leaving.
-    It is no longer than the one that the job's name was found short enough for."""
+    """That of the next attempt: it shares no name with the one before, whose pods may still be terminating. It is no
+    longer than the one that the job's name was found short enough for."""
     old = runtime_id(job)
     ids = (_made_of(f"{job.metadata.uid}/{old}/{number}", min(len(old), ID_LENGTH)) for number in range(100))
     return next((found for found in ids if found != old), old)
@@ -48,73 +48,75 @@ def _made_of(text: str, length: int) -> str:
     return found
 
 
-class Slot(msgspec.Struct, frozen=True):
-    """A place in the job, and the name of the batch Job that fills it; the scheduler's service has the same."""
-
-    role: str
-    index: int
-    name: str
-    spec: ReplicaSpec
-    is_alone: bool
-    """It is started again by its batch Job, and nobody else with it."""
-
-    @property
-    def place(self) -> str:
-        """As messages and ``status.ports`` call it."""
-        return f"{self.role.lower()}-{self.index}"
+def roles_of(job: MxJob) -> dict[str, ReplicaSpec]:
+    """The scheduler first: all others wait for it."""
+    specs = {spec.mx_replica_type: spec for spec in job.spec.replica_specs}
+    return {role: specs[role] for role in labels.ROLES if role in specs}
 
 
-def slots_of(job: MxJob) -> Iterator[Slot]:
-    """All places that the spec asks for, the scheduler first: all others wait for it."""
+def restarts_alone(job: MxJob, role: str) -> bool:
+    """A replica of the role is restarted by its batch Job, and no other replica with it."""
+    return job.spec.job_mode == "local" or roles_of(job)[role].restart_scope == "Pod"
+
+
+def slots_of(job: MxJob) -> list[Slot]:
+    """A slot has the name of its batch Job; the scheduler's service has the same."""
     name, made = job.metadata.name, runtime_id(job)
-    is_local = job.spec.job_mode == "local"
-    for role in labels.ROLES:
-        for spec in job.spec.replica_specs:
-            if spec.mx_replica_type == role:
-                is_alone = is_local or spec.restart_scope == "Pod"
-                for index in range(spec.replicas):
-                    yield Slot(role, index, f"{name}-{role.lower()}-{made}-{index}", spec, is_alone)
-
-
-def scheduler_of(job: MxJob) -> Slot | None:
-    """Of a local job there is none."""
-    first = next(slots_of(job), None)
-    return first if first is not None and first.role == labels.SCHEDULER else None
+    return [
+        Slot(role, index, f"{name}-{role.lower()}-{made}-{index}")
+        for role, spec in roles_of(job).items()
+        for index in range(spec.replicas)
+    ]
 
 
 def shared_ports(job: MxJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
-    """The scheduler's port, if it shares its network with strangers; all others choose theirs by themselves."""
-    scheduler = scheduler_of(job)
-    if scheduler is None or not (shared_network or template.is_on_host(scheduler.spec.template)):
+    """The scheduler's port, if it shares its network with other pods; the other roles choose theirs by themselves."""
+    spec = roles_of(job).get(labels.SCHEDULER)
+    if spec is None or not (shared_network or template.is_on_host(spec.template)):
         return {}
-    return {scheduler.place: (scheduler.spec.ps_root_port,)}
+    return {place_of(labels.SCHEDULER, 0): (spec.ps_root_port,)}
+
+
+def gang_of(job: MxJob, scheduler: str) -> Gang | None:
+    return gang.gang_of(
+        Key(job.metadata.namespace, job.metadata.name),
+        scheduler,
+        [(spec.template["spec"], spec.replicas) for spec in roles_of(job).values()],
+        job.spec.scheduling_policy,
+        succeeded=sum(map(len, job.status.done.values())),
+    )
 
 
 class Builder:
     """Builds the children of one job; what they share is worked out once."""
 
-    def __init__(self, job: MxJob, owner: Owner, accelerators: Mapping[str, Accelerator]) -> None:
+    def __init__(
+        self, job: MxJob, owner: Owner, accelerators: Mapping[str, Accelerator], gang: Gang | None = None
+    ) -> None:
         self._job = job
         self._owner = owner.reference(blocks=True)
         self._accelerators = accelerators
-        self._scheduler = scheduler_of(job)
+        self._gang = gang
+        self._roles = roles_of(job)
+        self._scheduler = next((slot for slot in slots_of(job) if slot.role == labels.SCHEDULER), None)
         self._runtime_id = runtime_id(job)
 
-    def job(self, slot: Slot) -> Body:
-        """The batch Job of a replica. Its pods carry our labels: by them they are seen and counted."""
-        given = slot.spec.template
+    def pod(self, slot: Slot) -> Body:
+        """The batch Job that creates the pod of a replica. The pod has our labels, by which it is found."""
+        given = self._roles[slot.role].template
         metadata = given.get("metadata") or {}
         own = self._labels(slot)
+        pod: Body = {
+            **given,
+            "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **own}},
+            "spec": self._pod_spec(slot),
+        }
         spec: Body = {
             "completions": 1,
             "parallelism": 1,
-            "template": {
-                **given,
-                "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **own}},
-                "spec": self._pod_spec(slot),
-            },
+            "template": gang.member(pod, self._gang, slot.role.lower()) if self._gang else pod,
         }
-        limit = self._job.spec.backoff_limit if slot.is_alone else 0
+        limit = self._job.spec.backoff_limit if restarts_alone(self._job, slot.role) else 0
         if limit is not None:
             spec["backoffLimit"] = limit
         return {
@@ -130,8 +132,7 @@ class Builder:
         }
 
     def service(self, slot: Slot) -> Body:
-        """The scheduler's address, from the moment on in which its pod is there: the others come as soon as they can,
-        and ps-lite asks it for nothing that it could be ready for."""
+        """The scheduler's address. It leads to a pod that is not ready, too: ps-lite's scheduler has no readiness."""
         own = self._labels(slot)
         return {
             "apiVersion": SERVICE.api_version,
@@ -150,7 +151,7 @@ class Builder:
         }
 
     def _pod_spec(self, slot: Slot) -> Body:
-        given = slot.spec.template["spec"]
+        given = self._roles[slot.role].template["spec"]
         pod: Body = equipped(
             {
                 **given,
@@ -160,8 +161,8 @@ class Builder:
                     else container
                     for container in given["containers"]
                 ],
-                # Of one that its kubelet restarts the Job of a crew would leave nothing: no exit code, no logs.
-                "restartPolicy": (slot.is_alone and given.get("restartPolicy")) or "Never",
+                # With backoffLimit 0 a Job deletes a pod that its kubelet restarts, with its exit code and logs.
+                "restartPolicy": (restarts_alone(self._job, slot.role) and given.get("restartPolicy")) or "Never",
             },
             self._accelerators,
         )
@@ -171,12 +172,11 @@ class Builder:
     def _env(self, slot: Slot) -> dict[str, str]:
         if self._scheduler is None:
             return {}
-        counts: dict[str, int] = {spec.mx_replica_type: spec.replicas for spec in self._job.spec.replica_specs}
         return {
             "DMLC_PS_ROOT_PORT": str(self._port(self._scheduler)),
             "DMLC_PS_ROOT_URI": self._scheduler.name,
-            "DMLC_NUM_SERVER": str(counts[labels.SERVER]),
-            "DMLC_NUM_WORKER": str(counts[labels.WORKER]),
+            "DMLC_NUM_SERVER": str(self._roles[labels.SERVER].replicas),
+            "DMLC_NUM_WORKER": str(self._roles[labels.WORKER].replicas),
             "DMLC_ROLE": slot.role.lower(),
             # Without it ps-lite binds the scheduler to DMLC_PS_ROOT_URI, which is the name of a service.
             "DMLC_USE_KUBERNETES": "1",
@@ -184,7 +184,7 @@ class Builder:
 
     def _port(self, scheduler: Slot) -> int:
         """On a shared network another one than the spec says."""
-        declared = scheduler.spec.ps_root_port
+        declared = self._roles[scheduler.role].ps_root_port
         return self._job.status.ports.get(scheduler.place, {}).get(str(declared), declared)
 
     def _labels(self, slot: Slot) -> dict[str, str]:

@@ -1,64 +1,35 @@
 """MxJob: a batch Job for each replica; workers and the scheduler decide how it ends."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-import msgspec
-
-from trainmaster.core.condition import find, is_true
-from trainmaster.core.ids import JOB, SERVICE, Key, Resource
+from trainmaster.core.condition import SUSPENDED, find, is_true
+from trainmaster.core.ids import JOB, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import (
-    BRIEF,
-    LAZY,
-    Batch,
-    Create,
-    Delete,
-    Event,
-    Patch,
-    Plan,
-    batch_of,
-    deletions,
-    normal,
-    soonest,
-    warning,
-)
-from trainmaster.core.view import ChildView
-from trainmaster.kinds.base import Kind, changed_status, cleared, named, portless
-from trainmaster.kinds.mlkube import group_restart as crew
-from trainmaster.kinds.mlkube import labels, validate
+from trainmaster.core.plan import Event, Plan, normal, warning
+from trainmaster.core.slot import place_of
+from trainmaster.core.view import PodView
+from trainmaster.kinds.base import Kind, named
+from trainmaster.kinds.mlkube import batch_job, labels, status, validate
 from trainmaster.kinds.mlkube import types as mlkube
-from trainmaster.kinds.mlkube.body import Builder, next_runtime_id, runtime_id, scheduler_of, shared_ports, slots_of
-from trainmaster.kinds.mlkube.replica import (
-    FAILED,
-    RECOVERING,
-    RUNNING,
-    SUCCEEDED,
-    UNKNOWN,
-    Replica,
-    has_run,
-    is_done,
-    is_over,
-    replicas_of,
-)
-from trainmaster.kinds.mlkube.status import (
-    CLEAN_UP,
-    CREATING,
-    DONE,
-    ENDED,
-    counted,
-    done,
-    fallen,
-    folded,
-    judged,
-    progressed,
-)
+from trainmaster.kinds.mlkube.body import Builder, gang_of, roles_of, shared_ports, slots_of
+from trainmaster.kinds.mlkube.replica import RECOVERING, JobReplica, replicas_of
+from trainmaster.kinds.mlkube.status import CLEAN_UP, CREATING, ENDED, FAILED, SUCCEEDED
 from trainmaster.kinds.mlkube.types import MxJob, MxJobStatus
-from trainmaster.lifecycle.deadline import Limit, overdue, seconds_left
-from trainmaster.lifecycle.port import Allotment, allot, is_complete
+from trainmaster.lifecycle import decide, gang
+from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.completion import RUNNING as GOES_ON
+from trainmaster.lifecycle.completion import Result
+from trainmaster.lifecycle.deadline import Limit
+from trainmaster.lifecycle.decide import Removal, Report, Verdict
+from trainmaster.lifecycle.facts import Facts, joined
+from trainmaster.lifecycle.model import Ending, JobModel, Memory, Role, RunPolicy
+from trainmaster.lifecycle.restart import FailedPod, Rules
 
+BACKOFF = 10
+"""Seconds before the second restart in a row, as before the first one of a batch Job."""
 LINGER = 30
-"""Seconds in which the servers of a job that has succeeded, or side-cars of a container that died, may end by
+"""Seconds in which the servers of a job that has succeeded, or side-cars of a failed container, may end by
 themselves."""
 
 
@@ -70,6 +41,7 @@ class MxJobKind(Kind[MxJob]):
     status_type = MxJobStatus
     initial_phase = CREATING
     ended = ENDED
+    looks_at_nodes = True
 
     @property
     def name(self) -> str:
@@ -77,10 +49,11 @@ class MxJobKind(Kind[MxJob]):
 
     @property
     def children(self) -> tuple[Resource, ...]:
-        return (JOB,)
+        scheduler = self.settings.gang_scheduler
+        return (JOB, gang.group_resource(scheduler)) if scheduler else (JOB,)
 
     def errors(self, job: MxJob) -> list[str]:
-        # Once the verdict is stored, the spec decides nothing any more: a bad edit must not stop the clean-up.
+        # Once the result is stored, the spec decides nothing any more: a bad edit must not stop the clean-up.
         return [] if job.status.phase == CLEAN_UP else validate.errors(job)
 
     def edit_errors(self, old: MxJob, new: MxJob) -> list[str]:
@@ -93,134 +66,72 @@ class MxJobKind(Kind[MxJob]):
         return normal(f"Successful{verb.capitalize()}", f"{verb.capitalize()}d {noun}: {named(names)}")
 
     def decide(self, job: MxJob, observed: Observed, now: datetime) -> Plan:
-        if job.status.phase in ENDED:
-            return self._keep(job, observed, now)
-        if job.status.phase == CLEAN_UP:
-            return self._clean_up(job, observed, now)
-        replicas = replicas_of(job, observed)
-        state, message = _result(job, replicas)
-        limits = [*_deadline(job), *_patience(job, replicas)]
-        if not state and (over := overdue(limits, now)):
-            state, message = FAILED, over.message
-        if state:
-            return self._judge(job, state, message, replicas, now)
-        if any(replica.fault for replica in replicas):
-            return self._restart(job, replicas, now)
-        plan = self._go_on(job, replicas, observed, now)
-        return msgspec.structs.replace(plan, requeue_after=soonest(plan.requeue_after, seconds_left(limits, now)))
+        return decide.decide(self, job, observed, now)
 
-    def _go_on(self, job: MxJob, replicas: Sequence[Replica], observed: Observed, now: datetime) -> Plan:
-        """Whoever is missing is created, whoever is nobody's goes."""
-        old, allotted = job.status, self._allot(job, observed)
-        # An id of the user's may be edited until it is on record; ours would then be another one.
-        is_named = bool(old.runtime_id) or not job.spec.runtime_id
-        swept, wait = crew.sweep(job, observed, now), crew.wait_of(job, now)
-        may_create = is_named and allotted.is_stored and swept.is_done and wait is None
-        batch = batch_of(self._missing(job, observed)) if may_create else Batch()
-        runs = has_run(job) or all(replica.has_started for replica in replicas)
-        conditions = cleared(old.conditions, all_created=may_create and not batch.creates, now=now)
-        conditions = progressed(conditions, replicas, now)
-        new = msgspec.structs.replace(
-            _begun(job, now),
-            phase=RUNNING if runs else CREATING,
-            state=RUNNING if runs else UNKNOWN,
-            reason="",
-            replica_statuses=counted(replicas),
-            done=done(replicas),
-            ports=allotted.ports,
-            conditions=portless(conditions, allotted.error, now),
-        )
-        return Plan(
-            deletes=(*swept.deletes, *_surplus(job, observed)),
-            creates=batch.creates,
-            patches=swept.patches,
-            status=changed_status(old, new),
-            # A name that could change is on record before it is given, and so is a port before a pod is told it.
-            status_first=not is_named or allotted.is_new,
-            lazy=_lazy(old, new),
-            events=_steps(old, new, replicas),
-            requeue_after=soonest(batch.retry_after, allotted.retry_after, wait, swept.wait),
-            ports=allotted.drawn,
+    def read(self, job: MxJob, observed: Observed) -> JobModel:
+        stored, scheduler = job.status, self.settings.gang_scheduler
+        # The spec of a job that has its result decides nothing any more, and may be wrong by now.
+        is_over = stored.phase in ENDED or stored.phase == CLEAN_UP
+        replicas = {} if is_over else replicas_of(job, observed)
+        return JobModel(
+            name=job.metadata.name,
+            roles={name: _role(name, spec.replicas) for name, spec in roles_of(job).items()},
+            known_roles=(),
+            slots=tuple(slots_of(job)),
+            replicas=replicas,
+            replica_resource=JOB,
+            # An id of the user's may be edited until it is stored; one that is made here would be made again.
+            has_stored_names=bool(stored.runtime_id) or not job.spec.runtime_id,
+            run=_run_policy(job, observed, replicas),
+            memory=Memory(
+                restarts=stored.restarts, history=stored.restart_history, done=stored.done, ports=stored.ports
+            ),
+            attempt_label="",
+            takes_part=_takes_part,
+            has_ended=stored.phase in ENDED,
+            ending=Ending(Result(stored.state, stored.reason or _succeeded(job))) if stored.phase == CLEAN_UP else None,
+            ends_in_steps=True,
+            is_new=not stored.phase,
+            is_suspended=is_true(stored.conditions, SUSPENDED),
+            starts_anew=True,
+            running_since=status.ready_since(stored),
+            wanted_ports={} if is_over else shared_ports(job, shared_network=self.settings.shared_network),
+            gang_scheduler=scheduler,
+            gang=None if is_over else gang_of(job, scheduler),
+            restarts_after_node_loss=True,
         )
 
-    def _restart(self, job: MxJob, replicas: Sequence[Replica], now: datetime) -> Plan:
-        """Count and new names are stored before the first Job is stopped for it."""
-        decision, old = crew.again(job, replicas, now), job.status
-        new = msgspec.structs.replace(
-            _begun(job, now),
-            replica_statuses=counted(replicas),
-            runtime_id=next_runtime_id(job),
-            restarts=decision.restarts,
-            restart_history=decision.history,
-            done={},
-            conditions=fallen(old.conditions, decision.message, now),
-        )
-        event = warning(RECOVERING, decision.message)
-        return Plan(status=changed_status(old, new), status_first=True, events=(event,))
+    def result(self, job: MxJob, model: JobModel, facts: Facts, verdict: Verdict) -> Result:
+        """A failure that will happen again counts before a success, whichever came first. Servers do not matter for a
+        success: they serve until they are stopped, and one that is lost then is not missed."""
+        if permanent := [failed for failed in verdict.final if failed.fault.comes_again is False]:
+            return Result(FAILED, _described(permanent))
+        deciding = [role for name, role in model.roles.items() if name != labels.SERVER]
+        if all(len(facts.succeeded.get(role.name, ())) == role.replicas for role in deciding):
+            return Result(SUCCEEDED, _succeeded(job))
+        if verdict.final:
+            limit = f"(backoffLimit {model.run.restart_limit} is used up)"
+            return Result(FAILED, f"{_described(verdict.final)} {limit}")
+        return GOES_ON
 
-    def _allot(self, job: MxJob, observed: Observed) -> Allotment:
-        wanted = shared_ports(job, shared_network=self.settings.shared_network)
-        stored = job.status.ports
-        if is_complete(wanted, stored):
-            return Allotment(stored)
-        return allot(wanted, stored, used={}, taken=observed.taken, uid=job.metadata.uid)
+    def status(self, job: MxJob, report: Report, now: datetime) -> MxJobStatus:
+        return status.written(job, report, now)
 
-    def _missing(self, job: MxJob, observed: Observed) -> Iterator[Create]:
-        """The scheduler's address before anybody who asks for it."""
-        found = observed.children.get(JOB, {})
-        empty = [slot for slot in slots_of(job) if slot.name not in found and not is_done(job, slot)]
-        scheduler = scheduler_of(job)
-        nameless = scheduler if scheduler and scheduler.name not in observed.services else None
-        if not empty and nameless is None:
-            return
-        builder = Builder(job, self.owner(job), self.settings.accelerators)
-        if nameless:
-            yield Create(SERVICE, builder.service(nameless), "the scheduler has no address")
-        for slot in empty:
-            yield Create(JOB, builder.job(slot), f"{slot.place} has no Job")
+    def delay(self, job: MxJob, new: MxJobStatus) -> float:
+        return status.delay(job.status, new)
 
-    def _judge(self, job: MxJob, state: str, message: str, replicas: Sequence[Replica], now: datetime) -> Plan:
-        """The verdict is stored before anything is stopped for it."""
-        keeps = job.spec.clean_pod_policy == "None"
-        counters = folded(job) if keeps and state == SUCCEEDED else counted(replicas)
-        new = msgspec.structs.replace(
-            judged(_begun(job, now), DONE if keeps else CLEAN_UP, state, message, now),
-            replica_statuses=counters,
-            done={},
-            ports={} if keeps else job.status.ports,  # pods that are left keep theirs as long as they run
-        )
-        make = normal if state == SUCCEEDED else warning
-        event = make(f"MxJob{state}", message)
-        return Plan(status=changed_status(job.status, new), status_first=True, events=(event,))
+    def events(self, job: MxJob, report: Report, new: MxJobStatus) -> tuple[Event, ...]:
+        return status.events(job, report, new)
 
-    def _clean_up(self, job: MxJob, observed: Observed, now: datetime) -> Plan:
-        """Repeated until nothing is left to do: what got lost on the way cannot hang the job."""
-        left = _lingering(job, observed, now)
-        if left is not None:
-            return Plan(requeue_after=left)
-        plan = _swept(job, observed)
-        if _unfinished(job, observed):
-            return plan
-        old = job.status
-        new = msgspec.structs.replace(
-            judged(old, DONE, old.state, old.reason or f"job {job.metadata.name} has succeeded", now),
-            observed_generation=job.metadata.generation,
-            replica_statuses=folded(job) if old.state == SUCCEEDED else old.replica_statuses,
-            ports={},
-        )
-        return msgspec.structs.replace(plan, status=changed_status(old, new))
+    def builder(self, job: MxJob, model: JobModel, facts: Facts) -> Builder:
+        return Builder(job, self.owner(job), self.settings.accelerators, model.gang)
 
-    def _keep(self, job: MxJob, observed: Observed, now: datetime) -> Plan:
-        """What the end left behind, until the job itself goes: with its uid, so that nobody else of its name does."""
-        plan = _swept(job, observed)
-        ttl, ended = job.spec.ttl_seconds_after_finished, job.status.completion_time
-        if ttl is None or ended is None or not plan.is_quiet:
-            return plan
-        if (left := Limit(ended, ttl, "").left(now)) > 0:
-            return Plan(requeue_after=left)
-        meta = job.metadata
-        why = f"it ended {ttl} seconds ago (ttlSecondsAfterFinished)"
-        return Plan(deletes=(Delete(self.resource, Key(meta.namespace, meta.name), meta.uid, why),))
+    def replica_removal(self, job: MxJob, facts: Facts, policy: CleanPodPolicy | None) -> Removal:
+        found = facts.observed.children.get(JOB, {})
+        if policy:
+            return batch_job.cleaned(found.values(), policy)
+        kept = frozenset() if job.spec.suspend else {slot.name for slot in slots_of(job)}
+        return batch_job.outdated([child for name, child in found.items() if name not in kept], facts.observed)
 
 
 class FirstMxJobKind(MxJobKind):
@@ -230,104 +141,47 @@ class FirstMxJobKind(MxJobKind):
     job_type = mlkube.FirstMxJob
 
 
-def _result(job: MxJob, replicas: Sequence[Replica]) -> tuple[str, str]:
-    """How the job ends, if it does. A failure counts before a success, whoever of them ended first. Servers have no
-    say in a success: they serve until they are told to end, and who is lost then is not missed."""
-    if failed := [replica for replica in replicas if replica.state == FAILED]:
-        return FAILED, "; ".join(f"{replica.slot.place}: {replica.message}" for replica in failed[:3])
-    if all(replica.state == SUCCEEDED for replica in replicas if replica.slot.role != labels.SERVER):
-        return SUCCEEDED, f"job {job.metadata.name} has succeeded"
-    lost = [replica for replica in replicas if replica.fault]
-    if lost and not crew.has_tries_left(job):
-        said = "; ".join(f"{r.slot.place}: {r.fault.message}" for r in lost[:3] if r.fault)
-        return FAILED, f"{said} (backoffLimit {crew.tries_of(job)} is used up)"
-    return "", ""
+def _role(name: str, replicas: int) -> Role:
+    """A fault that reaches the lifecycle restarts all replicas, under other names; the others are up to batch Jobs."""
+    rules = Rules("Always", "All", limit=None, backoff=BACKOFF, reset=None)
+    return Role(name, replicas, rules, has_services=name == labels.SCHEDULER)
 
 
-def _begun(job: MxJob, now: datetime) -> MxJobStatus:
-    """Its status, with what is on record of every job that has begun."""
-    return msgspec.structs.replace(
-        job.status,
-        phase=job.status.phase or CREATING,
-        state=job.status.state or UNKNOWN,
-        observed_generation=job.metadata.generation,
-        runtime_id=runtime_id(job),
-        start_time=job.status.start_time or now,
+def _run_policy(job: MxJob, observed: Observed, replicas: Mapping[str, JobReplica]) -> RunPolicy:
+    spec, stored = job.spec, job.status
+    ttl, ended, seconds = spec.ttl_seconds_after_finished, stored.completion_time, spec.active_deadline_seconds
+    late = f"the job has not ended within {seconds} seconds (activeDeadlineSeconds)"
+    deadline = (Limit(stored.start_time, seconds, late),) if seconds is not None and stored.start_time else ()
+    jobs = observed.children.get(JOB, {}).values()
+    is_serving = stored.state == SUCCEEDED and not all(child.deleting or batch_job.is_over(child) for child in jobs)
+    return RunPolicy(
+        clean=spec.clean_pod_policy,
+        suspend=f"job {job.metadata.name} is suspended" if spec.suspend else "",
+        limits=(*deadline, *_side_car_limits(job, replicas)),
+        linger=Limit(ended, LINGER, "") if ended and is_serving else None,
+        ttl=Limit(ended, ttl, "") if ttl is not None and ended else None,
+        restart_limit=batch_job.BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
     )
 
 
-def _deadline(job: MxJob) -> Iterator[Limit]:
-    seconds, since = job.spec.active_deadline_seconds, job.status.start_time
-    if seconds is not None and since is not None:
-        yield Limit(since, seconds, f"the job has not ended within {seconds} seconds (activeDeadlineSeconds)")
+def _side_car_limits(job: MxJob, replicas: Mapping[str, JobReplica]) -> tuple[Limit, ...]:
+    """Side-cars of a failed container may take as long to end as the servers of a success: whether a job fails must not
+    depend on when it is looked at. The condition has the time at which the failure was first seen."""
+    found = find(job.status.conditions, RECOVERING)
+    if found is None or found.status != "True" or found.last_transition_time is None:
+        return ()
+    slots = [slot for slot in slots_of(job) if slot.name in replicas and replicas[slot.name].is_held]
+    messages = [f"{slot.place}: {replicas[slot.name].message}" for slot in slots]
+    return tuple(Limit(found.last_transition_time, LINGER, message) for message in messages)
 
 
-def _patience(job: MxJob, replicas: Iterable[Replica]) -> Iterator[Limit]:
-    """Side-cars of a container that died may take as long to end as servers of a success: a job must not fail because
-    we looked in between. When the fall was first seen, its condition says."""
-    told = find(job.status.conditions, RECOVERING)
-    if told is not None and told.status == "True" and told.last_transition_time is not None:
-        for replica in replicas:
-            if replica.is_held:
-                yield Limit(told.last_transition_time, LINGER, f"{replica.slot.place}: {replica.message}")
+def _described(failed: Sequence[FailedPod]) -> str:
+    return joined([f"{place_of(f.role, f.index)}: {f.fault.message}" for f in failed])
 
 
-def _lazy(old: MxJobStatus, new: MxJobStatus) -> float:
-    if old == new or old != msgspec.structs.replace(new, replica_statuses=old.replica_statuses, done=old.done):
-        return 0.0
-    return LAZY if old.done == new.done else BRIEF
+def _succeeded(job: MxJob) -> str:
+    return f"job {job.metadata.name} has succeeded"
 
 
-def _steps(old: MxJobStatus, new: MxJobStatus, replicas: Iterable[Replica]) -> tuple[Event, ...]:
-    """What is told of a job that goes on."""
-    events = []
-    if not old.runtime_id:
-        events.append(normal("MxJobCreating", f"its replicas are called by the runtime id {new.runtime_id}"))
-    if new.phase == RUNNING and old.phase != RUNNING:
-        events.append(normal("MxJobRunning", "all replicas are running"))
-    if is_true(new.conditions, RECOVERING) and not is_true(old.conditions, RECOVERING):
-        fallen = [replica for replica in replicas if replica.is_recovering]
-        events += [warning(RECOVERING, f"{replica.slot.place}: {replica.message}") for replica in fallen[:3]]
-    return tuple(events)
-
-
-def _surplus(job: MxJob, observed: Observed) -> tuple[Delete, ...]:
-    """Services that lead to no scheduler of this attempt."""
-    scheduler = scheduler_of(job)
-    services = [s for name, s in observed.services.items() if scheduler is None or name != scheduler.name]
-    return deletions(SERVICE, services, "the job has no such scheduler any more")
-
-
-# --- the end ---
-
-
-def _unfinished(job: MxJob, observed: Observed) -> list[ChildView]:
-    """The batch Jobs that have to go, or to stop, before the job is done."""
-    found = observed.children.get(JOB, {}).values()
-    if job.spec.clean_pod_policy == "All":
-        return list(found)
-    return [] if job.spec.clean_pod_policy == "None" else [child for child in found if not is_over(child)]
-
-
-def _lingering(job: MxJob, observed: Observed, now: datetime) -> float | None:
-    """Seconds that servers still have to end by themselves; None when nothing is waited for."""
-    ended, found = job.status.completion_time, observed.children.get(JOB, {}).values()
-    if job.status.state != SUCCEEDED or ended is None or all(child.deleting or is_over(child) for child in found):
-        return None
-    left = Limit(ended, LINGER, "").left(now)
-    return left if left > 0 else None
-
-
-def _swept(job: MxJob, observed: Observed) -> Plan:
-    """What the clean-up policy does to what is left. A Job that is stopped keeps the pods that have ended, and their
-    logs; one that is deleted takes them along."""
-    policy = job.spec.clean_pod_policy
-    if policy == "None":
-        return Plan()
-    why = f"the job has ended and cleanPodPolicy is {policy}"
-    left = [child for child in _unfinished(job, observed) if not child.deleting]
-    services = deletions(SERVICE, observed.services.values(), why)
-    if policy == "All":
-        return Plan(deletes=(*deletions(JOB, left, why), *services))
-    patches = tuple(Patch(JOB, c.key, c.uid, c.resource_version, crew.STOPPED, why) for c in left)
-    return Plan(deletes=services, patches=patches)
+def _takes_part(pod: PodView, container: str) -> bool:
+    return container == labels.CONTAINER

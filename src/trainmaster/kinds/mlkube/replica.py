@@ -1,8 +1,8 @@
-"""How the replicas of an MxJob are, told from their batch Jobs and from the pods of these.
+"""How the replicas of an MxJob are, judged by their batch Jobs and the pods of these.
 
-A batch Job starts a pod again until its ``backoffLimit`` is reached, whatever that pod died of. What will only happen
-again is told apart here: then the replica has failed, and the job with it. Of a crew nobody is started again alone,
-unless the user says so (``crew``): its batch Jobs give up at once.
+A batch Job restarts its pod until its ``backoffLimit`` is reached, whatever the pod failed of. A fault that will only
+happen again is found here: the replica has failed then. In ``dist`` mode no replica is restarted alone unless the user
+says so (``restartScope``): all replicas restart, and their batch Jobs have ``backoffLimit: 0``.
 """
 
 from collections.abc import Sequence
@@ -13,185 +13,177 @@ import msgspec
 from trainmaster.core.condition import Conditions, find
 from trainmaster.core.ids import JOB
 from trainmaster.core.observed import Observed
+from trainmaster.core.slot import Slot
 from trainmaster.core.view import ChildView, PodView
-from trainmaster.kinds.mlkube import labels
-from trainmaster.kinds.mlkube.body import Slot, slots_of
+from trainmaster.kinds.mlkube import batch_job, labels
+from trainmaster.kinds.mlkube.batch_job import BatchJob
+from trainmaster.kinds.mlkube.body import restarts_alone, slots_of
 from trainmaster.kinds.mlkube.types import MxJob
 from trainmaster.lifecycle import fault
+from trainmaster.lifecycle.completion import FAILED
+from trainmaster.lifecycle.facts import lost
 from trainmaster.lifecycle.fault import SIGNALLED, Fault
+from trainmaster.lifecycle.model import Replica
 from trainmaster.lifecycle.restart import exit_codes
 
-UNKNOWN = "Unknown"
-STARTING = "Starting"
-RUNNING = "Running"
-SUCCEEDED = "Succeeded"
-FAILED = "Failed"
-
-READY = "Ready"
-"""The condition that is True while all replicas run, or have succeeded."""
+PHASE_RUNNING = "Running"
 RECOVERING = "Recovering"
-"""True: a replica died of something that need not happen again, and is started once more."""
-CREW_RESTARTING = "CrewRestarting"
-"""Why that is True from the fall of a crew until all of its next attempt run."""
+"""The condition that is True while a replica restarts after a fault that need not happen again."""
+GROUP_RESTARTING = "CrewRestarting"
+"""The reason of that condition from the restart of all replicas until all of them run."""
 
-TRIES = 6
-"""How often a batch Job starts its pod again unless it is told."""
 OUT_OF_MEMORY = "OOMKilled"
-_FAILURE = ("Failed", "FailureTarget")
-_ENDS = ("Complete", "SuccessCriteriaMet", *_FAILURE)
-"""Conditions of a batch Job. The latter of each two stands there while its last pods go, which on a lost node takes for
-ever; then the other follows, unless somebody suspends it in between."""
 _HELD = "its Job does not try again as long as side-cars keep the pod alive"
-_BEGINNING = ("", "ContainerCreating", "PodInitializing")
-"""What every container waits for at first."""
+_RESTARTED = "it is started again"
 
 
-class _ConditionPart(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class _StatusPart(msgspec.Struct):
-    succeeded: int | None = None
-    conditions: list[_ConditionPart] | None = None
-
-
-class _SpecPart(msgspec.Struct, rename="camel"):
-    suspend: bool | None = None
-    backoff_limit: int = TRIES
-
-
-class _JobPart(msgspec.Struct):
-    spec: _SpecPart = msgspec.field(default_factory=_SpecPart)
-    status: _StatusPart = msgspec.field(default_factory=_StatusPart)
-
-    def condition(self, *types: str) -> _ConditionPart | None:
-        """The first of these that holds."""
-        return next((c for c in self.status.conditions or () if c.type in types and c.status == "True"), None)
-
-
-_JOB_PART = msgspec.json.Decoder(_JobPart)
-
-
-class Replica(msgspec.Struct, frozen=True):
-    """``message`` says why it failed, what it waits for, or, of one that ``is_recovering``, what it comes back from;
-    it is empty where there is nothing special to say. ``fault`` is for one that the others cannot go on without."""
-
-    slot: Slot
-    state: str
-    message: str = ""
-    is_recovering: bool = False
+class JobReplica(Replica, frozen=True):
     is_held: bool = False
-    """It comes back when its side-cars have ended, and not before."""
-    fault: Fault | None = None
+    """Its Job restarts it when the side-cars of its failed pod have ended, and not before."""
+
+
+class _Pods(msgspec.Struct, frozen=True):
+    """Of one batch Job, the oldest first."""
+
+    staying: Sequence[PodView] = ()
+    deleting: Sequence[PodView] = ()
 
     @property
-    def has_started(self) -> bool:
-        return self.state in (RUNNING, SUCCEEDED)
+    def latest(self) -> PodView | None:
+        return next(iter((*reversed(self.staying), *reversed(self.deleting))), None)
+
+    @property
+    def evicted(self) -> PodView | None:
+        return next((pod for pod in self.deleting if pod.disruption), None)
 
 
-def is_over(child: ChildView) -> bool:
-    """True of a batch Job that comes to its end, or was told to stop: no pod of it is started any more."""
-    job = _JOB_PART.decode(child.raw)
-    return bool(job.spec.suspend) or job.condition(*_ENDS) is not None
-
-
-def replicas_of(job: MxJob, observed: Observed) -> list[Replica]:
-    retryable = exit_codes(job.spec.restarting_exit_code)
-    pods: dict[str, list[PodView]] = {}
+def replicas_of(job: MxJob, observed: Observed) -> dict[str, JobReplica]:
+    """By the name of the slot."""
+    retryable, has_run = exit_codes(job.spec.restarting_exit_code), has_formed(job)
+    by_owner: dict[str, list[PodView]] = {}
     for pod in sorted(observed.all_pods, key=_began):
-        if pod.owner is not None and not pod.deleting:
-            pods.setdefault(pod.owner.uid, []).append(pod)
-    is_formed = has_formed(job)
-    found = []
+        if pod.owner is not None:
+            by_owner.setdefault(pod.owner.uid, []).append(pod)
+    found = {}
     for slot in slots_of(job):
         child = observed.child(JOB, slot.name)
-        if is_done(job, slot):
-            found.append(Replica(slot, SUCCEEDED))
-        elif child is None or (child.deleting and not _is_complete(child)):
-            is_lost = is_formed and not slot.is_alone
-            found.append(Replica(slot, STARTING, fault=_lost(f"the Job of {slot.place} is gone") if is_lost else None))
-        else:
-            found.append(_judged(slot, child, pods.get(child.uid, ()), retryable, is_formed=is_formed))
+        owned = by_owner.get(child.uid, ()) if child else ()
+        pods = _Pods([pod for pod in owned if not pod.deleting], [pod for pod in owned if pod.deleting])
+        alone = restarts_alone(job, slot.role)
+        replica = _judged(slot, child, pods, retryable, is_missed=has_run and not alone, alone=alone, has_run=has_run)
+        found[slot.name] = msgspec.structs.replace(replica, pod=pods.latest, restarts_alone=alone)
     return found
 
 
-def _is_complete(child: ChildView) -> bool:
-    """True of a batch Job that has succeeded, be it on its way out."""
-    return bool(_JOB_PART.decode(child.raw).status.succeeded)
-
-
-def is_done(job: MxJob, slot: Slot) -> bool:
-    """It is on record that this replica has succeeded: nobody misses its Job."""
-    return slot.index in job.status.done.get(slot.role, ())
-
-
-def has_run(job: MxJob) -> bool:
-    """All replicas have run at the same time. The ancestor said so, too, but had no runtime id in its status: its Jobs
-    are not ours, and nobody misses them."""
-    return job.status.phase == RUNNING and bool(job.status.runtime_id)
-
-
 def has_formed(job: MxJob) -> bool:
-    """All replicas of this attempt have run: who is not there now is lost, and not yet to come."""
-    return has_run(job) and not is_crew_restarting(job.status.conditions)
+    """All replicas of this attempt have run: a Job that does not exist was deleted, and is not yet to be created. The
+    ancestor used the same phase and had no runtime id in its status; its Jobs are not missed."""
+    status = job.status
+    has_run = status.phase == PHASE_RUNNING and bool(status.runtime_id)
+    return has_run and not is_group_restarting(status.conditions)
 
 
-def is_crew_restarting(conditions: Conditions) -> bool:
+def is_group_restarting(conditions: Conditions) -> bool:
     found = find(conditions, RECOVERING)
-    return found is not None and (found.status, found.reason) == ("True", CREW_RESTARTING)
+    return found is not None and (found.status, found.reason) == ("True", GROUP_RESTARTING)
 
 
 def _judged(
-    slot: Slot, child: ChildView, pods: Sequence[PodView], retryable: frozenset[int], *, is_formed: bool
-) -> Replica:
+    slot: Slot,
+    child: ChildView | None,
+    pods: _Pods,
+    retryable: frozenset[int],
+    *,
+    is_missed: bool,
+    alone: bool,
+    has_run: bool,
+) -> JobReplica:
     """The main container decides, whatever side-cars still do."""
-    job = _JOB_PART.decode(child.raw)
-    if job.status.succeeded or any(_has_succeeded(pod) for pod in pods):
-        return Replica(slot, SUCCEEDED)
-    faults = [found for pod in pods if (found := _fault(pod))]
+    if child is None:
+        return JobReplica(fault=lost(f"job {slot.name}") if is_missed else None)
+    job = batch_job.read(child)
+    if child.deleting and not job.status.succeeded:
+        return JobReplica("Pending", fault=lost(f"job {slot.name}") if is_missed else None)
+    if job.status.succeeded or any(_has_succeeded(pod) for pod in pods.staying):
+        return JobReplica("Succeeded")
+    faults = [found for pod in pods.staying if (found := _fault(pod))]
     for found in faults:
-        if why := _end_of(found, retryable):
-            return Replica(slot, FAILED, f"{found.message}{why}")
-    # A Job ends after its pods. Who sees one that still runs is behind, and will be told how it ended.
-    given_up = None if any(not pod.is_ended for pod in pods) else job.condition(*_FAILURE)
-    if not slot.is_alone and (faults or given_up):
-        return Replica(slot, STARTING, fault=faults[-1] if faults else _lost(f"the pod of {slot.place} is gone"))
-    if given_up:
-        last = f"; {faults[-1].message}" if faults else ""
-        return Replica(slot, FAILED, f"job {slot.name} has failed: {given_up.reason}, {given_up.message}{last}")
-    is_missed = is_formed and not slot.is_alone
-    if job.spec.suspend:
-        lost = _lost(f"the Job of {slot.place} was suspended") if is_missed else None
-        said = f"job {slot.name} is suspended; it goes on when somebody resumes it"
-        return Replica(slot, STARTING, said, fault=lost)
-    if any(_is_running(pod) for pod in pods):
-        return Replica(slot, RUNNING)
-    if (is_missed and not pods) or sum(pod.phase == "Failed" for pod in pods) > job.spec.backoff_limit:
-        return Replica(slot, RUNNING if is_formed else STARTING)  # until its Job says that it has failed, or goes
+        if why := _why_permanent(found, retryable):
+            return JobReplica("Failed", fault=_permanent(found, f"{found.message}{why}"))
+    if alone:
+        return _alone(slot, job, pods, faults, has_run=has_run)
+    return _in_group(slot, job, pods, faults, is_missed=is_missed)
+
+
+def _in_group(slot: Slot, job: BatchJob, pods: _Pods, faults: Sequence[Fault], *, is_missed: bool) -> JobReplica:
+    """Every fault is a fault of the replica, which restarts all of them."""
     if faults:
-        is_held = any(_is_held(pod) for pod in pods)
-        then = _HELD if is_held else "it is started again"
-        return Replica(slot, STARTING, f"{faults[-1].message}; {then}", is_recovering=True, is_held=is_held)
-    return Replica(slot, STARTING, _waits_for(pods))
+        return JobReplica("Pending", fault=faults[-1])
+    if pods.evicted:
+        return JobReplica("Pending", fault=fault.disruption(pods.evicted))
+    if _failure(job, pods):
+        gone = pods.latest
+        return JobReplica("Pending", fault=lost(f"pod {gone.key.name}", gone.node) if gone else _pod_lost(slot))
+    if job.spec.suspend:
+        return JobReplica("Pending", fault=_suspended(slot) if is_missed else None, message=_waits(slot))
+    # A pod may be gone before its Job says how it ended: the watch of Jobs may lag behind that of pods.
+    has_run = is_missed and not pods.staying
+    return JobReplica("Running" if has_run or any(_is_running(pod) for pod in pods.staying) else "Pending")
+
+
+def _alone(slot: Slot, job: BatchJob, pods: _Pods, faults: Sequence[Fault], *, has_run: bool) -> JobReplica:
+    """Its Job restarts its pod, and gives up."""
+    if given_up := _failure(job, pods):
+        last = f"; {faults[-1].message}" if faults else ""
+        message = f"job {slot.name} has failed: {given_up.reason}, {given_up.message}{last}"
+        return JobReplica("Failed", fault=_permanent(faults[-1] if faults else Fault(FAILED, ""), message))
+    if job.spec.suspend:
+        return JobReplica("Pending", message=_waits(slot))
+    if any(_is_running(pod) for pod in pods.staying):
+        return JobReplica("Running")
+    if sum(pod.phase == "Failed" for pod in pods.staying) > job.spec.backoff_limit:
+        return JobReplica("Running" if has_run else "Pending")  # until its Job says that it has failed
+    if faults:
+        is_held = any(_is_held(pod) for pod in pods.staying)
+        message = f"{faults[-1].message}; {_HELD if is_held else _RESTARTED}"
+        return JobReplica("Pending", message=message, is_recovering=True, is_held=is_held)
+    if pods.evicted and not pods.staying:
+        message = f"{fault.disruption(pods.evicted).message}; {_RESTARTED}"
+        return JobReplica("Pending", message=message, is_recovering=True)
+    return JobReplica("Pending")
+
+
+def _failure(job: BatchJob, pods: _Pods) -> batch_job.Condition | None:
+    """Why a Job gave up. A Job ends after its pods: while one still runs by our account, its end is not known yet."""
+    return None if any(not pod.is_ended for pod in pods.staying) else job.condition(*batch_job.FAILURE)
+
+
+def _permanent(found: Fault, message: str) -> Fault:
+    return msgspec.structs.replace(found, message=message, comes_again=False)
+
+
+def _pod_lost(slot: Slot) -> Fault:
+    return lost(f"the pod of {slot.place}")
+
+
+def _suspended(slot: Slot) -> Fault:
+    return Fault(FAILED, f"job {slot.name} was suspended by a user while the others ran", has_failed=True)
+
+
+def _waits(slot: Slot) -> str:
+    return f"job {slot.name} is suspended; it goes on when somebody resumes it"
 
 
 def _began(pod: PodView) -> float:
-    """Those that no node has taken yet are the youngest."""
+    """A pod without a node is the youngest."""
     return pod.started.timestamp() if pod.started else inf
-
-
-def _lost(message: str) -> Fault:
-    return Fault(FAILED, message, has_failed=True)
 
 
 # --- pods ---
 
 
 def _has_succeeded(pod: PodView) -> bool:
-    """A pod has a reason when somebody put an end to it: a program that is told to end may well do so with 0."""
+    """A pod has a reason when it was ended from outside: a program that is asked to end may exit with 0."""
     main = pod.container(labels.CONTAINER)
     return main is not None and main.exit_code == 0 and not pod.reason
 
@@ -201,19 +193,8 @@ def _is_running(pod: PodView) -> bool:
     return pod.phase == "Running" and (main is None or (main.exit_code is None and not main.waiting))
 
 
-def _waits_for(pods: Sequence[PodView]) -> str:
-    """What it waits for, if it is more than its turn."""
-    for pod in pods:
-        main = pod.container(labels.CONTAINER)
-        waiting = main.waiting if main and main.waiting not in _BEGINNING else ""
-        if said := pod.unschedulable or waiting:
-            return f"pod {pod.key.name}: {said}"
-    return ""
-
-
 def _fault(pod: PodView) -> Fault | None:
-    """What went wrong with a pod; None when nothing did. A container that its kubelet starts again shows its last end
-    beside its new life."""
+    """What went wrong with a pod. A container that its kubelet restarted shows its last end beside its new state."""
     main = pod.container(labels.CONTAINER)
     if main is not None and main.exit_code is None and main.last is not None and main.last.exit_code:
         return fault.failure(msgspec.structs.replace(pod, containers=(main.last,)), _takes_part)
@@ -223,20 +204,19 @@ def _fault(pod: PodView) -> Fault | None:
 
 
 def _is_held(pod: PodView) -> bool:
-    """True of one that has failed and does not end, because side-cars live on. One with a reason is being ended."""
+    """It has failed and does not end, because side-cars run on. A pod with a reason is being ended."""
     main = pod.container(labels.CONTAINER)
-    is_dead = main is not None and bool(main.exit_code) and pod.restart_policy == "Never"
-    return is_dead and not pod.is_ended and not pod.reason
+    has_failed = main is not None and bool(main.exit_code) and pod.restart_policy == "Never"
+    return has_failed and not pod.is_ended and not pod.reason
 
 
 def _takes_part(container: str) -> bool:
     return container == labels.CONTAINER
 
 
-def _end_of(found: Fault, retryable: frozenset[int]) -> str:
-    """Why there is no use in another try; empty when there is. The exit code says it: what a signal ended may run
-    through the next time, what ended by itself will end the same way again. Where no program ended, its pod was put
-    out or refused, which says nothing about the program."""
+def _why_permanent(found: Fault, retryable: frozenset[int]) -> str:
+    """Why a restart would not help; empty when it may. A program that a signal ended may succeed the next time, one
+    that exited by itself will do so again. A pod that was evicted or refused says nothing about its program."""
     if found.reason == OUT_OF_MEMORY:
         return ": it needs more memory than its limit allows (OOMKilled)"
     if found.comes_again is False:

@@ -1,52 +1,236 @@
 """Phases, states, counters and conditions of an MxJob."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
-from trainmaster.core.condition import FINISHED, Conditions, find, put_standard
-from trainmaster.kinds.base import cleared
-from trainmaster.kinds.mlkube import labels
-from trainmaster.kinds.mlkube.body import slots_of
-from trainmaster.kinds.mlkube.replica import (
-    CREW_RESTARTING,
-    FAILED,
-    READY,
-    RECOVERING,
-    RUNNING,
-    STARTING,
-    SUCCEEDED,
-    UNKNOWN,
-    Replica,
-    is_crew_restarting,
-)
+from trainmaster.core.condition import FINISHED, SUSPENDED, Conditions, find, is_true, put_standard
+from trainmaster.core.ids import JOB
+from trainmaster.core.plan import BRIEF, LAZY, Event, normal, warning
+from trainmaster.core.slot import place_of
+from trainmaster.kinds.base import cleared, portless
+from trainmaster.kinds.mlkube.body import next_runtime_id, runtime_id
+from trainmaster.kinds.mlkube.replica import GROUP_RESTARTING, PHASE_RUNNING, RECOVERING, is_group_restarting
 from trainmaster.kinds.mlkube.types import MxJob, MxJobStatus, ReplicaStatus
+from trainmaster.lifecycle import waiting
+from trainmaster.lifecycle.decide import Report
+from trainmaster.lifecycle.facts import joined
+from trainmaster.lifecycle.model import Place
 
 CREATING = "Creating"
 CLEAN_UP = "CleanUp"
 DONE = "Done"
+
+UNKNOWN = "Unknown"
+STARTING = "Starting"
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+
 ENDED = frozenset({DONE, FAILED})
-"""``Failed`` is how the ancestor called a job that it could not understand; ours is never entered, and never left."""
+"""The phase ``Failed`` is the ancestor's, for a job whose spec it could not read. It is never set, and never left."""
+
+STARTED = (RUNNING, SUCCEEDED)
+_STATES = {"Running": RUNNING, "Succeeded": SUCCEEDED, "Failed": FAILED}
+
+READY = "Ready"
+"""The condition that is True while all replicas run, or have succeeded."""
 
 
-def counted(replicas: Sequence[Replica]) -> tuple[ReplicaStatus, ...]:
+def ready_since(status: MxJobStatus) -> datetime | None:
+    ready = find(status.conditions, READY)
+    return ready.last_transition_time if ready and ready.status == "True" else None
+
+
+# --- what a pass decided, in the words of the status ---
+
+
+def written(job: MxJob, report: Report, now: datetime) -> MxJobStatus:
+    memory = report.memory
+    new = msgspec.structs.replace(
+        job.status,
+        phase=job.status.phase or CREATING,
+        state=job.status.state or UNKNOWN,
+        observed_generation=job.metadata.generation,
+        runtime_id=runtime_id(job),
+        start_time=job.status.start_time or now,
+        replica_statuses=_counted(states_of(report)),
+        restarts=memory.restarts,
+        restart_history=memory.history,
+        done=memory.done,
+        ports=memory.ports,
+    )
+    match report.step:
+        case "restart":
+            return _restarted(job, new, report, now)
+        case "suspend":
+            return _suspended(job, new, report, now)
+        case "resume":
+            return _resumed(job, new, now)
+        case "ending" | "end":
+            return _ended(job, new, report, now)
+    return _proceeding(job, new, report, now)
+
+
+def events(job: MxJob, report: Report, new: MxJobStatus) -> tuple[Event, ...]:
+    old, result = job.status, report.result
+    match report.step:
+        case "restart":
+            return (warning(RECOVERING, report.decision.message),) if report.decision else ()
+        case "suspend":
+            return (normal("MxJobSuspended", report.model.run.suspend),)
+        case "resume":
+            return (normal("MxJobResumed", _resuming(job)),)
+        case "ending" | "end":
+            make = normal if result.is_success else warning
+            return (make(f"MxJob{result.phase}", result.message),) if old.phase != CLEAN_UP else ()
+    return (*_progress(old, new, report), *waiting.events(old.conditions, report.facts.waiting))
+
+
+def delay(old: MxJobStatus, new: MxJobStatus) -> float:
+    """Counters alone may wait."""
+    if old == new or old != msgspec.structs.replace(new, replica_statuses=old.replica_statuses, done=old.done):
+        return 0.0
+    return LAZY if old.done == new.done else BRIEF
+
+
+def _progress(old: MxJobStatus, new: MxJobStatus, report: Report) -> list[Event]:
     found = []
-    for role in labels.ROLES:
-        states = [replica.state for replica in replicas if replica.slot.role == role]
-        if states:
-            counts = {state: states.count(state) for state in sorted(set(states))}
-            found.append(ReplicaStatus(role, _together(states), counts))
-    return tuple(found)
-
-
-def done(replicas: Sequence[Replica]) -> dict[str, tuple[int, ...]]:
-    """The places that have succeeded, by type."""
-    found: dict[str, tuple[int, ...]] = {}
-    for replica in replicas:
-        if replica.state == SUCCEEDED:
-            found[replica.slot.role] = (*found.get(replica.slot.role, ()), replica.slot.index)
+    if not old.runtime_id:
+        found.append(normal("MxJobCreating", f"Replica names use runtime id {new.runtime_id}."))
+    if new.phase == PHASE_RUNNING != old.phase:
+        found.append(normal("MxJobRunning", "all replicas are running"))
+    if is_true(new.conditions, RECOVERING) and not is_true(old.conditions, RECOVERING):
+        found += [warning(RECOVERING, message) for message in _messages(report.facts.recovering)[:3]]
     return found
+
+
+# --- steps ---
+
+
+def _proceeding(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
+    """A job that has run is Running until it ends. The ancestor used the same phase, and stored no runtime id."""
+    has_run = job.status.phase == PHASE_RUNNING and bool(job.status.runtime_id)
+    runs = has_run or all(state in STARTED for state in states_of(report).values())
+    conditions = cleared(status.conditions, all_created=report.is_all_created, now=now)
+    conditions = waiting.reported(_progressed(conditions, report, now), report.facts.waiting, now)
+    return msgspec.structs.replace(
+        status,
+        phase=PHASE_RUNNING if runs else CREATING,
+        state=RUNNING if runs else UNKNOWN,
+        reason="",
+        conditions=portless(conditions, report.port_error, now),
+    )
+
+
+def _progressed(conditions: Conditions, report: Report, now: datetime) -> Conditions:
+    """Whether all replicas run, and which of them recover; after a restart of all, until all of them run."""
+    is_ready = all(state in STARTED for state in states_of(report).values())
+    if is_ready:
+        conditions = put_standard(conditions, READY, True, "AllReplicasRunning", "all replicas run or have ended", now)
+    else:
+        conditions = put_standard(conditions, READY, False, "ReplicasStarting", _starting(report), now)
+    if not is_ready and is_group_restarting(conditions):
+        return conditions
+    if recovering := report.facts.recovering:
+        message = joined(_messages(recovering))
+        return put_standard(conditions, RECOVERING, True, "ReplicaRestarting", message, now)
+    return _recovered(conditions, "Recovered", now)
+
+
+def _starting(report: Report) -> str:
+    replicas = report.model.replicas or {}
+    waits = {(s.role, s.index): replicas[s.name].message for s in report.model.slots if s.name in replicas}
+    messages = _messages(waits | dict(report.facts.recovering))
+    return joined(messages) or waiting.message(report.facts.waiting) or "replicas are starting"
+
+
+def _restarted(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
+    """The count and the next names are stored before the first Job is stopped."""
+    message = report.decision.message if report.decision else ""
+    conditions = put_standard(status.conditions, READY, False, GROUP_RESTARTING, "replicas are started again", now)
+    conditions = put_standard(conditions, RECOVERING, True, GROUP_RESTARTING, message, now)
+    return msgspec.structs.replace(status, runtime_id=next_runtime_id(job), done={}, conditions=conditions)
+
+
+def _suspended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
+    """Replicas have other names when the job is resumed, so that none of its suspended Jobs fills a slot then."""
+    old, message = job.status, report.model.run.suspend
+    has_begun = bool(old.runtime_id) or bool(report.facts.observed.children.get(JOB))
+    conditions = cleared(status.conditions, all_created=True, now=now)
+    conditions = waiting.reported(conditions, waiting.NOTHING, now)
+    conditions = put_standard(conditions, READY, False, SUSPENDED, message, now)
+    conditions = _recovered(conditions, SUSPENDED, now)
+    return msgspec.structs.replace(
+        status,
+        phase=SUSPENDED,
+        state=UNKNOWN,
+        reason="",
+        runtime_id=next_runtime_id(job) if has_begun and not report.model.is_suspended else runtime_id(job),
+        start_time=old.start_time,
+        replica_statuses=_counted(dict.fromkeys(states_of(report), UNKNOWN)),
+        conditions=put_standard(conditions, SUSPENDED, True, SUSPENDED, message, now),
+    )
+
+
+def _resumed(job: MxJob, status: MxJobStatus, now: datetime) -> MxJobStatus:
+    """The time in which nothing may run does not count for the deadline."""
+    conditions = put_standard(status.conditions, SUSPENDED, False, "Resumed", _resuming(job), now)
+    return msgspec.structs.replace(status, phase=CREATING, state=UNKNOWN, start_time=now, conditions=conditions)
+
+
+def _ended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
+    """The result is stored in the phase CleanUp before the first Job is stopped for it."""
+    result, phase = report.result, DONE if report.step == "end" else CLEAN_UP
+    conditions = cleared(status.conditions, all_created=True, now=now)
+    conditions = waiting.reported(conditions, waiting.NOTHING, now)
+    conditions = put_standard(conditions, READY, False, result.phase, "the job has ended", now)
+    conditions = _recovered(conditions, result.phase, now)
+    if phase == DONE:
+        conditions = put_standard(conditions, FINISHED, True, result.phase, result.message, now)
+    return msgspec.structs.replace(
+        status,
+        phase=phase,
+        state=result.phase,
+        reason=result.message if result.is_failure else "",
+        replica_statuses=_counted_at_end(job, report),
+        done={},
+        conditions=conditions,
+        completion_time=status.completion_time or now,
+    )
+
+
+def _recovered(conditions: Conditions, reason: str, now: datetime) -> Conditions:
+    is_recovering = is_true(conditions, RECOVERING)
+    return put_standard(conditions, RECOVERING, False, reason, "", now) if is_recovering else conditions
+
+
+# --- counters ---
+
+
+def states_of(report: Report) -> dict[Place, str]:
+    facts = report.facts
+    done = {(role, index) for role, indices in facts.succeeded.items() for index in indices}
+    places = [(slot.role, slot.index) for slot in report.model.slots]
+    return {place: SUCCEEDED if place in done else _STATES.get(facts.state(place), STARTING) for place in places}
+
+
+def _counted_at_end(job: MxJob, report: Report) -> tuple[ReplicaStatus, ...]:
+    """Replicas that still run when the job has succeeded have done their part."""
+    if report.step == "end" and report.result.is_success:
+        return _counted(dict.fromkeys(states_of(report), SUCCEEDED))
+    return job.status.replica_statuses if job.status.phase == CLEAN_UP else _counted(states_of(report))
+
+
+def _counted(states: Mapping[Place, str]) -> tuple[ReplicaStatus, ...]:
+    by_role: dict[str, list[str]] = {}
+    for (role, _), state in states.items():
+        by_role.setdefault(role, []).append(state)
+    return tuple(
+        ReplicaStatus(role, _together(found), {state: found.count(state) for state in sorted(set(found))})
+        for role, found in by_role.items()
+    )
 
 
 def _together(states: Sequence[str]) -> str:
@@ -54,56 +238,12 @@ def _together(states: Sequence[str]) -> str:
     return next((state for state in (FAILED, RUNNING, STARTING, UNKNOWN) if state in states), SUCCEEDED)
 
 
-def folded(job: MxJob) -> tuple[ReplicaStatus, ...]:
-    """At the end of a job that succeeded, whoever still worked for it has succeeded, too."""
-    return counted([Replica(slot, SUCCEEDED) for slot in slots_of(job)])
+# --- messages ---
 
 
-def progressed(conditions: Conditions, replicas: Sequence[Replica], now: datetime) -> Conditions:
-    """Whether all replicas run, and which of them come back from a fall; a crew is back when all of them are."""
-    waiting = [replica for replica in replicas if not replica.has_started]
-    if waiting:
-        said = _said([replica for replica in waiting if replica.message])
-        conditions = put_standard(conditions, READY, False, "ReplicasStarting", said or "replicas are starting", now)
-    else:
-        conditions = put_standard(conditions, READY, True, "AllReplicasRunning", "all replicas run or have ended", now)
-    if waiting and is_crew_restarting(conditions):
-        return conditions
-    if fallen := [replica for replica in replicas if replica.is_recovering]:
-        return put_standard(conditions, RECOVERING, True, "ReplicaRestarting", _said(fallen), now)
-    return _calmed(conditions, "Recovered", now)
+def _messages(by_place: Mapping[Place, str]) -> list[str]:
+    return [f"{place_of(*place)}: {message}" for place, message in by_place.items() if message]
 
 
-def fallen(conditions: Conditions, message: str, now: datetime) -> Conditions:
-    """The whole crew is started again."""
-    conditions = put_standard(conditions, READY, False, CREW_RESTARTING, "replicas are started again", now)
-    return put_standard(conditions, RECOVERING, True, CREW_RESTARTING, message, now)
-
-
-def judged(status: MxJobStatus, phase: str, state: str, message: str, now: datetime) -> MxJobStatus:
-    """The status of a job whose result is known: nothing is created for it any more."""
-    conditions = cleared(status.conditions, all_created=True, now=now)
-    conditions = _calmed(put_standard(conditions, READY, False, state, "the job has ended", now), state, now)
-    if phase in ENDED:
-        conditions = put_standard(conditions, FINISHED, True, state, message, now)
-    return msgspec.structs.replace(
-        status,
-        phase=phase,
-        state=state,
-        reason=message if state == FAILED else "",
-        conditions=conditions,
-        completion_time=status.completion_time or now,
-    )
-
-
-def _calmed(conditions: Conditions, reason: str, now: datetime) -> Conditions:
-    recovering = find(conditions, RECOVERING)
-    if recovering is None or recovering.status == "False":
-        return conditions
-    return put_standard(conditions, RECOVERING, False, reason, "", now)
-
-
-def _said(replicas: Sequence[Replica], limit: int = 3) -> str:
-    rest = len(replicas) - limit
-    told = "; ".join(f"{replica.slot.place}: {replica.message}" for replica in replicas[:limit])
-    return told + (f"; and {rest} more" if rest > 0 else "")
+def _resuming(job: MxJob) -> str:
+    return f"job {job.metadata.name} is resumed"

@@ -11,6 +11,7 @@ from trainmaster.core.ids import Resource
 from trainmaster.core.template import PodSpecPart, Port, TemplatePart
 from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Wire
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.gang import SchedulingPolicy
 from trainmaster.lifecycle.restart import EXIT_CODES, Restart, Restarts
 
 RESOURCE = Resource("mxnet.mlkube.io", "v1beta1", "mxjobs", "MxJob")
@@ -21,7 +22,7 @@ ReplicaType = Literal["SCHEDULER", "SERVER", "WORKER"]
 PodRestartPolicy = Literal["OnFailure", "Never"]
 """Those that a batch Job takes."""
 RestartScope = Literal["All", "Pod"]
-"""What is started again for a replica of a crew that was lost: everybody, or that replica alone."""
+"""What restarts when a replica is lost: all replicas, or that one alone."""
 
 MAX_RUNTIME_ID = 16
 
@@ -59,11 +60,13 @@ class MxJobSpec(Wire, frozen=True):
     ttl_seconds_after_finished: Count | None = None
     clean_pod_policy: CleanPodPolicy = "Running"
     restarting_exit_code: Annotated[str, msgspec.Meta(max_length=512, extra={"pattern": EXIT_CODES})] = ""
+    suspend: bool = False
+    scheduling_policy: SchedulingPolicy | None = None
     managed_by: ManagedBy = ""
 
 
 class ReplicaStatus(Wire, frozen=True):
-    """How the replicas of one type are, all together and counted by their states."""
+    """The replicas of one type: the state of all together, and how many are in which state."""
 
     mx_replica_type: str = msgspec.field(name="Mx_replica_type")
     state: str
@@ -82,7 +85,7 @@ class MxJobStatus(Wire, frozen=True):
     restarts: dict[str, Restarts] = {}
     restart_history: tuple[Restart, ...] = ()
     done: dict[str, tuple[int, ...]] = {}
-    """The places of a type that have succeeded in this attempt. They are filled, whatever becomes of their Jobs."""
+    """The indices of a type that have succeeded in this attempt. Their Jobs may be deleted by now."""
     ports: Ports = {}
     start_time: datetime | None = None
     completion_time: datetime | None = None
