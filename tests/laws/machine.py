@@ -492,8 +492,13 @@ class NodeMachine(JobMachine):
         pod = self.api.objects[POD][key]
         if not self._is_away(pod):
             super()._report(key, to)
-        elif to == "gone" and owner_uid(pod) not in {job["metadata"]["uid"] for job in self._jobs()}:
+        elif to == "gone" and not self._is_owned(pod):
             self.api.remove(POD, key)  # Kubernetes itself collects what belongs to nobody
+
+    def _is_owned(self, pod: Object) -> bool:
+        """By a job, or by a batch Job."""
+        owners = [*self._jobs(), *self.api.objects.get(JOB, {}).values()]
+        return owner_uid(pod) in {owner["metadata"]["uid"] for owner in owners}
 
 
 class BatchMachine(JobMachine):
@@ -503,6 +508,7 @@ class BatchMachine(JobMachine):
         super().__init__()
         self.attempts: dict[str, set[str]] = {}
         """The runtime ids of all batch Jobs that there were, by the uid of their owner."""
+        self._changes_read = 0
         self.crews: dict[tuple[str, str], set[str]] = {}
         """The uids of the batch Jobs of which every attempt was whole, by owner and runtime id."""
 
@@ -541,12 +547,20 @@ class BatchMachine(JobMachine):
     @invariant()
     def a_failure_is_counted_once(self) -> None:
         """Every attempt that a restart ended had batch Jobs, of names of its own: none is counted that never was."""
-        for body in self.api.objects.get(JOB, {}).values():
-            self.attempts.setdefault(owner_uid(body), set()).add(body["metadata"]["labels"]["runtime_id"])
+        self._read_changes()
         for job in self._jobs():
-            uid, counted = job["metadata"]["uid"], max(restarts_of(job.get("status", {})).values(), default=0)
-            if counted > len(self.attempts.get(uid, ())):
-                raise LawBroken(f"monotone: {counted} restarts, but Jobs of {sorted(self.attempts.get(uid, ()))}")
+            uid, restarts = job["metadata"]["uid"], job.get("status", {}).get("restarts", {})
+            used = sum(of_role.get("used", 0) for of_role in restarts.values())
+            if used > len(self.attempts.get(uid, ())):
+                raise LawBroken(f"monotone: {used} restarts, but Jobs of {sorted(self.attempts.get(uid, ()))}")
+
+    def _read_changes(self) -> None:
+        """From the watch stream: a Job that one rule creates and deletes is not among the objects afterwards."""
+        changes = self.api.streams.get(JOB, [])
+        for change in changes[self._changes_read :]:
+            body = msgspec.json.decode(change.body)
+            self.attempts.setdefault(owner_uid(body), set()).add(body["metadata"]["labels"]["runtime_id"])
+        self._changes_read = len(changes)
 
     @invariant()
     def nobody_joins_a_crew_that_was_whole(self) -> None:
@@ -598,6 +612,10 @@ class BatchMachine(JobMachine):
         uid, phase = job["metadata"]["uid"], job["status"]["phase"]
         jobs = {k.name: body for k, body in self.api.owned_by(uid, JOB).items()}
         services = {k.name for k in self.api.owned_by(uid, SERVICE)}
+        if phase not in ENDED and self.maker.is_stopped(job):
+            if jobs or services:
+                raise LawBroken(f"settles: a suspended job has {sorted(jobs)} {services}")
+            return
         if phase not in ENDED:
             wanted = self.maker.names(key, job)
             addressed = {name for name in wanted if "-scheduler-" in name}

@@ -233,6 +233,7 @@ class MxJobMaker(Maker):
                 "activeDeadlineSeconds": st.sampled_from([5, 700]),
                 "ttlSecondsAfterFinished": st.sampled_from([0, 30]),
                 "restartingExitCode": st.just("1"),
+                "suspend": st.sampled_from([False, False, True]),
             },
         )
 
@@ -245,6 +246,9 @@ class MxJobMaker(Maker):
             },
             optional={"restartScope": st.sampled_from(["All", "Pod"])},
         )
+
+    def is_stopped(self, job: Object) -> bool:
+        return bool(job["spec"].get("suspend"))
 
     def names(self, key: Key, job: Object) -> set[str]:
         """By the runtime id of the present attempt."""

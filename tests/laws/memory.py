@@ -35,6 +35,8 @@ class MemoryApi:
         self.streams: dict[Resource, list[Change]] = {}
         self.doomed: set[str] = set()
         """Pods, by uid, that were on a node while it was lost."""
+        self.owners: dict[str, str] = {}
+        """The uid of the owner of every object that there ever was, by its own."""
         self._uids = 0
 
     # --- the port ---
@@ -164,6 +166,7 @@ class MemoryApi:
         self.revision += 1
         body["metadata"]["resourceVersion"] = str(self.revision)
         self.objects.setdefault(resource, {})[key] = body
+        self.owners[body["metadata"].get("uid", "")] = owner_uid(body)
         self.streams.setdefault(resource, []).append(Change(type_, msgspec.json.encode(body)))
         return _written(body)
 

@@ -158,18 +158,21 @@ class Port:
             if uid != self.job_uid or target.get("status", {}).get("phase") not in ENDED:
                 raise LawBroken(f"owned: job {key} is deleted, and has not ended")
             return
-        if owner_uid(target) != self.job_uid:
+        if not self._is_owned(target):
             raise LawBroken(f"owned: {resource} {key} belongs to somebody else")
         job = self._stored_job()
         status = job.get("status", {}) if job else {}
-        if any((c["type"], c["status"]) == ("Suspended", "True") for c in status.get("conditions", ())):
-            return
-        if job is None or _is_judged(status):
+        if job is None or _is_judged(status) or _is_suspended(status):
             return
         if resource == POD and (_is_outdated(target, status) or _is_leaving(target)):
             return
         if key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid):
             raise LawBroken(f"state lives in the API: {key.name} is deleted before a verdict was stored")
+
+    def _is_owned(self, target: Object) -> bool:
+        """By the job itself, or by a batch Job of it."""
+        owner = owner_uid(target)
+        return self.job_uid in (owner, self._api.owners.get(owner))
 
     def _check_force(self, resource: Resource, key: Key, uid: str, grace: int | None) -> None:
         target = self._api.objects.get(resource, {}).get(key)
@@ -182,7 +185,7 @@ class Port:
     def _is_wanted(self, key: Key) -> bool:
         """It belongs to a job that goes on."""
         job = self._stored_job()
-        if job is None or _is_judged(job.get("status", {})):
+        if job is None or _is_judged(job.get("status", {})) or _is_suspended(job.get("status", {})):
             return False
         return key.name in self._wanted(Key(key.namespace, job["metadata"]["name"]), self.job_uid)
 
@@ -224,6 +227,10 @@ class Port:
 def _is_judged(status: Object) -> bool:
     """Its verdict is on record."""
     return bool(status.get("ending")) or status.get("phase") in (*ENDED, "CleanUp")
+
+
+def _is_suspended(status: Object) -> bool:
+    return any((c["type"], c["status"]) == ("Suspended", "True") for c in status.get("conditions", ()))
 
 
 def _is_outdated(pod: Object, status: Object) -> bool:

@@ -150,8 +150,8 @@ def a_pod(
     node: str = "node-1",
     more: Iterable[Json] = (),
 ) -> PodView:
-    """A pod of a replica's batch Job. ``forced``: it is being deleted without a grace period. ``code`` is how its main container ended, ``last`` how it ended before it was
-    started again, ``more`` are the states of other containers."""
+    """A pod of a replica's batch Job. ``code`` is how its main container ended, ``last`` how it ended before it was
+    started again, ``more`` are the states of other containers. ``forced``: it is deleted without a grace period."""
     name = f"{name_of(job, role, index)}-{suffix}"
     state: Json = {"running": {"startedAt": STAMP}}
     if code is not None:
