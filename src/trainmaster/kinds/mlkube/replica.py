@@ -17,7 +17,7 @@ from trainmaster.core.slot import Slot
 from trainmaster.core.view import ChildView, PodView
 from trainmaster.kinds.mlkube import batch_job, labels
 from trainmaster.kinds.mlkube.batch_job import BatchJob
-from trainmaster.kinds.mlkube.body import restarts_alone, slots_of
+from trainmaster.kinds.mlkube.body import restarts_alone, roles_of, slots_of
 from trainmaster.kinds.mlkube.types import MxJob
 from trainmaster.lifecycle import fault
 from trainmaster.lifecycle.completion import FAILED
@@ -60,6 +60,7 @@ class _Pods(msgspec.Struct, frozen=True):
 def replicas_of(job: MxJob, observed: Observed) -> dict[str, JobReplica]:
     """By the name of the slot."""
     retryable, has_run = exit_codes(job.spec.restarting_exit_code), has_formed(job)
+    alone = {role: restarts_alone(job, role) for role in roles_of(job)}
     by_owner: dict[str, list[PodView]] = {}
     for pod in sorted(observed.all_pods, key=_began):
         if pod.owner is not None:
@@ -69,9 +70,8 @@ def replicas_of(job: MxJob, observed: Observed) -> dict[str, JobReplica]:
         child = observed.child(JOB, slot.name)
         owned = by_owner.get(child.uid, ()) if child else ()
         pods = _Pods([pod for pod in owned if not pod.deleting], [pod for pod in owned if pod.deleting])
-        alone = restarts_alone(job, slot.role)
-        replica = _judged(slot, child, pods, retryable, is_missed=has_run and not alone, alone=alone, has_run=has_run)
-        found[slot.name] = msgspec.structs.replace(replica, pod=pods.latest, restarts_alone=alone)
+        replica = _judged(slot, child, pods, retryable, alone=alone[slot.role], has_run=has_run)
+        found[slot.name] = msgspec.structs.replace(replica, pod=pods.latest, restarts_alone=alone[slot.role])
     return found
 
 
@@ -89,49 +89,37 @@ def is_group_restarting(conditions: Conditions) -> bool:
 
 
 def _judged(
-    slot: Slot,
-    child: ChildView | None,
-    pods: _Pods,
-    retryable: frozenset[int],
-    *,
-    is_missed: bool,
-    alone: bool,
-    has_run: bool,
+    slot: Slot, child: ChildView | None, pods: _Pods, retryable: frozenset[int], *, alone: bool, has_run: bool
 ) -> JobReplica:
-    """The main container decides, whatever side-cars still do."""
-    if child is None:
-        return JobReplica(fault=lost(f"job {slot.name}") if is_missed else None)
-    job = batch_job.read(child)
-    if child.deleting and not job.status.succeeded:
-        return JobReplica("Pending", fault=lost(f"job {slot.name}") if is_missed else None)
+    """The main container decides, whatever side-cars still do. A Job that is gone is a fault if all have run."""
+    job = batch_job.read(child) if child else None
+    if job is None or (child and child.deleting and not job.status.succeeded):
+        return JobReplica("Pending" if job else "", fault=lost(f"job {slot.name}") if has_run and not alone else None)
     if job.status.succeeded or any(_has_succeeded(pod) for pod in pods.staying):
         return JobReplica("Succeeded")
     faults = [found for pod in pods.staying if (found := _fault(pod))]
     for found in faults:
         if why := _why_permanent(found, retryable):
             return JobReplica("Failed", fault=_permanent(found, f"{found.message}{why}"))
-    if alone:
-        return _alone(slot, job, pods, faults, has_run=has_run)
-    return _in_group(slot, job, pods, faults, is_missed=is_missed)
+    return (_alone if alone else _in_group)(slot, job, pods, faults, has_run)
 
 
-def _in_group(slot: Slot, job: BatchJob, pods: _Pods, faults: Sequence[Fault], *, is_missed: bool) -> JobReplica:
-    """Every fault is a fault of the replica, which restarts all of them."""
+def _in_group(slot: Slot, job: BatchJob, pods: _Pods, faults: Sequence[Fault], has_run: bool) -> JobReplica:
+    """Every fault is a fault of the replica, for which all replicas restart."""
     if faults:
         return JobReplica("Pending", fault=faults[-1])
     if pods.evicted:
         return JobReplica("Pending", fault=fault.disruption(pods.evicted))
     if _failure(job, pods):
-        gone = pods.latest
-        return JobReplica("Pending", fault=lost(f"pod {gone.key.name}", gone.node) if gone else _pod_lost(slot))
+        return JobReplica("Pending", fault=lost(*_pod(slot, pods.latest)))
     if job.spec.suspend:
-        return JobReplica("Pending", fault=_suspended(slot) if is_missed else None, message=_waits(slot))
+        return JobReplica("Pending", fault=_suspended(slot) if has_run else None, message=_waits(slot))
     # A pod may be gone before its Job says how it ended: the watch of Jobs may lag behind that of pods.
-    has_run = is_missed and not pods.staying
-    return JobReplica("Running" if has_run or any(_is_running(pod) for pod in pods.staying) else "Pending")
+    is_unknown = has_run and not pods.staying
+    return JobReplica("Running" if is_unknown or any(_is_running(pod) for pod in pods.staying) else "Pending")
 
 
-def _alone(slot: Slot, job: BatchJob, pods: _Pods, faults: Sequence[Fault], *, has_run: bool) -> JobReplica:
+def _alone(slot: Slot, job: BatchJob, pods: _Pods, faults: Sequence[Fault], has_run: bool) -> JobReplica:
     """Its Job restarts its pod, and gives up."""
     if given_up := _failure(job, pods):
         last = f"; {faults[-1].message}" if faults else ""
@@ -162,8 +150,9 @@ def _permanent(found: Fault, message: str) -> Fault:
     return msgspec.structs.replace(found, message=message, comes_again=False)
 
 
-def _pod_lost(slot: Slot) -> Fault:
-    return lost(f"the pod of {slot.place}")
+def _pod(slot: Slot, pod: PodView | None) -> tuple[str, str]:
+    """What a pod is called, and its node."""
+    return (f"pod {pod.key.name}", pod.node) if pod else (f"the pod of {slot.place}", "")
 
 
 def _suspended(slot: Slot) -> Fault:

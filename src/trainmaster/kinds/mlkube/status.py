@@ -47,7 +47,7 @@ def ready_since(status: MxJobStatus) -> datetime | None:
 
 
 def written(job: MxJob, report: Report, now: datetime) -> MxJobStatus:
-    memory = report.memory
+    memory, states = report.memory, states_of(report)
     new = msgspec.structs.replace(
         job.status,
         phase=job.status.phase or CREATING,
@@ -55,7 +55,7 @@ def written(job: MxJob, report: Report, now: datetime) -> MxJobStatus:
         observed_generation=job.metadata.generation,
         runtime_id=runtime_id(job),
         start_time=job.status.start_time or now,
-        replica_statuses=_counted(states_of(report)),
+        replica_statuses=_counted(states),
         restarts=memory.restarts,
         restart_history=memory.history,
         done=memory.done,
@@ -70,7 +70,7 @@ def written(job: MxJob, report: Report, now: datetime) -> MxJobStatus:
             return _resumed(job, new, now)
         case "ending" | "end":
             return _ended(job, new, report, now)
-    return _proceeding(job, new, report, now)
+    return _proceeding(job, new, report, now, is_ready=all(state in STARTED for state in states.values()))
 
 
 def events(job: MxJob, report: Report, new: MxJobStatus) -> tuple[Event, ...]:
@@ -109,12 +109,12 @@ def _progress(old: MxJobStatus, new: MxJobStatus, report: Report) -> list[Event]
 # --- steps ---
 
 
-def _proceeding(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
+def _proceeding(job: MxJob, status: MxJobStatus, report: Report, now: datetime, *, is_ready: bool) -> MxJobStatus:
     """A job that has run is Running until it ends. The ancestor used the same phase, and stored no runtime id."""
     has_run = job.status.phase == PHASE_RUNNING and bool(job.status.runtime_id)
-    runs = has_run or all(state in STARTED for state in states_of(report).values())
+    runs = has_run or is_ready
     conditions = cleared(status.conditions, all_created=report.is_all_created, now=now)
-    conditions = waiting.reported(_progressed(conditions, report, now), report.facts.waiting, now)
+    conditions = waiting.reported(_progressed(conditions, report, now, is_ready=is_ready), report.facts.waiting, now)
     return msgspec.structs.replace(
         status,
         phase=PHASE_RUNNING if runs else CREATING,
@@ -124,9 +124,8 @@ def _proceeding(job: MxJob, status: MxJobStatus, report: Report, now: datetime) 
     )
 
 
-def _progressed(conditions: Conditions, report: Report, now: datetime) -> Conditions:
+def _progressed(conditions: Conditions, report: Report, now: datetime, *, is_ready: bool) -> Conditions:
     """Whether all replicas run, and which of them recover; after a restart of all, until all of them run."""
-    is_ready = all(state in STARTED for state in states_of(report).values())
     if is_ready:
         conditions = put_standard(conditions, READY, True, "AllReplicasRunning", "all replicas run or have ended", now)
     else:
@@ -156,21 +155,20 @@ def _restarted(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -
 
 def _suspended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
     """Replicas have other names when the job is resumed, so that none of its suspended Jobs fills a slot then."""
-    old, message = job.status, report.model.run.suspend
-    has_begun = bool(old.runtime_id) or bool(report.facts.observed.children.get(JOB))
-    conditions = cleared(status.conditions, all_created=True, now=now)
-    conditions = waiting.reported(conditions, waiting.NOTHING, now)
-    conditions = put_standard(conditions, READY, False, SUSPENDED, message, now)
-    conditions = _recovered(conditions, SUSPENDED, now)
+    message, is_news = report.model.run.suspend, not report.model.is_suspended
+    has_begun = bool(job.status.runtime_id) or bool(report.facts.observed.children.get(JOB))
+    conditions = put_standard(
+        _stopped(status.conditions, SUSPENDED, message, now), SUSPENDED, True, SUSPENDED, message, now
+    )
     return msgspec.structs.replace(
         status,
         phase=SUSPENDED,
         state=UNKNOWN,
         reason="",
-        runtime_id=next_runtime_id(job) if has_begun and not report.model.is_suspended else runtime_id(job),
-        start_time=old.start_time,
+        runtime_id=next_runtime_id(job) if has_begun and is_news else status.runtime_id,
+        start_time=job.status.start_time,
         replica_statuses=_counted(dict.fromkeys(states_of(report), UNKNOWN)),
-        conditions=put_standard(conditions, SUSPENDED, True, SUSPENDED, message, now),
+        conditions=conditions,
     )
 
 
@@ -183,10 +181,7 @@ def _resumed(job: MxJob, status: MxJobStatus, now: datetime) -> MxJobStatus:
 def _ended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
     """The result is stored in the phase CleanUp before the first Job is stopped for it."""
     result, phase = report.result, DONE if report.step == "end" else CLEAN_UP
-    conditions = cleared(status.conditions, all_created=True, now=now)
-    conditions = waiting.reported(conditions, waiting.NOTHING, now)
-    conditions = put_standard(conditions, READY, False, result.phase, "the job has ended", now)
-    conditions = _recovered(conditions, result.phase, now)
+    conditions = _stopped(status.conditions, result.phase, "the job has ended", now)
     if phase == DONE:
         conditions = put_standard(conditions, FINISHED, True, result.phase, result.message, now)
     return msgspec.structs.replace(
@@ -199,6 +194,12 @@ def _ended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> Mx
         conditions=conditions,
         completion_time=status.completion_time or now,
     )
+
+
+def _stopped(conditions: Conditions, reason: str, message: str, now: datetime) -> Conditions:
+    """Nothing is created any more, and nothing waited for."""
+    conditions = waiting.reported(cleared(conditions, all_created=True, now=now), waiting.NOTHING, now)
+    return _recovered(put_standard(conditions, READY, False, reason, message, now), reason, now)
 
 
 def _recovered(conditions: Conditions, reason: str, now: datetime) -> Conditions:
