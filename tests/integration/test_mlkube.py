@@ -442,8 +442,8 @@ def is_at_rest(job: Job) -> bool:
 
 
 def made_up(text: str) -> str:
-    """Without the ending that a Job controller makes up for the name of a pod, and without ids of our own. A deleted pod
-    may be gone before its Job has failed: then its name and its node are not known."""
+    """Without the ending that a Job controller makes up for the name of a pod, and without ids of our own. A pod that
+    was deleted may be gone before its Job has failed: then its name and its node are not known."""
     text = re.sub(r"pod job-([a-z]+-)\w+-(\d+)-\w+ is lost: it was deleted on node \w+", LOST, text)
     return re.sub(r"\b(job-[a-z]+)-\w+-(\d+)(-[a-z0-9]{5})?\b", r"\1-ID-\2", text)
 

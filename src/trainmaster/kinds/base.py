@@ -333,7 +333,7 @@ class Kind(ABC, Generic[J]):
         """Children beside pods and services."""
         return Extra()
 
-    def replica_removal(self, job: J, facts: Facts, policy: CleanPodPolicy | None) -> Removal:
+    def replica_removal(self, model: JobModel, facts: Facts, policy: CleanPodPolicy | None) -> Removal:
         """How replicas are removed that are not pods: by a clean-up policy, or without one those that fill no slot."""
         return Removal()
 

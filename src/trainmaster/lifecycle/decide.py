@@ -120,7 +120,7 @@ class Description(Protocol[J]):
     def clean_up(self, job: J, cause: Cause, result: Result) -> CleanPodPolicy | None: ...
     def spared(self, job: J, facts: Facts) -> tuple[FailedPod, ...]: ...
     def other_children(self, job: J, facts: Facts, now: datetime) -> Extra: ...
-    def replica_removal(self, job: J, facts: Facts, policy: CleanPodPolicy | None) -> Removal: ...
+    def replica_removal(self, model: JobModel, facts: Facts, policy: CleanPodPolicy | None) -> Removal: ...
     def noticed(self, job: J) -> dict[str, Any] | None: ...
     def key(self, job: J) -> tuple[Key, str]: ...
     def owner(self, job: J) -> Owner: ...
@@ -209,7 +209,7 @@ class Pass(Generic[J]):
         facts, allotted = self.facts, self._allot()
         extra = self.kind.other_children(self.job, facts, self.now)
         waits, delays = restart.waits(self.model.memory.restarts, self.now), self._delays()
-        removed = self.kind.replica_removal(self.job, facts, None)
+        removed = self.kind.replica_removal(self.model, facts, None)
         is_stored = allotted.is_stored and self.model.has_stored_names
         is_clear = is_stored and removed.is_done and not facts.outdated
         batch = batch_of(chain(self._group(), extra.creates, self._missing(waits, delays))) if is_clear else Batch()
@@ -365,7 +365,7 @@ class Pass(Generic[J]):
 
     def _stop(self, leaving: Iterable[PodView]) -> Removal:
         """Nothing runs while a job is suspended. Services stay where its pods are kept."""
-        why, replicas = "the job is suspended", self.kind.replica_removal(self.job, self.facts, None)
+        why, replicas = "the job is suspended", self.kind.replica_removal(self.model, self.facts, None)
         if self.model.starts_anew:
             deletes = self._deletes("All", why)
         else:
@@ -416,7 +416,7 @@ class Pass(Generic[J]):
 
     def _clean(self, policy: CleanPodPolicy) -> Removal:
         deletes = self._deletes(policy, f"the job has ended and cleanPodPolicy is {policy}")
-        replicas = self.kind.replica_removal(self.job, self.facts, policy)
+        replicas = self.kind.replica_removal(self.model, self.facts, policy)
         # Where replicas create pods, they remove their pods, too: the end does not wait for these.
         is_done = replicas.is_done if self.model.replicas is not None else not self._to_clean(policy)
         return Removal((*deletes, *replicas.deletes), replicas.patches, is_done)

@@ -61,12 +61,9 @@ def restarts_alone(job: MxJob, role: str) -> bool:
 
 def slots_of(job: MxJob) -> list[Slot]:
     """A slot has the name of its batch Job; the scheduler's service has the same."""
-    name, made = job.metadata.name, runtime_id(job)
-    return [
-        Slot(role, index, f"{name}-{role.lower()}-{made}-{index}")
-        for role, spec in roles_of(job).items()
-        for index in range(spec.replicas)
-    ]
+    made, roles = runtime_id(job), roles_of(job)
+    prefixes = {role: f"{job.metadata.name}-{role.lower()}-{made}" for role in roles}
+    return [Slot(r, index, f"{prefixes[r]}-{index}") for r, spec in roles.items() for index in range(spec.replicas)]
 
 
 def shared_ports(job: MxJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:

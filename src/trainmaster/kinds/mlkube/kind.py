@@ -69,15 +69,15 @@ class MxJobKind(Kind[MxJob]):
         return decide.decide(self, job, observed, now)
 
     def read(self, job: MxJob, observed: Observed) -> JobModel:
-        stored, scheduler = job.status, self.settings.gang_scheduler
+        stored, scheduler, slots = job.status, self.settings.gang_scheduler, tuple(slots_of(job))
         # The spec of a job that has its result decides nothing any more, and may be wrong by now.
         is_over = stored.phase in ENDED or stored.phase == CLEAN_UP
-        replicas = {} if is_over else replicas_of(job, observed)
+        replicas = {} if is_over else replicas_of(job, slots, observed)
         return JobModel(
             name=job.metadata.name,
             roles={name: _role(name, spec.replicas) for name, spec in roles_of(job).items()},
             known_roles=(),
-            slots=tuple(slots_of(job)),
+            slots=slots,
             replicas=replicas,
             replica_resource=JOB,
             # An id of the user's may be edited until it is stored; one that is made here would be made again.
@@ -126,11 +126,11 @@ class MxJobKind(Kind[MxJob]):
     def builder(self, job: MxJob, model: JobModel, facts: Facts) -> Builder:
         return Builder(job, self.owner(job), self.settings.accelerators, model.gang)
 
-    def replica_removal(self, job: MxJob, facts: Facts, policy: CleanPodPolicy | None) -> Removal:
+    def replica_removal(self, model: JobModel, facts: Facts, policy: CleanPodPolicy | None) -> Removal:
         found = facts.observed.children.get(JOB, {})
         if policy:
             return batch_job.cleaned(found.values(), policy)
-        kept = frozenset() if job.spec.suspend else {slot.name for slot in slots_of(job)}
+        kept = frozenset() if model.run.suspend else {slot.name for slot in model.slots}
         return batch_job.outdated([child for name, child in found.items() if name not in kept], facts.observed)
 
 

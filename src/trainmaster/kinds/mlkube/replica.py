@@ -5,7 +5,7 @@ happen again is found here: the replica has failed then. In ``dist`` mode no rep
 says so (``restartScope``): all replicas restart, and their batch Jobs have ``backoffLimit: 0``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 import msgspec
@@ -17,7 +17,7 @@ from trainmaster.core.slot import Slot
 from trainmaster.core.view import ChildView, PodView
 from trainmaster.kinds.mlkube import batch_job, labels
 from trainmaster.kinds.mlkube.batch_job import BatchJob
-from trainmaster.kinds.mlkube.body import restarts_alone, roles_of, slots_of
+from trainmaster.kinds.mlkube.body import restarts_alone, roles_of
 from trainmaster.kinds.mlkube.types import MxJob
 from trainmaster.lifecycle import fault
 from trainmaster.lifecycle.completion import FAILED
@@ -57,7 +57,7 @@ class _Pods(msgspec.Struct, frozen=True):
         return next((pod for pod in self.deleting if pod.disruption), None)
 
 
-def replicas_of(job: MxJob, observed: Observed) -> dict[str, JobReplica]:
+def replicas_of(job: MxJob, slots: Iterable[Slot], observed: Observed) -> dict[str, JobReplica]:
     """By the name of the slot."""
     retryable, has_run = exit_codes(job.spec.restarting_exit_code), has_formed(job)
     alone = {role: restarts_alone(job, role) for role in roles_of(job)}
@@ -66,7 +66,7 @@ def replicas_of(job: MxJob, observed: Observed) -> dict[str, JobReplica]:
         if pod.owner is not None:
             by_owner.setdefault(pod.owner.uid, []).append(pod)
     found = {}
-    for slot in slots_of(job):
+    for slot in slots:
         child = observed.child(JOB, slot.name)
         owned = by_owner.get(child.uid, ()) if child else ()
         pods = _Pods([pod for pod in owned if not pod.deleting], [pod for pod in owned if pod.deleting])
