@@ -244,7 +244,7 @@ def _suspension_is_stored_after_the_deletes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pass, "_suspend", suspend)
 
 
-def _a_crew_forgets_that_it_was_whole(patch: pytest.MonkeyPatch) -> None:
+def _a_job_forgets_that_all_have_run(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(mlkube_replica, "has_formed", lambda job: False)
 
 
@@ -275,7 +275,8 @@ MUTATIONS = (
     Mutation("the result is stored after the deletes (MXJob)", MXJobKind, _result_after_the_deletes),
     Mutation("outdated pods are classified again (MXJob)", MXJobKind, _outdated_pods_are_classified_again),
     Mutation("a suspension is not stored (MXJob)", MXJobKind, _suspension_is_stored_after_the_deletes),
-    Mutation("a crew forgets that it was whole (MxJob)", MxJobKind, _a_crew_forgets_that_it_was_whole),
+    Mutation("a suspension is not stored (MxJob)", MxJobKind, _suspension_is_stored_after_the_deletes),
+    Mutation("a job forgets that all replicas have run (MxJob)", MxJobKind, _a_job_forgets_that_all_have_run),
     Mutation(
         "a restart is counted after the deletes (NerveXJob)", NerveXJobKind, _restart_is_counted_after_the_deletes
     ),

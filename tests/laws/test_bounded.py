@@ -52,8 +52,8 @@ MEMORY = 50 * 1024 * 1024
 BUILDERS: Mapping[type[Kind[Any]], tuple[tuple[Any, str], ...]] = {
     AITrainingJobKind: ((AITrainingJobBuilder, "pod"), (AITrainingJobBuilder, "service")),
     MXJobKind: ((MXJobBuilder, "pod"), (MXJobBuilder, "service")),
-    MxJobKind: ((MxJobBuilder, "job"), (MxJobBuilder, "service")),
-    FirstMxJobKind: ((MxJobBuilder, "job"), (MxJobBuilder, "service")),
+    MxJobKind: ((MxJobBuilder, "pod"), (MxJobBuilder, "service")),
+    FirstMxJobKind: ((MxJobBuilder, "pod"), (MxJobBuilder, "service")),
     DIJobKind: ((DIJobBuilder, "pod"), (DIJobBuilder, "service")),
     NerveXJobKind: ((DIJobBuilder, "pod"), (DIJobBuilder, "service")),
 }

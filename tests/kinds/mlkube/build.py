@@ -38,8 +38,8 @@ def a_mxjob(
     **spec: Any,
 ) -> Json:
     """A job with a scheduler, servers and workers, or with one worker alone."""
-    crew = [a_spec("SCHEDULER"), a_spec("SERVER", servers), a_spec("WORKER", workers)]
-    given = list(specs) if specs is not None else crew if mode == "dist" else [a_spec("WORKER")]
+    group = [a_spec("SCHEDULER"), a_spec("SERVER", servers), a_spec("WORKER", workers)]
+    given = list(specs) if specs is not None else group if mode == "dist" else [a_spec("WORKER")]
     job: Json = {
         "apiVersion": "mxnet.mlkube.io/v1beta1",
         "kind": "MxJob",
@@ -203,7 +203,7 @@ def a_service(job: Json, name: str = "") -> ServiceView:
     )
 
 
-def crew_of(job: Json) -> list[tuple[str, int]]:
+def places_of(job: Json) -> list[tuple[str, int]]:
     """Every replica, as (role, index)."""
     order = ("SCHEDULER", "SERVER", "WORKER")
     specs = sorted(job["spec"]["replicaSpecs"], key=lambda spec: order.index(spec["mxReplicaType"]))
@@ -213,9 +213,9 @@ def crew_of(job: Json) -> list[tuple[str, int]]:
 def running(job: Json, *besides: Child, without: Iterable[tuple[str, int]] = ()) -> list[Child]:
     """The job with its service, its Jobs, and a running pod of each of them, but for some, in whose place ``besides``
     stand."""
-    crew = [place for place in crew_of(job) if place not in set(without)]
-    jobs = [a_job(job, *place) for place in crew]
-    pods = [a_pod(job, *place) for place in crew]
+    group = [place for place in places_of(job) if place not in set(without)]
+    jobs = [a_job(job, *place) for place in group]
+    pods = [a_pod(job, *place) for place in group]
     service = [a_service(job)] if job["spec"]["jobMode"] == "dist" else []
     return [*service, *jobs, *pods, *besides]
 

@@ -35,8 +35,8 @@ def main_of(body: Json) -> Json:
 
 def with_worker(template: Json, mode: str = "dist", **spec: Any) -> Json:
     """A job whose workers have this template."""
-    crew = [a_spec("SCHEDULER"), a_spec("SERVER", 2)] if mode == "dist" else []
-    return a_begun(mode=mode, specs=[*crew, a_spec("WORKER", template=template)], **spec)
+    group = [a_spec("SCHEDULER"), a_spec("SERVER", 2)] if mode == "dist" else []
+    return a_begun(mode=mode, specs=[*group, a_spec("WORKER", template=template)], **spec)
 
 
 # --- names -----------------------------------------------------------------------------------------
@@ -122,13 +122,13 @@ def test_the_schedulers_service_leads_to_its_pod_before_that_is_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "alone", "in_a_crew"),
+    ("given", "alone", "in_a_group"),
     [("OnFailure", "OnFailure", "Never"), ("Never", "Never", "Never"), (None, "Never", "Never")],
 )
-def test_pods_are_restarted_as_their_template_says_but_for_those_of_a_crew(
-    given: str | None, alone: str, in_a_crew: str
+def test_pods_restart_as_their_template_says_unless_all_replicas_restart_together(
+    given: str | None, alone: str, in_a_group: str
 ) -> None:
-    """Nobody of a crew comes again alone, and of a pod that its kubelet restarts the Job would leave nothing."""
+    """A Job with backoffLimit 0 deletes a pod that its kubelet restarts, with its exit code and logs."""
     policy: dict[str, Any] = {} if given is None else {"restartPolicy": given}
     template = a_template(a_container("mxnet"), **policy)
     lone = a_begun(specs=[a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 1, template, restartScope="Pod")])
@@ -136,7 +136,7 @@ def test_pods_are_restarted_as_their_template_says_but_for_those_of_a_crew(
 
     stored = [job_of(job, "worker")["spec"]["template"]["spec"]["restartPolicy"] for job in jobs]
 
-    assert stored == [alone, alone, in_a_crew]
+    assert stored == [alone, alone, in_a_group]
 
 
 def test_the_template_survives_but_for_what_we_set() -> None:
@@ -157,7 +157,7 @@ def test_the_template_survives_but_for_what_we_set() -> None:
 
 
 @pytest.mark.parametrize(("given", "stored"), [({}, None), ({"backoffLimit": 0}, 0), ({"backoffLimit": 4}, 4)])
-def test_who_comes_back_alone_has_the_tries_of_the_job_and_a_crew_has_none(given: Json, stored: int | None) -> None:
+def test_only_the_job_of_a_replica_that_restarts_alone_has_a_backoff_limit(given: Json, stored: int | None) -> None:
     specs = [a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", restartScope="Pod")]
     local, dist = a_begun(mode="local", **given), a_begun(specs=specs, **given)
 

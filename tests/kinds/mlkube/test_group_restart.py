@@ -1,4 +1,4 @@
-"""ps-lite lets nobody join again who was lost: a crew is started again as a whole (spec part 4, 9)."""
+"""ps-lite takes no lost process back: all replicas restart together."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,8 +14,8 @@ from tests.kinds.mlkube.build import (
     a_service,
     a_spec,
     condition_of,
-    crew_of,
     name_of,
+    places_of,
     plan_of,
     running,
     status_of,
@@ -31,12 +31,12 @@ PLACE = ("worker", 1)
 SIDE_CAR = [{"name": "side-car", "state": {"running": {}}}]
 
 
-def a_crew(**given: Any) -> Json:
+def a_group(**given: Any) -> Json:
     """A job all of whose replicas run."""
     return a_begun("Running", "Running", status={"conditions": [READY]}, servers=1, workers=2, **given)
 
 
-def a_crew_with_a_lone_worker() -> Json:
+def a_group_with_a_lone_worker() -> Json:
     specs = [a_spec("SCHEDULER"), a_spec("SERVER"), a_spec("WORKER", 2, restartScope="Pod")]
     return a_begun("Running", "Running", status={"conditions": [READY]}, specs=specs)
 
@@ -50,12 +50,12 @@ def killed(job: Json, code: int = 137) -> list[Child]:
 
 
 def restarted(**given: Any) -> Json:
-    job = a_crew(**given)
+    job = a_group(**given)
     return stored(job, plan_of(job, killed(job)))
 
 
-def test_the_restart_is_counted_before_anybody_is_stopped() -> None:
-    job = a_crew()
+def test_the_restart_is_counted_before_the_first_job_is_stopped() -> None:
+    job = a_group()
 
     plan = plan_of(job, killed(job))
 
@@ -101,15 +101,15 @@ def test_the_restart_is_counted_before_anybody_is_stopped() -> None:
         ),
     ],
 )
-def test_whoever_is_lost_takes_the_crew_along(worker: Any) -> None:
-    job = a_crew()
+def test_all_replicas_restart_when_one_is_lost(worker: Any) -> None:
+    job = a_group()
 
     plan = plan_of(job, running(job, *worker(job), without=[PLACE]))
 
     assert status_of(plan)["restarts"]["WORKER"]["used"] == 1
 
 
-def test_a_crew_that_has_not_been_whole_yet_just_waits_for_its_jobs() -> None:
+def test_a_job_that_is_missing_before_all_have_run_is_created() -> None:
     job = a_begun(servers=1, workers=2)
 
     plan = plan_of(job, running(job, without=[PLACE]))
@@ -117,13 +117,13 @@ def test_a_crew_that_has_not_been_whole_yet_just_waits_for_its_jobs() -> None:
     assert [create.key.name for create in plan.creates] == [name_of(job, *PLACE)]
 
 
-def test_a_job_that_is_suspended_before_its_crew_was_whole_is_waited_for() -> None:
+def test_a_job_that_is_suspended_before_all_have_run_is_waited_for() -> None:
     """As a queue does it with every Job that it has no room for yet."""
     job = a_begun(servers=1, workers=2)
 
     plan = plan_of(job, running(job, a_job(job, *PLACE, suspend=True), without=[PLACE]))
 
-    said = f"worker-1: job {name_of(job, *PLACE)} is suspended; it goes on when somebody resumes it"
+    said = f"worker-1: job {name_of(job, *PLACE)} is suspended; it goes on when it is resumed"
     assert (plan.creates, plan.deletes, plan.patches) == ((), (), ())
     assert condition_of(plan, "Ready") == ("False", "ReplicasStarting", said)
 
@@ -137,8 +137,8 @@ def test_a_job_that_is_suspended_before_its_crew_was_whole_is_waited_for() -> No
 )
 def test_a_pod_that_is_gone_before_its_job_says_so_changes_nothing_yet(pods: Any) -> None:
     """The watch of Jobs may be behind that of pods. How the pod ended, or that its Job is gone with it, is yet to come:
-    a crew that says meanwhile that it is not whole would not miss that Job any more."""
-    job = a_crew()
+    a status that says meanwhile that not all run would hide that this Job was deleted."""
+    job = a_group()
     job = stored(job, plan_of(job, running(job)))
 
     plan = plan_of(job, running(job, a_job(job, *PLACE), *pods(job), without=[PLACE]))
@@ -146,10 +146,10 @@ def test_a_pod_that_is_gone_before_its_job_says_so_changes_nothing_yet(pods: Any
     assert (plan.status, plan.creates, plan.deletes, plan.patches) == (None, (), (), ())
 
 
-def test_whoever_is_lost_while_a_worker_comes_back_alone_takes_the_crew_along() -> None:
-    job = a_crew_with_a_lone_worker()
+def test_a_replica_that_is_lost_while_a_worker_restarts_alone_restarts_all() -> None:
+    job = a_group_with_a_lone_worker()
     job = stored(job, plan_of(job, killed(job)))
-    assert condition_of(plan_of(a_crew_with_a_lone_worker(), killed(job)), "Ready")[0] == "False"
+    assert condition_of(plan_of(a_group_with_a_lone_worker(), killed(job)), "Ready")[0] == "False"
 
     plan = plan_of(job, [child for child in killed(job) if child.key.name != name_of(job, "server")])
 
@@ -157,9 +157,9 @@ def test_whoever_is_lost_while_a_worker_comes_back_alone_takes_the_crew_along() 
     assert status_of(plan)["restarts"]["SERVER"]["used"] == 1
 
 
-def test_a_crew_that_is_not_back_yet_loses_nobody() -> None:
-    """A lone worker falls while others of the new attempt could not be created."""
-    old = a_crew_with_a_lone_worker()
+def test_a_job_that_is_missing_before_all_run_again_is_no_fault() -> None:
+    """A worker that restarts alone fails while others of the new attempt could not be created."""
+    old = a_group_with_a_lone_worker()
     job = stored(old, plan_of(old, [child for child in running(old) if child.key.name != name_of(old, "server")]))
     coming: list[Child] = [a_service(job), a_job(job, *PLACE), a_pod(job, *PLACE, code=137, phase="Failed")]
     job = stored(job, plan_of(job, coming))
@@ -170,11 +170,11 @@ def test_a_crew_that_is_not_back_yet_loses_nobody() -> None:
     assert name_of(job, "server") in [create.key.name for create in plan.creates]
 
 
-def test_the_old_ones_are_stopped_then_deleted_and_then_the_new_ones_come() -> None:
-    old, job = a_crew(), restarted()
+def test_old_jobs_are_suspended_then_deleted_and_then_new_ones_are_created() -> None:
+    old, job = a_group(), restarted()
 
     first = plan_of(job, killed(old))
-    stopping = [a_job(old, *place, suspend=True) for place in crew_of(old)]
+    stopping = [a_job(old, *place, suspend=True) for place in places_of(old)]
     leaving: list[Child] = [*stopping, a_pod(old, "server", deleting=True)]
     second = plan_of(job, leaving)
     third = plan_of(job)
@@ -182,15 +182,15 @@ def test_the_old_ones_are_stopped_then_deleted_and_then_the_new_ones_come() -> N
     assert [(p.resource, p.body) for p in first.patches] == [(JOB, {"spec": {"suspend": True}})] * 4
     assert [d.key.name for d in first.deletes] == [name_of(old, "scheduler")]  # the address
     assert first.creates == ()
-    assert {d.key.name for d in second.deletes} == {name_of(old, *p) for p in crew_of(old)} - {name_of(old, "server")}
+    assert {d.key.name for d in second.deletes} == {name_of(old, *p) for p in places_of(old)} - {name_of(old, "server")}
     assert (second.creates, second.patches) == ((), ())
-    names = [name_of(job, *place) for place in crew_of(job)]
+    names = [name_of(job, *place) for place in places_of(job)]
     assert [c.key.name for c in third.creates] == [name_of(job, "scheduler"), *names]
 
 
-def test_the_new_ones_have_other_names_that_are_as_long() -> None:
+def test_new_jobs_have_other_names_of_the_same_length() -> None:
     """Kubernetes' Job controller may take five minutes for a Job whose name another one has just had."""
-    old, job = a_crew(), restarted()
+    old, job = a_group(), restarted()
     short = a_begun("Running", "Running", status={"conditions": [READY], "runtimeId": "x"}, servers=1, workers=2)
 
     after_short = status_of(plan_of(short, killed(short)))["runtimeId"]
@@ -206,7 +206,7 @@ def test_a_pod_of_the_old_attempt_that_does_not_terminate_is_force_deleted_befor
     is_deleted: bool,
 ) -> None:
     """A Job that is deleted in the foreground stays until its pods are gone."""
-    old, job = a_crew(), restarted()
+    old, job = a_group(), restarted()
     batch = a_job(old, *PLACE, suspend=True, deleting=is_deleted)
     stuck: list[Child] = [batch, a_pod(old, *PLACE, deleting=True)]
 
@@ -223,10 +223,10 @@ def test_a_pod_of_the_old_attempt_that_does_not_terminate_is_force_deleted_befor
         assert [d.key.name for d in forced.deletes] == [name_of(old, *PLACE)]
 
 
-def test_it_recovers_until_all_are_back() -> None:
+def test_it_recovers_until_all_run_again() -> None:
     job = restarted()
-    new = [a_job(job, *place) for place in crew_of(job)]
-    pods = [a_pod(job, *place) for place in crew_of(job)]
+    new = [a_job(job, *place) for place in places_of(job)]
+    pods = [a_pod(job, *place) for place in places_of(job)]
 
     some = plan_of(job, [a_service(job), *new, *pods[:-1]])
     every = plan_of(job, [a_service(job), *new, *pods])
@@ -237,8 +237,8 @@ def test_it_recovers_until_all_are_back() -> None:
     assert condition_of(every, "Ready")[0] == "True"
 
 
-def test_who_had_succeeded_comes_again_with_the_others() -> None:
-    job = a_crew()
+def test_a_replica_that_had_succeeded_restarts_with_the_others() -> None:
+    job = a_group()
     job = stored(job, plan_of(job, running(job, a_job(job, "worker", succeeded=1), without=[("worker", 0)])))
     assert job["status"]["done"] == {"WORKER": [0]}
 
@@ -251,7 +251,7 @@ def test_who_had_succeeded_comes_again_with_the_others() -> None:
 def test_a_failure_is_counted_once() -> None:
     job = restarted()
 
-    again = plan_of(job, killed(a_crew()))
+    again = plan_of(job, killed(a_group()))
 
     assert again.status is None or again.status["restarts"] == job["status"]["restarts"]
 
@@ -269,7 +269,7 @@ def test_the_second_restart_in_a_row_waits() -> None:
 
 
 @pytest.mark.parametrize(("limit", "says"), [({"backoffLimit": 0}, 0), ({"backoffLimit": 1}, 1), ({}, 6)])
-def test_when_its_tries_are_spent_the_job_has_failed(limit: Json, says: int) -> None:
+def test_the_job_has_failed_when_its_backoff_limit_is_used_up(limit: Json, says: int) -> None:
     used = {"WORKER": {"count": says, "used": says, "attempt": says}}
     job = a_begun("Running", "Running", status={"conditions": [READY], "restarts": used}, **limit)
 
@@ -279,14 +279,14 @@ def test_when_its_tries_are_spent_the_job_has_failed(limit: Json, says: int) -> 
     assert status_of(plan)["reason"].endswith(f"exitcode 137 (backoffLimit {says} is used up)")
 
 
-def test_a_permanent_failure_is_no_reason_to_try_again() -> None:
-    job = a_crew()
+def test_a_permanent_failure_restarts_nothing() -> None:
+    job = a_group()
 
     assert status_of(plan_of(job, killed(job, code=1)))["state"] == "Failed"
 
 
-def test_a_worker_that_can_join_again_comes_alone() -> None:
-    job = a_crew_with_a_lone_worker()
+def test_a_worker_with_restart_scope_pod_restarts_alone() -> None:
+    job = a_group_with_a_lone_worker()
 
     plan = plan_of(job, killed(job))
 

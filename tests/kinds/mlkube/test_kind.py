@@ -1,4 +1,4 @@
-"""The life of an MxJob: names on record, Jobs, a verdict, a clean-up, an end (spec §1.4, §1.7)."""
+"""The life of an MxJob: names, Jobs, a result, a clean-up, an end."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,8 +15,8 @@ from tests.kinds.mlkube.build import (
     a_service,
     a_spec,
     condition_of,
-    crew_of,
     name_of,
+    places_of,
     plan_of,
     running,
     status_of,
@@ -27,7 +27,7 @@ from trainmaster.kinds.base import Settings
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
 
 COMPLETE = {"Complete": ("CompletionsReached", "Reached expected number of succeeded pods")}
-CREW = [("scheduler", 0), ("server", 0), ("server", 1), ("worker", 0), ("worker", 1), ("worker", 2)]
+PLACES = [("scheduler", 0), ("server", 0), ("server", 1), ("worker", 0), ("worker", 1), ("worker", 2)]
 
 
 def stored(job: Json, plan: Plan) -> Json:
@@ -74,7 +74,7 @@ def test_a_new_job_gets_all_its_jobs_at_once_by_names_that_any_later_plan_would_
     assert names(plan_of(stored(job, first))) == names(plan_of(job)) == names(first)
 
 
-def test_an_id_of_the_users_is_on_record_before_the_first_name_with_it_is_given() -> None:
+def test_an_id_of_the_user_is_stored_before_the_first_object_is_created() -> None:
     job = a_mxjob(RuntimeId="mine")
 
     first = plan_of(job)
@@ -86,8 +86,8 @@ def test_an_id_of_the_users_is_on_record_before_the_first_name_with_it_is_given(
     assert all("-mine-" in create.key.name for create in second.creates)
 
 
-def test_a_crew_that_is_changed_before_its_id_is_on_record_is_another_crew_which_the_old_one_makes_room_for() -> None:
-    """ps-lite counts its members when it starts: who was told of two workers must not meet who was told of three."""
+def test_an_edit_before_the_id_is_stored_gives_other_names_and_the_old_jobs_are_removed_first() -> None:
+    """ps-lite counts its processes when it starts: those of a job with two workers must not meet those of three."""
     before, after = a_mxjob(workers=2), a_mxjob(workers=3)
     old = a_job(before, "worker", name=next(name for name in names(plan_of(before)) if "-worker-" in name))
 
@@ -98,7 +98,7 @@ def test_a_crew_that_is_changed_before_its_id_is_on_record_is_another_crew_which
     assert [patch.key for patch in plan.patches] == [old.key]
 
 
-def test_a_job_whose_replicas_run_before_its_first_status_tells_of_both_steps() -> None:
+def test_a_job_whose_replicas_run_before_its_first_status_has_both_events() -> None:
     job = a_mxjob()
     begun = stored(job, plan_of(job))
 
@@ -109,7 +109,7 @@ def test_a_job_whose_replicas_run_before_its_first_status_tells_of_both_steps() 
 
 
 @pytest.mark.parametrize("code", [1, 137], ids=["judged", "started again"])
-def test_a_job_that_falls_before_its_first_status_has_all_on_record_that_any_other_has(code: int) -> None:
+def test_a_job_that_fails_before_its_first_status_gets_the_status_of_any_other(code: int) -> None:
     job = a_mxjob()
     begun = stored(job, plan_of(job))
 
@@ -121,7 +121,7 @@ def test_a_job_that_falls_before_its_first_status_has_all_on_record_that_any_oth
 
 def test_a_job_whose_jobs_are_all_there_waits_for_them_to_run() -> None:
     job = a_begun()
-    children: list[Child] = [a_service(job), *(a_job(job, *place) for place in CREW)]
+    children: list[Child] = [a_service(job), *(a_job(job, *place) for place in PLACES)]
 
     plan = plan_of(job, children)
 
@@ -147,7 +147,7 @@ def test_it_is_running_when_all_replicas_are_and_says_so_everywhere() -> None:
     assert plan_of(stored(job, plan), running(job)).is_quiet
 
 
-def test_who_has_ended_well_has_run() -> None:
+def test_a_replica_that_has_succeeded_has_run() -> None:
     job = a_begun(workers=2)
 
     assert status_of(plan_of(job, with_complete(job, ("worker", 0))))["phase"] == "Running"
@@ -163,7 +163,7 @@ def test_a_job_goes_on_where_another_process_left_it(phase: str) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"backoffLimit": 0}])
 @pytest.mark.parametrize("phase", ["Creating", "Running"])
-def test_a_crew_that_the_ancestor_left_gets_no_second_one(phase: str, given: Json) -> None:
+def test_jobs_that_mxnet_operator_left_are_not_missed(phase: str, given: Json) -> None:
     """Its Jobs are not ours, and hold the names: that these are taken is what its user is told."""
     job = a_mxjob(RuntimeId="mine", status={"phase": phase, "state": ""}, **given)
 
@@ -171,12 +171,12 @@ def test_a_crew_that_the_ancestor_left_gets_no_second_one(phase: str, given: Jso
     second = plan_of(stored(job, first))
 
     assert status_of(first)["runtimeId"] == "mine"
-    assert names(second) == {f"digits-{role}-mine-{index}" for role, index in CREW}
+    assert names(second) == {f"digits-{role}-mine-{index}" for role, index in PLACES}
     assert "restarts" not in stored(job, first)["status"]
 
 
 @pytest.mark.parametrize("phase", ["Creating", "Running"])
-def test_a_service_that_somebody_deleted_comes_again(phase: str) -> None:
+def test_a_service_that_was_deleted_is_created_again(phase: str) -> None:
     job = a_begun(phase)
 
     plan = plan_of(job, [child for child in running(job) if child != a_service(job)])
@@ -184,7 +184,7 @@ def test_a_service_that_somebody_deleted_comes_again(phase: str) -> None:
     assert [(c.resource, c.key.name) for c in plan.creates] == [(SERVICE, name_of(job, "scheduler"))]
 
 
-def test_a_job_that_somebody_deleted_before_all_were_there_comes_again() -> None:
+def test_a_job_that_was_deleted_before_all_have_run_is_created_again() -> None:
     job = a_begun("Creating")
 
     jobs = plan_of(job, running(job, without=[("server", 1)]))
@@ -206,16 +206,16 @@ def test_a_job_that_is_on_its_way_out_when_its_success_is_seen_has_succeeded() -
     assert "restarts" not in status_of(plan)
 
 
-@pytest.mark.parametrize("given", [pytest.param({"workers": 2}, id="crew"), pytest.param({"specs": LONE}, id="alone")])
+@pytest.mark.parametrize("given", [pytest.param({"workers": 2}, id="group"), pytest.param({"specs": LONE}, id="alone")])
 @pytest.mark.parametrize("place", [("worker", 1), ("scheduler", 0)])
-def test_who_has_succeeded_is_not_missed_whatever_becomes_of_its_job(place: tuple[str, int], given: Json) -> None:
+def test_the_job_of_a_replica_that_has_succeeded_is_not_missed(place: tuple[str, int], given: Json) -> None:
     """Somebody tidies up, or a policy gives every Job of the namespace a time to live."""
     job = a_begun("Running", "Running", **given)
     ended = plan_of(job, with_complete(job, place))
     job = stored(job, ended)
 
     plan = plan_of(job, running(job, without=[place]))
-    others = [each for each in crew_of(job) if each not in (place, ("server", 0))]
+    others = [each for each in places_of(job) if each not in (place, ("server", 0))]
     last = plan_of(job, running(job, *complete(job, *others), without=[place, *others]))
 
     assert status_of(ended)["done"] == {place[0].upper(): [place[1]]}
@@ -224,7 +224,7 @@ def test_who_has_succeeded_is_not_missed_whatever_becomes_of_its_job(place: tupl
     assert "done" not in status_of(last)
 
 
-def test_what_the_spec_does_not_ask_for_any_more_is_stopped_and_goes() -> None:
+def test_a_job_that_is_not_in_the_spec_any_more_is_suspended_and_deleted() -> None:
     job = a_begun("Running", "Running", workers=2)
 
     first = plan_of(job, [*running(job), a_job(job, "worker", 2), a_service(job, "digits-server-1kkf-0")])
@@ -237,10 +237,10 @@ def test_what_the_spec_does_not_ask_for_any_more_is_stopped_and_goes() -> None:
 
 def test_a_change_of_counters_alone_may_wait() -> None:
     job = a_begun()
-    job = stored(job, plan_of(job, [a_service(job), *(a_job(job, *place) for place in CREW)]))
+    job = stored(job, plan_of(job, [a_service(job), *(a_job(job, *place) for place in PLACES)]))
     one: list[Child] = [a_pod(job, "server", 0)]
 
-    some = plan_of(job, [a_service(job), *(a_job(job, *place) for place in CREW), *one])
+    some = plan_of(job, [a_service(job), *(a_job(job, *place) for place in PLACES), *one])
     every = plan_of(job, running(job))
     ended = plan_of(stored(job, every), with_complete(job, ("server", 0)))
 
@@ -286,7 +286,7 @@ def test_a_new_job_that_cannot_be_run_says_why_and_can_be_repaired() -> None:
         pytest.param(
             [("scheduler", 0), ("worker", 0), ("worker", 1), ("worker", 2)], "Succeeded", id="scheduler and workers"
         ),
-        pytest.param(CREW, "Succeeded", id="everybody"),
+        pytest.param(PLACES, "Succeeded", id="everybody"),
     ],
 )
 def test_a_dist_job_succeeds_when_scheduler_and_workers_have(ended: list[tuple[str, int]], state: str) -> None:
@@ -295,7 +295,7 @@ def test_a_dist_job_succeeds_when_scheduler_and_workers_have(ended: list[tuple[s
     assert status_of(plan_of(job, with_complete(job, *ended)))["state"] == state
 
 
-@pytest.mark.parametrize("place", CREW)
+@pytest.mark.parametrize("place", PLACES)
 def test_any_replica_that_fails_for_good_fails_the_job(place: tuple[str, int]) -> None:
     job = a_begun("Running", "Running")
 
@@ -315,7 +315,7 @@ def test_a_server_that_is_lost_when_all_is_done_is_no_failure_though_no_try_is_l
     assert status_of(plan)["state"] == "Succeeded"
 
 
-def test_a_failure_counts_whoever_succeeded_before() -> None:
+def test_a_failure_counts_before_a_success() -> None:
     """With the ancestor, the scheduler's success hid the failure of a worker."""
     job = a_begun("Running", "Running")
     ended = [("scheduler", 0), ("worker", 0), ("worker", 1)]
@@ -375,7 +375,7 @@ def test_a_failed_job_stops_what_still_runs_and_keeps_what_has_ended() -> None:
     plan = plan_of(job, children)
 
     assert [(p.resource, p.key.name, p.body) for p in plan.patches] == [
-        (JOB, name_of(job, *place), {"spec": {"suspend": True}}) for place in CREW
+        (JOB, name_of(job, *place), {"spec": {"suspend": True}}) for place in PLACES
     ]
     assert {p.version for p in plan.patches} == {200}
     assert [(d.resource, d.key.name) for d in plan.deletes] == [(SERVICE, name_of(job, "scheduler"))]
@@ -395,18 +395,18 @@ def test_a_job_that_comes_to_its_end_is_not_stopped_on_its_way(type_: str) -> No
 def test_it_is_done_when_all_jobs_have_stopped() -> None:
     job = judged("Failed")
 
-    plan = plan_of(job, [a_job(job, *place, suspend=True) for place in CREW])
+    plan = plan_of(job, [a_job(job, *place, suspend=True) for place in PLACES])
 
     assert (status_of(plan)["phase"], status_of(plan)["state"]) == ("Done", "Failed")
     assert status_of(plan)["reason"] == "worker-0: died"
     assert condition_of(plan, "Finished") == ("True", "Failed", "worker-0: died")
 
 
-def test_how_the_replicas_were_when_the_job_failed_stays_on_record() -> None:
+def test_the_states_of_replicas_when_the_job_failed_stay_in_the_status() -> None:
     job = a_begun("Running", "Running")
     verdict = stored(job, plan_of(job, with_dead(job, ("worker", 0))))
 
-    plan = plan_of(verdict, [a_job(job, *place, suspend=True) for place in CREW])
+    plan = plan_of(verdict, [a_job(job, *place, suspend=True) for place in PLACES])
 
     assert status_of(plan)["replicaStatuses"][2] == {
         "Mx_replica_type": "WORKER",
@@ -426,10 +426,10 @@ def test_servers_of_a_success_get_time_to_end_by_themselves() -> None:
     assert [p.key.name for p in late.patches] == [name_of(job, "server", 0), name_of(job, "server", 1)]
 
 
-def test_a_success_is_done_as_soon_as_everybody_has_ended() -> None:
+def test_a_success_is_done_as_soon_as_all_replicas_have_ended() -> None:
     job = judged("Succeeded")
 
-    plan = plan_of(job, [a_service(job), *complete(job, *CREW)])
+    plan = plan_of(job, [a_service(job), *complete(job, *PLACES)])
 
     assert (status_of(plan)["phase"], status_of(plan)["state"]) == ("Done", "Succeeded")
     assert status_of(plan).get("reason", "") == ""
@@ -446,7 +446,7 @@ def test_the_policy_all_takes_every_job_and_the_service() -> None:
 
     assert {(d.resource, d.key.name) for d in plan.deletes} == {
         (SERVICE, name_of(job, "scheduler")),
-        *((JOB, name_of(job, *place)) for place in CREW),
+        *((JOB, name_of(job, *place)) for place in PLACES),
     }
     assert plan.status is None
     assert gone.is_quiet  # one is still on its way out
@@ -482,7 +482,7 @@ def test_an_ended_job_stays_as_it_is_also_one_of_the_ancestors(phase: str) -> No
     job = a_mxjob(status={"phase": phase, "state": "Succeeded"})
 
     assert plan_of(job).is_quiet
-    assert plan_of(job, complete(job, *crew_of(job))).is_quiet
+    assert plan_of(job, complete(job, *places_of(job))).is_quiet
 
 
 @pytest.mark.parametrize(("policy", "patched", "deleted"), [("Running", 1, 0), ("All", 0, 1), ("None", 0, 0)])
@@ -517,7 +517,7 @@ def test_both_groups_are_one_kind() -> None:
     assert new.children == first.children == (JOB,)
 
 
-def test_actions_are_told() -> None:
+def test_actions_have_events() -> None:
     kind = MxJobKind(Settings())
 
     done_, failed = kind.action_event("create", JOB, ["a", "b"]), kind.action_event("delete", JOB, ["a"], "no")

@@ -171,7 +171,7 @@ def test_a_replica_without_memory_fails_and_says_so(how: str) -> None:
 @pytest.mark.parametrize("phase", ["Failed", "Running"])
 @pytest.mark.parametrize("code", [0, 1])
 @pytest.mark.parametrize("reason", ["Evicted", "NodeShutdown", "Terminated", "Preempting", "OutOfcpu"])
-def test_a_pod_that_its_node_puts_out_comes_again_whatever_its_code(reason: str, code: int, phase: str) -> None:
+def test_a_pod_that_its_node_ended_restarts_whatever_its_exit_code(reason: str, code: int, phase: str) -> None:
     """A program that is told to end may well do so with 0: that is no success. The reason is there before the phase."""
     job = a_running()
     pod = a_pod(job, *WORKER, code=code, phase=phase, reason=reason)
@@ -222,7 +222,7 @@ def test_a_job_that_gives_up_on_a_pod_that_its_node_does_not_let_go_of_is_a_fail
 
 @pytest.mark.parametrize("type_", ["Failed", "FailureTarget"])
 @pytest.mark.parametrize(
-    "job", [pytest.param(a_running(), id="alone"), pytest.param(a_begun("Running", "Running"), id="crew")]
+    "job", [pytest.param(a_running(), id="alone"), pytest.param(a_begun("Running", "Running"), id="group")]
 )
 def test_a_job_that_gave_up_on_a_pod_that_still_runs_is_not_believed_before_the_pod_tells_how_it_ended(
     job: Json, type_: str
@@ -263,7 +263,7 @@ def test_a_main_container_that_died_for_good_is_a_failure_whatever_its_side_cars
     )
 
 
-def test_a_replica_that_comes_back_is_told_until_it_is_there() -> None:
+def test_a_replica_that_recovers_is_reported_until_it_runs() -> None:
     job = a_running()
     fallen: list[Child] = [a_job(job, *WORKER), a_pod(job, *WORKER, code=137, phase="Failed")]
 
@@ -290,7 +290,7 @@ def test_a_replica_that_comes_back_is_told_until_it_is_there() -> None:
         pytest.param({}, "replicas are starting", id="nothing"),
     ],
 )
-def test_what_a_replica_waits_for_is_told(pod: Json, says: str) -> None:
+def test_ready_says_what_a_replica_waits_for(pod: Json, says: str) -> None:
     job = a_begun(workers=1, servers=1)
     waiting = a_pod(job, *WORKER, phase="Pending", **pod)
 

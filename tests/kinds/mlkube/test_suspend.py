@@ -10,8 +10,8 @@ from tests.kinds.mlkube.build import (
     a_mxjob,
     a_pod,
     condition_of,
-    crew_of,
     name_of,
+    places_of,
     plan_of,
     running,
     status_of,
@@ -54,13 +54,13 @@ def test_its_jobs_are_suspended_then_deleted_and_its_service_goes() -> None:
     old, job = suspended()
 
     first = plan_of(job, running(old))
-    stopped = [a_job(old, *place, suspend=True) for place in crew_of(old)]
+    stopped = [a_job(old, *place, suspend=True) for place in places_of(old)]
     leaving: list[Child] = [*stopped, a_pod(old, "server", deleting=True)]
     second = plan_of(job, leaving)
 
     assert [patch.body for patch in first.patches] == [{"spec": {"suspend": True}}] * 6
     assert [(d.resource, d.key.name) for d in first.deletes] == [(SERVICE, name_of(old, "scheduler"))]
-    assert {d.key.name for d in second.deletes} == {name_of(old, *p) for p in crew_of(old)} - {name_of(old, "server")}
+    assert {d.key.name for d in second.deletes} == {name_of(old, *p) for p in places_of(old)} - {name_of(old, "server")}
     assert plan_of(job).is_quiet
 
 
@@ -93,7 +93,7 @@ def test_a_resumed_job_starts_all_replicas_under_other_names_when_the_old_ones_a
     assert [event.reason for event in resumes.events] == ["MxJobResumed"]
     assert waits.creates == ()
     assert len(starts.creates) == 7
-    assert {create.key.name for create in starts.creates}.isdisjoint(name_of(old, *place) for place in crew_of(old))
+    assert {create.key.name for create in starts.creates}.isdisjoint(name_of(old, *place) for place in places_of(old))
 
 
 def test_a_suspension_is_no_restart() -> None:

@@ -141,12 +141,12 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 # --- edits ---
 
-CREW = (SCHEDULER, a_spec("SERVER", 2), a_spec("WORKER", 2))
+PLACES = (SCHEDULER, a_spec("SERVER", 2), a_spec("WORKER", 2))
 BEGUN = {"runtimeId": "1kkf"}
 
 
 def with_edit(type_: str, edit: Json) -> Json:
-    return a_mxjob(specs=[spec | edit if spec["mxReplicaType"] == type_ else spec for spec in CREW], status=BEGUN)
+    return a_mxjob(specs=[spec | edit if spec["mxReplicaType"] == type_ else spec for spec in PLACES], status=BEGUN)
 
 
 def edit_errors(old: Json, new: Json) -> list[str]:
@@ -167,8 +167,8 @@ def edit_errors(old: Json, new: Json) -> list[str]:
 def test_the_members_of_a_job_that_has_begun_stay_as_they_are(type_: str, edit: Json, is_refused: bool) -> None:
     new = with_edit(type_, edit)
 
-    assert edit_errors(a_mxjob(specs=CREW, status=BEGUN), new) == ["spec.replicaSpecs"] * is_refused
-    assert edit_errors(a_mxjob(specs=CREW), new) == []
+    assert edit_errors(a_mxjob(specs=PLACES, status=BEGUN), new) == ["spec.replicaSpecs"] * is_refused
+    assert edit_errors(a_mxjob(specs=PLACES), new) == []
 
 
 def test_the_mode_of_a_job_that_has_begun_stays_as_it_is() -> None:

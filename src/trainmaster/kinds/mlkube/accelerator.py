@@ -1,4 +1,4 @@
-"""What a pod that uses an accelerator gets from its machine, as the operator's config file says."""
+"""What a pod that uses an accelerator gets from its node, as the operator's config file says."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from trainmaster.kinds.mlkube import labels
 def equipped(pod: Body, accelerators: Mapping[str, Accelerator]) -> Body:
     """The pod's spec with the volumes, mounts and variables of all accelerators that its main container asks for.
 
-    What is there already, by name or by mount path, stays: the ancestor wrote all of this into the jobs themselves.
+    Volumes, mounts and variables of the template stay, by name or mount path: mxnet-operator wrote them into the jobs.
     """
     used = [
         accelerators[name]
@@ -44,8 +44,8 @@ def _with(container: Body, used: Sequence[Accelerator]) -> Body:
 
 
 def _added(found: Any, new: Sequence[Body], key: str) -> Any:
-    """Those that are there, and each new one whose key nobody has yet. What is no list, or no object in it, is for the
-    API server to refuse."""
+    """The entries found, and each new one whose key none of them has. What is not a list of objects is left to the API
+    server, which refuses it."""
     if not isinstance(found or [], list):
         return found
     merged = list(found or ())

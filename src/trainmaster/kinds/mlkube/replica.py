@@ -76,8 +76,8 @@ def replicas_of(job: MxJob, slots: Iterable[Slot], observed: Observed) -> dict[s
 
 
 def has_formed(job: MxJob) -> bool:
-    """All replicas of this attempt have run: a Job that does not exist was deleted, and is not yet to be created. The
-    ancestor used the same phase and had no runtime id in its status; its Jobs are not missed."""
+    """All replicas of this attempt have run: a Job that does not exist was deleted, and is not yet to be created. A job
+    that mxnet-operator ran has the same phase and no runtime id; its Jobs are not missed."""
     status = job.status
     has_run = status.phase == PHASE_RUNNING and bool(status.runtime_id)
     return has_run and not is_group_restarting(status.conditions)
@@ -160,7 +160,7 @@ def _suspended(slot: Slot) -> Fault:
 
 
 def _waits(slot: Slot) -> str:
-    return f"job {slot.name} is suspended; it goes on when somebody resumes it"
+    return f"job {slot.name} is suspended; it goes on when it is resumed"
 
 
 def _began(pod: PodView) -> float:

@@ -29,7 +29,7 @@ SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 
 ENDED = frozenset({DONE, FAILED})
-"""The phase ``Failed`` is the ancestor's, for a job whose spec it could not read. It is never set, and never left."""
+"""mxnet-operator set the phase ``Failed`` for a job whose spec it could not read. It is never set, and never left."""
 
 STARTED = (RUNNING, SUCCEEDED)
 _STATES = {"Running": RUNNING, "Succeeded": SUCCEEDED, "Failed": FAILED}
@@ -110,7 +110,7 @@ def _progress(old: MxJobStatus, new: MxJobStatus, report: Report) -> list[Event]
 
 
 def _proceeding(job: MxJob, status: MxJobStatus, report: Report, now: datetime, *, is_ready: bool) -> MxJobStatus:
-    """A job that has run is Running until it ends. The ancestor used the same phase, and stored no runtime id."""
+    """A job that has run is Running until it ends. mxnet-operator had the same phase, and stored no runtime id."""
     has_run = job.status.phase == PHASE_RUNNING and bool(job.status.runtime_id)
     runs = has_run or is_ready
     conditions = cleared(status.conditions, all_created=report.is_all_created, now=now)
