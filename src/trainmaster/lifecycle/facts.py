@@ -251,7 +251,8 @@ def _classify_replica(model: JobModel, slot: Slot, replica: Replica, nodes: Node
         fault = _node_fault(model, pod, problem)
         if replica.restarts_alone:
             found.states[place], found.recovering[place] = "Pending", fault.message
-            found.abandoned.append(pod)
+            if not pod.deleting:
+                found.abandoned.append(pod)
         else:
             found.failed.append(FailedPod(*place, fault, slot.label))
     elif replica.fault:

@@ -115,7 +115,20 @@ def test_a_pod_on_a_lost_node_whose_replica_restarts_alone_is_force_deleted_so_t
     assert event.message.startswith("worker-1: pod digits-worker-1kkf-1-aaaaa failed: Node node-2 is failed")
 
 
-def test_an_eviction_of_a_replica_that_restarts_alone_is_told() -> None:
+def test_a_pod_that_is_being_deleted_on_a_lost_node_is_force_deleted_once() -> None:
+    job = alone()
+    leaving = a_pod(job, *PLACE, deleting=True, node="node-2")
+
+    plan = plan_of(job, with_worker(job, a_job(job, *PLACE), leaving), nodes=LOST)
+    forced = plan_of(
+        job, with_worker(job, a_job(job, *PLACE), a_pod(job, *PLACE, forced=True, node="node-2")), nodes=LOST
+    )
+
+    assert [(d.key.name, d.grace) for d in plan.deletes] == [("digits-worker-1kkf-1-aaaaa", 0)]
+    assert forced.deletes == ()
+
+
+def test_an_eviction_of_a_replica_that_restarts_alone_has_an_event() -> None:
     job = alone()
     evicted = a_pod(job, *PLACE, deleting=True, disruption="EvictionByEvictionAPI")
 
