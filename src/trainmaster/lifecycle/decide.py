@@ -226,6 +226,7 @@ class Pass(Generic[J]):
             deletes=(
                 *self._removal(facts.outdated, "it is started again"),
                 *self._removal(facts.abandoned, "it was deleted"),
+                *self._removal(facts.replaced, "another pod takes its place"),
                 *removed.deletes,
                 *self._surplus(),
             ),

@@ -68,8 +68,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     surplus: tuple[PodView, ...]
     """Pods that fill no place of the spec, highest index first."""
     abandoned: tuple[PodView, ...]
-    """Other pods that are being deleted, where no kubelet may confirm it, or that run on a lost node and are deleted so
-    that their replica creates another one."""
+    """Other pods that are being deleted, where no kubelet may confirm it."""
+    replaced: tuple[PodView, ...]
+    """Pods on a lost node that are deleted so that their replica creates another one."""
     surplus_services: tuple[ServiceView, ...]
     leaving: tuple[Place, ...]
     """Places that the spec no longer has, with a pod of the present attempt."""
@@ -134,7 +135,8 @@ def classify(model: JobModel, pods: Mapping[str, PodView], observed: Observed, r
         without_service=tuple(slot for slot in addressed if slot.name not in observed.services),
         outdated=tuple(found.outdated),
         surplus=surplus,
-        abandoned=(*found.abandoned, *_abandoned(model, found, observed, nodes)),
+        abandoned=tuple(_abandoned(model, found, observed, nodes)),
+        replaced=tuple(found.replaced),
         surplus_services=tuple(service for name, service in services if name not in kept),
         leaving=_leaving(model, observed),
         failed=tuple(found.failed),
@@ -176,7 +178,7 @@ class _Replicas(msgspec.Struct):
     outdated: list[PodView] = []
     failed: list[FailedPod] = []
     stranded: list[FailedPod] = []
-    abandoned: list[PodView] = []
+    replaced: list[PodView] = []
     recovering: dict[Place, str] = {}
     succeeded: list[Place] = []
     ran: list[Place] = []
@@ -252,7 +254,7 @@ def _classify_replica(model: JobModel, slot: Slot, replica: Replica, nodes: Node
         if replica.restarts_alone:
             found.states[place], found.recovering[place] = "Pending", fault.message
             if not pod.deleting:
-                found.abandoned.append(pod)
+                found.replaced.append(pod)
         else:
             found.failed.append(FailedPod(*place, fault, slot.label))
     elif replica.fault:

@@ -109,6 +109,7 @@ def test_a_pod_on_a_lost_node_whose_replica_restarts_alone_is_force_deleted_so_t
     plan = plan_of(job, with_worker(job, a_job(job, *PLACE), a_pod(job, *PLACE, node="node-2")), nodes=LOST)
 
     assert [(d.resource, d.key.name, d.grace) for d in plan.deletes] == [(POD, "digits-worker-1kkf-1-aaaaa", 0)]
+    assert plan.deletes[0].why == "another pod takes its place, and its node node-2 is lost"
     assert "restarts" not in status_of(plan)
     assert condition_of(plan, "Recovering")[:2] == ("True", "ReplicaRestarting")
     (event,) = plan.events
