@@ -506,6 +506,14 @@ def test_a_job_goes_when_its_time_is_over() -> None:
     assert (delete.resource, delete.key, delete.uid) == (MxJobKind.resource, Key("ml", "digits"), "uid-of-digits")
 
 
+def test_a_job_that_turns_up_late_is_stopped_before_the_job_goes() -> None:
+    job = done(ttlSecondsAfterFinished=60)
+
+    plan = plan_of(job, [a_job(job, "worker", 0)], now=NOW + timedelta(seconds=60))
+
+    assert (len(plan.patches), plan.deletes) == (1, ())
+
+
 # --- words ---------------------------------------------------------------------------------------
 
 

@@ -116,6 +116,19 @@ def test_jobs_of_an_unstored_attempt_that_are_suspended_do_not_fill_slots_after_
     assert name_of(job, "worker") not in created
 
 
+def test_a_job_that_appears_while_the_job_is_suspended_is_removed_and_fills_no_slot_afterwards() -> None:
+    """The operator that created it had lost its lease, and the next one did not see it."""
+    job = a_mxjob(suspend=True)
+    job = stored(job, plan_of(job))
+    late = a_job(job, "worker")
+
+    removes = plan_of(job, [late])
+    resumed = stored(job, plan_of({**job, "spec": {**job["spec"], "suspend": False}}, [late]), suspend=False)
+
+    assert [patch.key for patch in removes.patches] == [late.key]
+    assert name_of(resumed, "worker") != late.key.name
+
+
 def test_a_job_that_has_its_result_is_not_suspended() -> None:
     job = a_begun("CleanUp", "Succeeded", status={"completionTime": STAMP}, suspend=True)
 

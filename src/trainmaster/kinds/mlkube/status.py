@@ -67,7 +67,7 @@ def written(job: MxJob, report: Report, now: datetime) -> MxJobStatus:
         case "suspend":
             return _suspended(job, new, report, now)
         case "resume":
-            return _resumed(job, new, now)
+            return _resumed(job, new, report, now)
         case "ending" | "end":
             return _ended(job, new, report, now)
     return _proceeding(job, new, report, now, is_ready=all(state in STARTED for state in states.values()))
@@ -154,28 +154,36 @@ def _restarted(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -
 
 
 def _suspended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
-    """Replicas have other names when the job is resumed, so that none of its suspended Jobs fills a slot then."""
     message, is_news = report.model.run.suspend, not report.model.is_suspended
-    has_begun = bool(job.status.runtime_id) or bool(report.facts.observed.children.get(JOB))
-    conditions = put_standard(
-        _stopped(status.conditions, SUSPENDED, message, now), SUSPENDED, True, SUSPENDED, message, now
-    )
+    has_begun = bool(job.status.runtime_id) or _has_jobs(report)
+    conditions = _stopped(status.conditions, SUSPENDED, message, now)
     return msgspec.structs.replace(
         status,
         phase=SUSPENDED,
         state=UNKNOWN,
         reason="",
+        # So that none of its suspended Jobs fills a slot when it is resumed.
         runtime_id=next_runtime_id(job) if has_begun and is_news else status.runtime_id,
         start_time=job.status.start_time,
         replica_statuses=_counted(dict.fromkeys(states_of(report), UNKNOWN)),
-        conditions=conditions,
+        conditions=put_standard(conditions, SUSPENDED, True, SUSPENDED, message, now),
     )
 
 
-def _resumed(job: MxJob, status: MxJobStatus, now: datetime) -> MxJobStatus:
+def _resumed(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
     """The time in which nothing may run does not count for the deadline."""
-    conditions = put_standard(status.conditions, SUSPENDED, False, "Resumed", _resuming(job), now)
-    return msgspec.structs.replace(status, phase=CREATING, state=UNKNOWN, start_time=now, conditions=conditions)
+    return msgspec.structs.replace(
+        status,
+        phase=CREATING,
+        state=UNKNOWN,
+        runtime_id=next_runtime_id(job) if _has_jobs(report) else status.runtime_id,
+        start_time=now,
+        conditions=put_standard(status.conditions, SUSPENDED, False, "Resumed", _resuming(job), now),
+    )
+
+
+def _has_jobs(report: Report) -> bool:
+    return bool(report.facts.observed.children.get(JOB))
 
 
 def _ended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
