@@ -19,7 +19,7 @@ from testbed.answer import Refused
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from tests.faults.world import BATCH_JOBS, Object, is_deleting
-from tests.integration.scene import Job, Scene, place_of
+from tests.integration.scene import Job, Scene, add_node, place_of
 from tests.integration.stage import embedded_plane, stage_on
 from tests.integration.test_twice import all_events, nameless, told
 from tests.manifests.build import Manifest, container, crew, mlkubejob
@@ -554,6 +554,48 @@ async def test_a_crew_that_a_lost_node_holds_a_pod_of_comes_again(scene: Scene) 
     await scene.admin.delete("pods", scene.namespace, pod_at(job, "worker-1"))
 
     assert re.search(r"pod job-worker-id-1-\w+ is lost: it was deleted on node", await job.says("Recovering", "True"))
+
+
+async def run_on_a_node_that_is_lost(scene: Scene, manifest: Manifest, place: str) -> Job:
+    """All replicas run, one of them on a node of its own, which is deleted then."""
+    node = scene.namespace
+    await add_node(scene.admin, node)
+    job = await scene.create(manifest)
+    await job.pods_are_there()
+    await scene.admin.bind(scene.namespace, pod_at(job, place), node)
+    await run(job)
+    await scene.admin.delete("nodes", None, node)
+    return job
+
+
+@pytest.mark.usefixtures("operator")
+async def test_the_pod_of_a_local_job_on_a_lost_node_is_force_deleted_and_its_job_creates_another_one(
+    scene: Scene,
+) -> None:
+    job = await run_on_a_node_that_is_lost(scene, local(), "worker-0")
+    (old,) = job.children("pods")
+
+    message = await job.says("Recovering", "True")
+    await job.until(lambda: old not in job.children("pods"), "its pod is gone")
+    await come_back(job, "worker-0", besides=old)
+
+    assert f"pod {old} failed: Node {scene.namespace} is failed and offline" in message
+    assert "restarts" not in job.status
+
+
+@pytest.mark.usefixtures("operator")
+async def test_all_replicas_restart_when_a_node_is_lost_and_no_kubelet_is_waited_for(scene: Scene) -> None:
+    job = await run_on_a_node_that_is_lost(scene, dist(), "worker-1")
+    lost, others = pod_at(job, "worker-1"), [pod_at(job, place) for place in ALL if place != "worker-1"]
+
+    message = await job.says("Recovering", "True")
+    await job.until(lambda: lost not in job.children("pods"), "the pod on the lost node is gone")
+    assert set(others) <= set(job.children("pods"))  # their kubelet has not stopped them yet
+    async with scene.kubelet():
+        await job.until(lambda: len(job.children(BATCH_JOBS)) == len(ALL) and pod_at(job, "worker-1"), "all are new")
+
+    assert f"pod {lost} failed: Node {scene.namespace} is failed and offline" in message
+    assert job.status["restarts"]["WORKER"]["used"] == 1
 
 
 @pytest.mark.usefixtures("operator")
