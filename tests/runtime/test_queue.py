@@ -559,3 +559,40 @@ def test_no_key_is_lost_and_none_is_worked_on_twice_at_once(operations: list[tup
 
     with asyncio.Runner(loop_factory=partial(looptime.new_event_loop, noop_cycles=3)) as runner:
         runner.run(play())
+
+
+# --- no ready key waits while a worker sleeps ---
+
+
+@given(
+    rounds=st.lists(
+        st.lists(st.sampled_from([STARTUP, NORMAL, URGENT]), min_size=1, max_size=5), min_size=1, max_size=5
+    ),
+    workers=st.integers(1, 4),
+    reserved=st.integers(0, 2),
+)
+@settings(deadline=None)
+def test_no_ready_key_waits_while_a_worker_sleeps(rounds: list[list[int]], workers: int, reserved: int) -> None:
+    """Keys of all priorities are added in one step of the loop; passes never end."""
+
+    async def play() -> None:
+        queue, taken = a_queue(), list[Key]()
+
+        async def work(*, only_urgent: bool) -> None:
+            taken.append(await queue.get(only_urgent=only_urgent))
+
+        pool = [asyncio.ensure_future(work(only_urgent=index >= workers)) for index in range(workers + reserved)]
+        names = itertools.count()
+        for priorities in rounds:
+            await asyncio.sleep(0)
+            for priority in priorities:
+                queue.add(Key("ml", str(next(names))), priority=priority)
+            for _ in range(2 * len(pool)):
+                await asyncio.sleep(0)
+            sleeping = [task for task in pool[:workers] if not task.done()]
+            assert not (len(queue) and sleeping), f"{len(queue)} keys are ready, {len(sleeping)} workers sleep"
+        for task in pool:
+            task.cancel()
+        await asyncio.gather(*pool, return_exceptions=True)
+
+    asyncio.run(play())

@@ -85,16 +85,17 @@ class KeyQueue:
         """The most urgent key, or with ``only_urgent`` one that is. It is being worked on until ``done``."""
         least, waiters = (URGENT, self._reserved) if only_urgent else (STARTUP, self._waiters)
         while not self._is_closed:
-            if (key := self._pop(least)) is not None:
+            key = self._pop(least)
+            self._wake_next()
+            if key is not None:
                 return key
             waiter = asyncio.get_running_loop().create_future()
             waiters.append(waiter)
             try:
                 await waiter
             except asyncio.CancelledError:
-                if waiter.done():  # the key that this waiter was woken for must not wait for the next event
-                    _wake(self._reserved)
-                    _wake(self._waiters)
+                if waiter.done():
+                    self._wake_next()
                 raise
         raise QueueClosed
 
@@ -158,6 +159,13 @@ class KeyQueue:
                 self._observer.taken(self._now() - max(entry.since, entry.due))
                 return key
         return None
+
+    def _wake_next(self) -> None:
+        """A woken worker may take another key than the one that it was woken for, or none: then that key is left."""
+        if self._ready:
+            _wake(self._waiters)
+        if self._ready and -self._ready[0][0] >= URGENT:
+            _wake(self._reserved)
 
     def _arm(self) -> None:
         if self._timer:
