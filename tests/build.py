@@ -16,11 +16,14 @@ from trainmaster.core.ids import CONFIG_MAP, SERVICE, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create, Delete, Plan
 from trainmaster.core.view import (
+    CANDIDATE_CODEC,
     CHILD_CODEC,
     JOB_CODEC,
     NODE_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
+    WHOLE_CANDIDATE_CODEC,
+    CandidateView,
     ChildView,
     JobView,
     NodeView,
@@ -521,6 +524,12 @@ def view_of_node(node: Json) -> NodeView:
 
 def view_of_child(body: Json) -> ChildView:
     view = CHILD_CODEC.line(_line(body)).view
+    assert view is not None
+    return view
+
+
+def view_of_candidate(body: Json, *, whole: bool = False) -> CandidateView:
+    view = (WHOLE_CANDIDATE_CODEC if whole else CANDIDATE_CODEC).line(_line(body)).view
     assert view is not None
     return view
 

@@ -297,10 +297,6 @@ TAKEN_OVER = (
         do.nothing,
         GoesOn(NO_POD),
         rows=tuple(row for row in BY_JOB if row.name != "nervexjob"),
-        red={
-            DI: "pods that di-server of v0.2 made are deleted",
-            MXJOB_MLKUBE: "batch Jobs without an owner are not adopted",
-        },
         found=True,
     ),
 )

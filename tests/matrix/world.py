@@ -5,7 +5,7 @@ reads is JSON as the API server would show it, and the Events that were recorded
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -19,12 +19,15 @@ from tests.matrix.cluster import Api, Cluster
 from trainmaster.core.errors import Conflict, ServerError, TooManyRequests, Unreachable
 from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.plan import LAZY, Event
+from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import (
     CHILD_CODEC,
     JOB_CODEC,
     NODE_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
+    WHOLE_CANDIDATE_CODEC,
+    CandidateView,
     ChildView,
     Codec,
     JobView,
@@ -33,6 +36,7 @@ from trainmaster.core.view import (
     ServiceView,
 )
 from trainmaster.kinds.base import Kind, Settings
+from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.executor import Executor
@@ -42,6 +46,9 @@ from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.store import Store
 
 NODES = 8
+Selects = Callable[[Object], bool]
+"""Of labels."""
+
 MOST_STEPS = 2000
 """Steps in one ``run``: an operator that needs more is in a loop."""
 
@@ -57,6 +64,48 @@ class Notes(Recorder):
         self.events.append(event)
 
 
+class Watch:
+    """A store, and the objects that its label selector shows to it."""
+
+    def __init__(self, resource: Resource, store: Store[Any], codec: Codec[Any], selects: Selects) -> None:
+        self._resource, self._store, self._codec, self._selects = resource, store, codec, selects
+        self._read = 0
+        store.replace((), 0)
+
+    def catch_up(self, api: Api) -> None:
+        stream = api.streams.get(self._resource, [])
+        for change in stream[self._read :]:
+            line = self._codec.line(change.line())
+            labels = msgspec.json.decode(change.body)["metadata"].get("labels", {})
+            if line.type == "DELETED" or not self._selects(labels):
+                self._store.remove(line.view)
+            else:
+                self._store.put(line.view)
+        self._read = len(stream)
+
+
+def matches(labels: Object, selector: str) -> bool:
+    """Of terms that ask for equality, or for the contrary."""
+    for term in filter(None, selector.split(",")):
+        key, value = term.replace("!=", "=").split("=", 1)
+        if (labels.get(key) == value) == ("!=" in term):
+            return False
+    return True
+
+
+def _is_managed(labels: Object) -> bool:
+    return MANAGED_BY.items() <= labels.items()
+
+
+def _any(labels: Object) -> bool:
+    return True
+
+
+def resources_of(kind: Kind[Any]) -> tuple[Resource, ...]:
+    """Of which the predecessor of a kind created children."""
+    return kind.predecessor.resources if kind.predecessor else ()
+
+
 class World:
     def __init__(self, job: Object, *, settings: Settings = SETTINGS, nodes: int = NODES) -> None:
         self.loop = VirtualLoop()
@@ -66,7 +115,7 @@ class World:
         self.key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
         self.kind: Kind[Any] = kind_of(job, settings)
         self._stores: dict[Resource, tuple[Store[Any], Codec[Any]]] = {}
-        self._read: dict[Resource, int] = {}
+        self._watches: list[Watch] = []
         self._controller = self.loop.run_until_complete(self._build())
 
     def __enter__(self) -> Self:
@@ -92,6 +141,14 @@ class World:
         barrier = Barrier({resource: store for resource, (store, _) in self._stores.items() if resource != NODE})
         if kind.related and related is not None:
             self._stores[kind.related.resource] = (related, JOB_CODEC)
+        candidates = {resource: Store[CandidateView](resource) for resource in resources_of(kind)}
+        self._watches = [
+            *(
+                Watch(resource, store, codec, _is_managed if resource in (POD, SERVICE, *children) else _any)
+                for resource, (store, codec) in self._stores.items()
+            ),
+            *(Watch(r, store, WHOLE_CANDIDATE_CODEC, self._is_candidate) for r, store in candidates.items()),
+        ]
         ports = HostPorts()
         ports.follow(jobs, pods)
         self.notes = Notes(self.api, self.now)
@@ -109,7 +166,12 @@ class World:
             related=related,
             children=children,
             nodes=NodeIndex(nodes, pods) if kind.looks_at_nodes else None,
+            adopter=Adopter(kind, candidates, {POD: pods, SERVICE: services, **children}),
         )
+
+    def _is_candidate(self, labels: Object) -> bool:
+        selector = self.kind.predecessor.selector if self.kind.predecessor else ""
+        return bool(selector) and matches(labels, selector)
 
     # --- time ---
 
@@ -158,19 +220,8 @@ class World:
     # --- the operator ---
 
     def _catch_up(self) -> None:
-        async def read() -> None:
-            for resource, (store, codec) in self._stores.items():
-                stream = self.api.streams.get(resource, [])
-                if resource not in self._read:
-                    page = codec.page(await self.api.list(resource))
-                    store.replace(page.views, int(page.resource_version))
-                else:
-                    for change in stream[self._read[resource] :]:
-                        line = codec.line(change.line())
-                        store.remove(line.view) if line.type == "DELETED" else store.put(line.view)
-                self._read[resource] = len(stream)
-
-        self.loop.run_until_complete(read())
+        for watch in self._watches:
+            watch.catch_up(self.api)
 
     def _pass(self) -> None:
         async def reconcile() -> None:

@@ -195,14 +195,31 @@ async def test_a_name_that_is_taken_by_our_own_pod_is_no_failure_and_the_store_i
     assert rig.barrier.is_open(JOB.uid)
 
 
-async def test_our_own_pod_that_the_watch_cannot_show_is_said_with_the_command_that_helps() -> None:
+async def test_our_own_pod_that_the_watch_cannot_show_gets_our_label() -> None:
     rig = Rig()
     rig.cluster.put(POD, pod_json())
+    applied = await rig.act(creates=(create_pod(),))
+    stored = rig.cluster.find(POD, WORKER)
+
+    assert applied == Applied()
+    assert stored is not None
+    assert stored["metadata"]["labels"].items() >= MANAGED_BY.items()
+    assert not rig.barrier.is_open(JOB.uid)
+    rig.pods.advance(int(stored["metadata"]["resourceVersion"]))
+    assert rig.barrier.is_open(JOB.uid)
+
+
+async def test_our_own_pod_that_may_not_get_our_label_is_said_with_the_command_that_helps() -> None:
+    rig = Rig()
+    rig.cluster.put(POD, pod_json())
+    rig.cluster.before = raising("patch", Forbidden("pods is forbidden", code=403))
     applied = await rig.act(creates=(create_pod(),))
 
     (failure,) = applied.failures
     command = "kubectl label pods mnist-worker-0 app.kubernetes.io/managed-by=trainmaster"
-    assert failure.error == f"it exists without the label that we watch by; {command}"
+    assert failure.error == (
+        f"it exists without the label that we watch by, and gets none: pods is forbidden; {command}"
+    )
 
 
 ORPHAN = pod_json() | {"metadata": {"name": "mnist-worker-0", "namespace": "ml", "uid": "x"}}

@@ -34,18 +34,16 @@ class Stage:
         return self.path.rpartition("/")[2] in ("succeeded", "failed")
 
 
-_UNDECLARED = "pods that di-server of v0.2 made are on no record, and are deleted"
-
 DI = tuple(
     Stage(f"di-v0.2.2/{path}", then, **more)
     for path, then, more in (
         ("parallel/created", RUNNING, {}),
         ("parallel/coordinator-running", RUNNING, {}),
-        ("parallel/replicas-created", RUNNING, {"red": _UNDECLARED}),
-        ("parallel/running", RUNNING, {"red": _UNDECLARED}),
-        ("parallel/collector-failed-before", RUNNING, {"may_replace": ("collector-djl2d",), "red": _UNDECLARED}),
-        ("parallel/collector-failed-after", RUNNING, {"may_replace": ("collector-djl2d",), "red": _UNDECLARED}),
-        ("parallel/collector-replaced-pending", RUNNING, {"red": _UNDECLARED}),
+        ("parallel/replicas-created", RUNNING, {}),
+        ("parallel/running", RUNNING, {}),
+        ("parallel/collector-failed-before", RUNNING, {"may_replace": ("collector-djl2d",)}),
+        ("parallel/collector-failed-after", RUNNING, {"may_replace": ("collector-djl2d",)}),
+        ("parallel/collector-replaced-pending", RUNNING, {}),
         (
             "parallel/succeeded-before",
             SUCCEEDED,
@@ -59,14 +57,14 @@ DI = tuple(
         ),
         ("coordinator-failed/failed", FAILED, {}),
         ("created-phase-lost/created", RUNNING, {}),
-        ("ddp/replicas-created", RUNNING, {"red": _UNDECLARED}),
-        ("ddp/running", RUNNING, {"red": _UNDECLARED}),
+        ("ddp/replicas-created", RUNNING, {}),
+        ("ddp/running", RUNNING, {}),
         (
             "ddp/aggregator-failed-before",
             RUNNING,
-            {"may_replace": ("aggregator-zndz8", "ddp-learner-d9cv9"), "red": _UNDECLARED},
+            {"may_replace": ("aggregator-zndz8", "ddp-learner-d9cv9")},
         ),
-        ("ddp/aggregator-replaced-pending", RUNNING, {"red": _UNDECLARED}),
+        ("ddp/aggregator-replaced-pending", RUNNING, {}),
         ("ddp/succeeded", SUCCEEDED, {}),
         ("serial/created", RUNNING, {}),
         ("serial/running", RUNNING, {}),
@@ -140,7 +138,7 @@ AITRAININGJOB = tuple(
     )
 )
 
-_UNADOPTED = "batch Jobs without an owner are not adopted: their names are told as taken"
+_RESTARTED = "a container that its kubelet has started again is a fault of all replicas"
 
 MLKUBE = tuple(
     Stage(f"mxjob-mlkube-c377703/{path}", then, **more)
@@ -157,12 +155,12 @@ MLKUBE = tuple(
                 "services": 1,
             },
         ),
-        ("dist/created", RUNNING, {"red": _UNADOPTED}),
-        ("dist/running", RUNNING, {"red": _UNADOPTED}),
-        ("dist/restarting", RUNNING, {"red": _UNADOPTED}),
-        ("dist/succeeded-before", SUCCEEDED, {"red": _UNADOPTED}),
+        ("dist/created", RUNNING, {}),
+        ("dist/running", RUNNING, {}),
+        ("dist/restarting", RUNNING, {"red": _RESTARTED}),
+        ("dist/succeeded-before", SUCCEEDED, {"services": 0}),
         ("dist/succeeded", SUCCEEDED, {}),
-        ("local/running", RUNNING, {"red": _UNADOPTED}),
+        ("local/running", RUNNING, {}),
         ("local/succeeded", SUCCEEDED, {}),
         ("failed/failed", FAILED, {}),
     )

@@ -95,11 +95,8 @@ def _check_memory(stage: Stage, after: Json, before: Json) -> None:
     [
         "aitrainingjob-148db3b/ps-trainer/running",
         "kubeflow-1.7/train/running",
-        pytest.param("di-v0.2.2/parallel/running"),
-        pytest.param(
-            "mxjob-mlkube-c377703/dist/running",
-            marks=pytest.mark.xfail(reason="batch Jobs without an owner are not adopted", strict=True),
-        ),
+        "di-v0.2.2/parallel/running",
+        "mxjob-mlkube-c377703/dist/running",
     ],
 )
 def test_a_job_that_was_taken_over_succeeds_when_its_pods_do(path: str) -> None:

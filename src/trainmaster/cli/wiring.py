@@ -19,11 +19,14 @@ from trainmaster.core.errors import BadConfig, NotLeading, Trainmaster
 from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import (
+    CANDIDATE_CODEC,
     CHILD_CODEC,
     JOB_CODEC,
     NODE_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
+    WHOLE_CANDIDATE_CODEC,
+    CandidateView,
     ChildView,
     JobView,
     NodeView,
@@ -38,6 +41,7 @@ from trainmaster.kube.incluster import in_cluster_config
 from trainmaster.kube.kubeconfig import load_config
 from trainmaster.monitoring import serve_health, serve_metrics
 from trainmaster.runtime import metrics
+from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.controller import Controller
@@ -242,6 +246,12 @@ def build_manager(
     jobs: dict[Resource, Store[JobView]] = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
     related = {kind.related: Store[JobView](kind.related.resource) for kind in kinds if kind.related}
     children = {resource: Store[ChildView](resource) for kind in kinds for resource in kind.children}
+    candidates = {
+        (kind.predecessor, resource): Store[CandidateView](resource)
+        for kind in kinds
+        if kind.predecessor
+        for resource in kind.predecessor.resources
+    }
     nodes = Store[NodeView](NODE)
     book = NodeIndex(nodes, pods) if any(kind.looks_at_nodes for kind in kinds) else None
     barrier = Barrier({POD: pods, SERVICE: services, **children, **jobs})
@@ -264,6 +274,16 @@ def build_manager(
             for (_, key), store in related.items()
         ),
     ]
+    reflectors += [
+        Reflector(
+            cluster,
+            store,
+            WHOLE_CANDIDATE_CODEC if resource == POD and predecessor.reads_pods else CANDIDATE_CODEC,
+            namespace=namespace,
+            selector=predecessor.selector,
+        )
+        for (predecessor, resource), store in candidates.items()
+    ]
     if book is not None:
         reflectors.append(Reflector(cluster, nodes, NODE_CODEC, is_optional=True))
     controllers += [
@@ -281,6 +301,11 @@ def build_manager(
             related=related[kind.related] if kind.related else None,
             children={resource: children[resource] for resource in kind.children},
             nodes=book if kind.looks_at_nodes else None,
+            adopter=Adopter(
+                kind,
+                {resource: store for (of, resource), store in candidates.items() if of == kind.predecessor},
+                {POD: pods, SERVICE: services, **children},
+            ),
         )
         for kind in kinds
     ]

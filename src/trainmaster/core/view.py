@@ -17,7 +17,7 @@ from trainmaster.core.ids import Key
 from trainmaster.core.nesting import TOO_DEEP, elements, members, prune
 from trainmaster.core.quantity import amount_of
 
-V = TypeVar("V", bound="PodView | ServiceView | ChildView | JobView | NodeView")
+V = TypeVar("V", bound="PodView | ServiceView | ChildView | CandidateView | JobView | NodeView")
 W = TypeVar("W")
 
 LONGEST_LINE = 200
@@ -63,6 +63,21 @@ class ChildView(msgspec.Struct, frozen=True):
     owner: OwnerView | None
     deleting: bool
     raw: bytes
+
+
+class CandidateView(msgspec.Struct, frozen=True):
+    """The metadata of an object that another operator created, as long as it has not been adopted."""
+
+    key: Key
+    uid: str
+    resource_version: int
+    owner: OwnerView | None
+    deleting: bool
+    labels: dict[str, str]
+    has_owners: bool
+    """It has owner references, be it none of a controller."""
+    raw: bytes = b""
+    """The whole object, where its kind reads more than the metadata."""
 
 
 class PodView(msgspec.Struct, frozen=True):
@@ -584,6 +599,20 @@ def _slim_child(raw: msgspec.Raw) -> ChildView:
     return ChildView(meta.key(), meta.uid, int(meta.resource_version), meta.controller(), deleting, body)
 
 
+def _slim_candidate(wire: _ServiceWire) -> CandidateView:
+    meta = wire.metadata
+    deleting, version = meta.deletion_timestamp is not None, int(meta.resource_version)
+    labels = {intern(k): intern(v) for k, v in (meta.labels or {}).items()}
+    return CandidateView(
+        meta.key(), meta.uid, version, meta.controller(), deleting, labels, bool(meta.owner_references)
+    )
+
+
+def _slim_whole_candidate(raw: msgspec.Raw) -> CandidateView:
+    body = bytes(raw)
+    return msgspec.structs.replace(_slim_candidate(_METADATA.decode(body)), raw=body)
+
+
 def _slim_node(wire: _NodeWire) -> NodeView:
     meta, conditions = wire.metadata, wire.status.conditions or ()
     ready = next((c for c in conditions if c.type == "Ready"), _ConditionWire())
@@ -626,5 +655,7 @@ def _job_ports(status: bytes) -> tuple[int, ...]:
 POD_CODEC: Codec[PodView] = Codec(_PodWire, _slim_pod)
 SERVICE_CODEC: Codec[ServiceView] = Codec(_ServiceWire, _slim_service)
 CHILD_CODEC: Codec[ChildView] = Codec(msgspec.Raw, _slim_child)
+CANDIDATE_CODEC: Codec[CandidateView] = Codec(_ServiceWire, _slim_candidate)
+WHOLE_CANDIDATE_CODEC: Codec[CandidateView] = Codec(msgspec.Raw, _slim_whole_candidate)
 JOB_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_job)
 NODE_CODEC: Codec[NodeView] = Codec(_NodeWire, _slim_node)

@@ -7,7 +7,7 @@ one pass. ``tests/laws`` holds every registered kind to the laws of docs/decisio
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
@@ -26,6 +26,7 @@ from trainmaster.core.view import JobView, PodView
 from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kinds.accelerator import Accelerator
 from trainmaster.kinds.admission_hints import Custom
+from trainmaster.kinds.adoption import Candidates, Predecessor, Unowned
 from trainmaster.lifecycle import creation, node
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import Result
@@ -154,6 +155,8 @@ class Kind(ABC, Generic[J]):
     """Whether a job that is deleted in the foreground waits for its children, as with the ancestor."""
     looks_at_nodes: ClassVar[bool] = False
     """Whether it wants ``Observed.nodes``."""
+    predecessor: ClassVar[Predecessor | None] = None
+    """The operator whose children its jobs adopt."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -339,6 +342,14 @@ class Kind(ABC, Generic[J]):
 
     def noticed(self, job: J) -> dict[str, Any] | None:
         """The status of a job that has ended, when its edit was seen; None where that is not told."""
+        return None
+
+    def unowned(self, job: J) -> Iterable[Unowned]:
+        """Children that the predecessor creates for the job without an owner reference."""
+        return ()
+
+    def remembered(self, view: JobView, found: Candidates, now: datetime) -> dict[str, Any] | None:
+        """The status that has to be stored before these children are adopted; None when nothing has to be."""
         return None
 
     @property

@@ -16,10 +16,11 @@ from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Plan, soonest
-from trainmaster.core.view import ChildView, JobView, OwnerView, PodView, ServiceView
+from trainmaster.core.view import CandidateView, ChildView, JobView, OwnerView, PodView, ServiceView
 from trainmaster.kinds.base import Kind
 from trainmaster.lifecycle.status_summary import summary_of
 from trainmaster.runtime import metrics
+from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
@@ -47,7 +48,7 @@ LONGEST_PAUSE = 0.5
 
 log = structlog.get_logger(__name__)
 
-Owned = PodView | ServiceView | ChildView
+Owned = PodView | ServiceView | ChildView | CandidateView
 
 
 class Controller:
@@ -67,6 +68,7 @@ class Controller:
         related: Store[JobView] | None = None,
         children: Mapping[Resource, Store[ChildView]] | None = None,
         nodes: NodeIndex | None = None,
+        adopter: Adopter | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         self.kind = kind
@@ -76,6 +78,7 @@ class Controller:
         self._related = related
         self._children = children or {}
         self._nodes = nodes
+        self._adopter = adopter
         self._barrier = barrier
         self._executor = executor
         self._events = JobEvents(kind, recorder)
@@ -97,6 +100,8 @@ class Controller:
             related.listen(self._related_changed)
         if nodes is not None:
             nodes.listen(self._node_changed)
+        if adopter is not None:
+            adopter.listen(self._child_changed)
 
     @property
     def name(self) -> str:
@@ -175,7 +180,10 @@ class Controller:
             self._pauses.pop(job.key, None)
 
     def _plan(self, job: JobView) -> tuple[Observed, Plan]:
-        """Observe and plan; again without the ports that turn out to be a stranger's, as long as there are such."""
+        """Observe and plan; again without the ports that turn out to be a stranger's, as long as there are such.
+        Children of another operator are adopted first: the plan has to see them."""
+        if plan := self._adoption(job):
+            return self.observe(job), plan
         foreign: frozenset[int] = frozenset()
         while True:
             observed = self.observe(job, foreign)
@@ -188,6 +196,13 @@ class Controller:
                     plan = msgspec.structs.replace(plan, requeue_after=look)
                 return observed, plan
             foreign |= found
+
+    def _adoption(self, job: JobView) -> Plan | None:
+        if self._adopter is None:
+            return None
+        space = job.key.namespace
+        children = (child.uid for store in self._children.values() for child in store.owned(space, job.uid))
+        return self._adopter.plan(job, children, self._now())
 
     def observe(self, job: JobView, foreign: frozenset[int] = frozenset()) -> Observed:
         """Everything that a job owns, as the stores show it; ``foreign`` are ports that strangers have."""

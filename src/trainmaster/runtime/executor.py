@@ -150,18 +150,24 @@ class Executor:
             raise Conflict(f"{resource} {key} went away while it was being created") from None
         owner = next((o for o in found.owner_references if o.controller), None)
         if owner is not None and owner.uid == job.uid:
-            return self._adopt(job, resource, key, found)
+            return await self._adopt(job, resource, key, found)
         whose = f"belongs to {owner.kind} {owner.name} ({owner.uid})" if owner else "belongs to nobody"
         return f"the name is taken by an object that {whose}; delete it or rename the job"
 
-    def _adopt(self, job: JobView, resource: Resource, key: Key, found: _MetaPart) -> str:
-        missing = [f"{k}={v}" for k, v in MANAGED_BY.items() if found.labels.get(k) != v]
-        if not missing:
-            self._barrier.wrote(job.uid, resource, int(found.resource_version))
-            return ""
-        # Another operator made it, or somebody took the label away: our watch never shows it.
-        labels = " ".join(missing)
-        return f"it exists without the label that we watch by; kubectl label {resource.plural} {key.name} {labels}"
+    async def _adopt(self, job: JobView, resource: Resource, key: Key, found: _MetaPart) -> str:
+        """Our watch shows it when it has our label: one that another operator created, as a PodGroup, has none."""
+        version = int(found.resource_version)
+        if not MANAGED_BY.items() <= found.labels.items():
+            preconditions = {"uid": found.uid, "resourceVersion": found.resource_version}
+            body = msgspec.json.encode({"metadata": {**preconditions, "labels": MANAGED_BY}})
+            try:
+                version = (await self._cluster.patch(resource, key, body)).resource_version
+            except (Forbidden, Invalid) as refusal:
+                labels = " ".join(f"{name}={value}" for name, value in MANAGED_BY.items())
+                how = f"kubectl label {resource.plural} {key.name} {labels}"
+                return f"it exists without the label that we watch by, and gets none: {refusal.message}; {how}"
+        self._barrier.wrote(job.uid, resource, version)
+        return ""
 
     async def _delete(self, job: JobView, action: Delete, applied: Applied) -> None:
         resource, key = action.resource, action.key

@@ -12,6 +12,7 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
 from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.admission_hints import Custom, Main
+from trainmaster.kinds.adoption import Predecessor
 from trainmaster.kinds.aitrainingjob import annotations, elastic, labels, placement, status, validate
 from trainmaster.kinds.aitrainingjob.body import Builder, declared_ports, shared_ports, slots_of
 from trainmaster.kinds.aitrainingjob.deadline import limits_of
@@ -41,6 +42,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
     ended = ENDED
     custom = Custom(main=Main("aitj-*"))
     looks_at_nodes = True
+    predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={labels.GROUP}")
 
     def errors(self, job: AITrainingJob) -> list[str]:
         # Once the result is stored, the spec decides nothing any more: a bad edit must not stop the clean-up.

@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from trainmaster.core.errors import BadSpec
-from trainmaster.core.ids import Resource
+from trainmaster.core.ids import POD, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
-from trainmaster.core.view import PodView
+from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.admission_hints import Custom, Main
-from trainmaster.kinds.base import ActionWords, Kind, Related
-from trainmaster.kinds.dijob import address, labels, nervexjob, status, validate
+from trainmaster.kinds.adoption import Candidates, Predecessor
+from trainmaster.kinds.base import ActionWords, Kind, Related, changed_status
+from trainmaster.kinds.dijob import address, adoption, labels, nervexjob, status, validate
 from trainmaster.kinds.dijob.body import Builder
 from trainmaster.kinds.dijob.config import aggregator_template
 from trainmaster.kinds.dijob.model import clean_policy, model_of, pods_of
@@ -41,6 +42,7 @@ class DIJobKind(Kind[DIJob]):
     ended = ENDED
     blocks_owner_deletion = False
     looks_at_nodes = True
+    predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={DI.resource.group}", reads_pods=True)
     action_words = ActionWords(
         success_reason="Successful{Verb}",
         success="{Verb} {noun}: {names}",
@@ -107,6 +109,16 @@ class DIJobKind(Kind[DIJob]):
         found = self._aggregator_template(facts.observed)
         return Extra(record=found, is_new=found.template is not None)
 
+    def remembered(self, view: JobView, found: Candidates, now: datetime) -> dict[str, Any] | None:
+        """Replicas that another di-server created are declared before they are adopted: others are deleted."""
+        try:
+            job = self.decode(view)
+        except BadSpec:
+            return None
+        if job.status.phase in ENDED or (declared := adoption.adopted(job, found.get(POD, ()))) is None:
+            return None
+        return changed_status(job.status, msgspec.structs.replace(job.status, declared=declared))
+
     def _aggregator_template(self, observed: Observed) -> AggregatorTemplate:
         name = f"AggregatorConfig {self.settings.aggregator_config}"
         if observed.related is None:
@@ -124,6 +136,7 @@ class NerveXJobKind(DIJobKind):
     resource = NERVEX.resource
     component = NERVEX.component
     job_type = type_of(NERVEX)
+    predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={NERVEX.resource.group}", reads_pods=True)
     custom = msgspec.structs.replace(
         DIJobKind.custom, main=Main("{role}", "it gets no port of that name, and side-cars keep its pod alive")
     )

@@ -1,18 +1,19 @@
 """MxJob: a batch Job for each replica; workers and the scheduler decide how it ends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from trainmaster.core.condition import SUSPENDED, find, is_true
-from trainmaster.core.ids import JOB, Resource
+from trainmaster.core.ids import JOB, POD, SERVICE, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan, normal, warning
 from trainmaster.core.slot import place_of
 from trainmaster.core.view import PodView
+from trainmaster.kinds.adoption import Predecessor, Unowned
 from trainmaster.kinds.base import Kind, named
 from trainmaster.kinds.mlkube import batch_job, labels, status, validate
 from trainmaster.kinds.mlkube import types as mlkube
-from trainmaster.kinds.mlkube.body import Builder, gang_of, roles_of, shared_ports, slots_of
+from trainmaster.kinds.mlkube.body import Builder, gang_of, roles_of, runtime_id, shared_ports, slots_of
 from trainmaster.kinds.mlkube.replica import RECOVERING, JobReplica, replicas_of
 from trainmaster.kinds.mlkube.status import CLEAN_UP, CREATING, ENDED, FAILED, SUCCEEDED
 from trainmaster.kinds.mlkube.types import MxJob, MxJobStatus
@@ -42,6 +43,7 @@ class MxJobKind(Kind[MxJob]):
     initial_phase = CREATING
     ended = ENDED
     looks_at_nodes = True
+    predecessor = Predecessor(labels=f"{labels.GROUP}=", resources=(JOB, SERVICE, POD))
 
     @property
     def name(self) -> str:
@@ -64,6 +66,15 @@ class MxJobKind(Kind[MxJob]):
         if error:
             return warning(f"Failed{verb.capitalize()}", f"Failed to {verb} {noun} {named(names)}: {error}")
         return normal(f"Successful{verb.capitalize()}", f"{verb.capitalize()}d {noun}: {named(names)}")
+
+    def unowned(self, job: MxJob) -> Iterator[Unowned]:
+        """The mxnet-operator set no owner: names and labels of batch Jobs and of the service have the runtime id. It
+        also left everything of a job that has ended, and so do we."""
+        for slot in slots_of(job) if job.status.phase not in ENDED else ():
+            own = {labels.GROUP: "", labels.RUNTIME_ID: runtime_id(job), labels.JOB_TYPE: slot.role}
+            yield Unowned(JOB, slot.name, own | {labels.TASK_INDEX: str(slot.index)})
+            if slot.role == labels.SCHEDULER:
+                yield Unowned(SERVICE, slot.name, own)
 
     def decide(self, job: MxJob, observed: Observed, now: datetime) -> Plan:
         return decide.decide(self, job, observed, now)

@@ -6,6 +6,7 @@ from trainmaster.core.ids import Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
 from trainmaster.core.view import PodView
+from trainmaster.kinds.adoption import Predecessor
 from trainmaster.kinds.base import Kind
 from trainmaster.kinds.mxjob import labels, status, validate
 from trainmaster.kinds.mxjob.body import Builder, declared_ports, gang_of, shared_ports
@@ -32,6 +33,7 @@ class MXJobKind(Kind[MXJob]):
     initial_phase = status.CREATED
     ended = ENDED
     looks_at_nodes = True
+    predecessor = Predecessor(labels=f"{labels.OPERATOR_NAME}={labels.CONTROLLER}")
 
     @property
     def framework(self) -> str:
