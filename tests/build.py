@@ -5,7 +5,7 @@ operator would see. Names and labels are spelt out here as the specs spell them:
 `trainmaster.kinds` could never disagree with it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -293,6 +293,7 @@ def pod_json(
     init: Mapping[str, ContainerState] | None = None,
     started: str = STAMP,
     devices: Mapping[str, int] | None = None,
+    health: Mapping[str, Sequence[str]] | None = None,
 ) -> Json:
     """A pod as the API server would show it; ``a_pod`` says what the arguments mean."""
     if not phase:
@@ -320,6 +321,11 @@ def pod_json(
     if devices:
         limits = {device: str(number) for device, number in devices.items()}
         found["spec"]["containers"] = [{"name": "aitj-main", "resources": {"limits": limits}}]
+    if health:
+        found["status"]["containerStatuses"][0]["allocatedResourcesStatus"] = [
+            {"name": device, "resources": [{"resourceID": f"GPU-{n}", "health": word} for n, word in enumerate(words)]}
+            for device, words in health.items()
+        ]
     if unschedulable:
         scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unschedulable}
         found["status"]["conditions"] = [scheduled]
@@ -378,12 +384,14 @@ def a_pod(
     init: Mapping[str, ContainerState] | None = None,
     started: str = STAMP,
     devices: Mapping[str, int] | None = None,
+    health: Mapping[str, Sequence[str]] | None = None,
 ) -> PodView:
     """A pod of the job, Running on node-1 unless told.
 
     ``exit_code`` ends its main container, and the pod if no phase is given. ``containers`` tells of each container:
     None runs, a number is its exit code, a word is why it waits, with a sentence after a colon. A Pending pod is on no
-    node unless one is given. ``init`` tells of its init containers; ``devices`` are its limits.
+    node unless one is given. ``init`` tells of its init containers; ``devices`` are its limits, and
+    ``health`` what its kubelet says of each of them.
     """
     return view_of_pod(
         pod_json(
@@ -405,6 +413,7 @@ def a_pod(
             init=init,
             started=started,
             devices=devices,
+            health=health,
         )
     )
 

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import NOW, a_node, a_pod, an_aitj
 from trainmaster.core.ids import Key
-from trainmaster.core.view import NodeView
+from trainmaster.core.view import NodeView, PodView
 from trainmaster.lifecycle import node
 from trainmaster.lifecycle.node import NodeProblem, Rules
 
@@ -21,8 +21,8 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 GONE = NodeView(Key("", "node-1"), is_gone=True)
 
 
-def troubles(view: NodeView, used: Mapping[str, int] | None = None) -> list[NodeProblem]:
-    return list(node.problems_of(view, RULES, used or {}))
+def troubles(view: NodeView) -> list[NodeProblem]:
+    return list(node.problems_of(view, RULES))
 
 
 @pytest.mark.parametrize(
@@ -67,32 +67,6 @@ def test_a_grace_period_is_counted_from_the_time_that_the_api_tells(view: NodeVi
 
 
 @pytest.mark.parametrize(
-    ("devices", "used", "short"),
-    [
-        pytest.param({"nvidia.com/gpu": 8}, {"nvidia.com/gpu": 8}, [], id="all work"),
-        pytest.param({"nvidia.com/gpu": 7}, {"nvidia.com/gpu": 8}, ["nvidia.com/gpu"], id="one less"),
-        pytest.param({"nvidia.com/gpu": 7}, {"nvidia.com/gpu": 4}, [], id="none that we were given, maybe"),
-        pytest.param({}, {"nvidia.com/gpu": 1}, ["nvidia.com/gpu"], id="the plugin is gone"),
-        pytest.param({"amd.com/gpu": 1}, {"amd.com/gpu": 1, "x.com/npu": 2}, ["x.com/npu"], id="of two kinds"),
-    ],
-)
-def test_devices_that_are_fewer_than_were_given_out_are_a_trouble(
-    devices: dict[str, int], used: dict[str, int], short: list[str]
-) -> None:
-    found = troubles(a_node(devices=devices), used)
-
-    assert [trouble.device for trouble in found] == short
-    assert not any(trouble.is_lost for trouble in found)
-
-
-def test_a_missing_device_is_counted_from_when_it_was_first_seen() -> None:
-    (trouble,) = troubles(a_node(devices={"nvidia.com/gpu": 7}), {"nvidia.com/gpu": 8})
-
-    assert trouble.message == "Node node-1 has 7 nvidia.com/gpu that work, and pods of this job were given 8 of them"
-    assert (trouble.left(GRACE, EARLIER, NOW), trouble.left(GRACE, LONG_AGO, NOW)) == (1.0, 0.0)
-
-
-@pytest.mark.parametrize(
     ("view", "is_lost"),
     [
         pytest.param(a_node(), False, id="ready"),
@@ -128,14 +102,96 @@ def test_a_fault_of_a_node_names_pod_node_and_reason() -> None:
     assert (fault.is_node, fault.has_failed, fault.exits) == (True, False, ())
 
 
-def test_devices_are_counted_of_pods_that_have_not_ended() -> None:
-    gpus = {"nvidia.com/gpu": 2}
-    pods = [
-        a_pod(JOB, "trainer", 0, devices=gpus),
-        a_pod(JOB, "trainer", 1, devices=gpus, deleting=True),
-        a_pod(JOB, "trainer", 2, devices=gpus, exit_code=0),
-        a_pod(JOB, "trainer", 3, devices={"x.com/npu": 1}, node="node-2"),
-        a_pod(JOB, "trainer", 4),
-    ]
+# --- devices ---
 
-    assert node.devices_used(pods) == {"node-1": {"nvidia.com/gpu": 4}, "node-2": {"x.com/npu": 1}}
+GPU = "nvidia.com/gpu"
+
+
+def holder(index: int, gpus: int = 2, **fields: Any) -> PodView:
+    return a_pod(JOB, "trainer", index, devices={GPU: gpus}, **fields)
+
+
+def works(gpus: int) -> dict[str, NodeView]:
+    return {"node-1": a_node(devices={GPU: gpus})}
+
+
+def names_hit(pods: Sequence[PodView], working: int, others: Sequence[PodView] = ()) -> list[int]:
+    """The indices of the pods that are hit."""
+    found = node.device_problems(pods, others, works(working))
+    return [index for index, pod in enumerate(pods) if pod.uid in found]
+
+
+BAD, GOOD, UNKNOWN = {GPU: ["Healthy", "Unhealthy"]}, {GPU: ["Healthy", "Healthy"]}, {GPU: ["Healthy", "Unknown"]}
+NEIGHBOUR = a_pod(an_aitj("other"), "trainer", devices={GPU: 4})
+
+
+@pytest.mark.parametrize(
+    ("health", "others", "working", "hit"),
+    [
+        pytest.param([{}, {}], (), 4, [], id="all work"),
+        pytest.param([{}, {}], (), 3, [0, 1], id="one does not, of this job"),
+        pytest.param([{}, {}], (), 0, [0, 1], id="the plugin is gone"),
+        pytest.param([{}, {}], (), 7, [], id="more work than were given"),
+        pytest.param([{}, {}], (NEIGHBOUR,), 8, [], id="all of two jobs work"),
+        pytest.param([{}, {}], (NEIGHBOUR,), 7, [0, 1], id="one does not, of either job"),
+        pytest.param([{}, BAD], (), 4, [1], id="a kubelet says it before the node does"),
+        pytest.param([{}, BAD], (), 3, [1], id="a kubelet says which one"),
+        pytest.param([{}, BAD], (NEIGHBOUR,), 7, [1], id="a kubelet says which one of two jobs"),
+        pytest.param([{}, BAD], (), 2, [0, 1], id="two do not work, and one of them is known"),
+        pytest.param([GOOD, {}], (), 3, [1], id="a pod that is known to be healthy is not hit"),
+        pytest.param([GOOD, GOOD], (NEIGHBOUR,), 7, [], id="it is a device of the other job"),
+        pytest.param([UNKNOWN, GOOD], (), 3, [0], id="unknown health is not healthy"),
+    ],
+)
+def test_pods_are_hit_that_have_or_may_have_a_device_that_does_not_work(
+    health: list[dict[str, list[str]]], others: tuple[PodView, ...], working: int, hit: list[int]
+) -> None:
+    pods = [holder(index, health=each) for index, each in enumerate(health)]
+
+    assert names_hit(pods, working, others) == hit
+
+
+def test_another_job_says_which_device_does_not_work() -> None:
+    other = a_pod(an_aitj("other"), "trainer", devices={GPU: 2}, health=BAD)
+
+    assert names_hit([holder(0), holder(1)], 5, [other]) == []
+
+
+def test_pods_that_have_ended_hold_no_device() -> None:
+    assert names_hit([holder(0), holder(1, exit_code=0)], 2) == []
+    assert names_hit([holder(0, exit_code=0, health=BAD)], 2) == []
+
+
+def test_a_pod_that_is_being_deleted_still_holds_its_devices() -> None:
+    assert names_hit([holder(0), holder(1, deleting=True)], 3) == [0, 1]
+
+
+def test_only_pods_with_such_a_device_are_hit() -> None:
+    pods = [holder(0), a_pod(JOB, "trainer", 1, devices={"x.com/npu": 1}), a_pod(JOB, "trainer", 2)]
+    nodes = {"node-1": a_node(devices={GPU: 1, "x.com/npu": 1})}
+
+    assert node.device_problems(pods, (), nodes).keys() == {pods[0].uid}
+
+
+@pytest.mark.parametrize("nodes", [{}, {"node-1": GONE}], ids=["not known", "gone"])
+def test_nothing_is_known_of_the_devices_of_a_node_that_is(nodes: dict[str, NodeView]) -> None:
+    assert node.device_problems([holder(0)], (), nodes) == {}
+
+
+def test_a_kubelet_is_believed_where_nodes_cannot_be_read() -> None:
+    pod = holder(0, health=BAD)
+
+    assert node.device_problems([pod], (), {}).keys() == {pod.uid}
+
+
+def test_a_device_problem_says_what_is_known_and_has_a_grace_period_from_when_it_was_seen() -> None:
+    one, two = holder(0, health=BAD), holder(1)
+    found = node.device_problems([one, two], (), works(2))
+
+    assert found[one.uid].message == "of its devices on node node-1 1 nvidia.com/gpu is unhealthy"
+    assert found[two.uid].message == (
+        "Node node-1 has 2 nvidia.com/gpu that work, and pods were given 4 of them; which ones do not work is not known"
+    )
+    for problem in found.values():
+        assert (problem.left(GRACE, EARLIER, NOW), problem.left(GRACE, LONG_AGO, NOW)) == (1.0, 0.0)
+        assert not problem.is_lost

@@ -34,7 +34,7 @@ class Observed(msgspec.Struct, frozen=True):
     pods share a network. ``related`` is the object, not the job's own, that its kind wants to be planned
     with, as it stands on the wire; None when there is none. ``nodes`` are those that its pods are on, by name, as far
     as anything is known of them; None when nodes cannot be read, which decides nothing. ``outage`` says that most
-    nodes of the cluster are not ready."""
+    nodes of the cluster are not ready. ``neighbours`` are pods of other jobs on these nodes that have devices."""
 
     pods: dict[str, dict[int, PodView]]
     strays: tuple[PodView, ...]
@@ -44,6 +44,7 @@ class Observed(msgspec.Struct, frozen=True):
     children: Mapping[Resource, Mapping[str, ChildView]] = {}
     nodes: Mapping[str, NodeView] | None = None
     outage: str = ""
+    neighbours: tuple[PodView, ...] = ()
 
     @classmethod
     def of(
@@ -56,6 +57,7 @@ class Observed(msgspec.Struct, frozen=True):
         children: Mapping[Resource, Mapping[str, ChildView]] | None = None,
         nodes: Mapping[str, NodeView] | None = None,
         outage: str = "",
+        neighbours: tuple[PodView, ...] = (),
     ) -> "Observed":
         by_role: dict[str, dict[int, PodView]] = {}
         strays: list[PodView] = []
@@ -66,7 +68,7 @@ class Observed(msgspec.Struct, frozen=True):
             else:
                 by_role[slot[0]][slot[1]] = pod
         by_name = {s.key.name: s for s in sorted(services, key=lambda s: s.key.name)}
-        return cls(by_role, tuple(strays), by_name, taken, related, children or {}, nodes, outage)
+        return cls(by_role, tuple(strays), by_name, taken, related, children or {}, nodes, outage, neighbours)
 
     def role(self, name: str) -> Mapping[int, PodView]:
         return self.pods.get(name, {})

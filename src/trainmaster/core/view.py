@@ -107,6 +107,10 @@ class PodView(msgspec.Struct, frozen=True):
     """What it was given of its node's extended resources, by name: ``nvidia.com/gpu``."""
     disruption: str = ""
     """Why Kubernetes evicts it: the reason of its condition DisruptionTarget."""
+    unhealthy: tuple[tuple[str, int], ...] = ()
+    """How many of its devices are Unhealthy by the account of its kubelet, by name."""
+    healthy: tuple[str, ...] = ()
+    """The names of devices that are all Healthy by the same account. Most kubelets give none."""
 
     @property
     def is_ended(self) -> bool:
@@ -350,11 +354,21 @@ class _StateWire(msgspec.Struct):
     terminated: _TerminatedWire | None = None
 
 
+class _HealthWire(msgspec.Struct, gc=False):
+    health: str = ""
+
+
+class _AllocatedWire(msgspec.Struct):
+    name: str = ""
+    resources: list[_HealthWire] | None = None
+
+
 class _ContainerWire(msgspec.Struct, rename="camel"):
     name: str = ""
     image: str = ""
     state: _StateWire | None = None
     last_state: _StateWire | None = None
+    allocated_resources_status: list[_AllocatedWire] | None = None
 
 
 class _ConditionWire(msgspec.Struct, rename="camel", gc=False):
@@ -498,6 +512,7 @@ def _slim_pod(wire: _PodWire) -> PodView:
     meta, spec, status = wire.metadata, wire.spec, wire.status
     # The same few hundred label strings stand on every pod: interned, a label costs one pointer.
     labels = {intern(k): intern(v) for k, v in (meta.labels or {}).items()}
+    unhealthy, healthy = _health(status.container_statuses or ())
     unschedulable = next(
         (c.message for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
     )
@@ -524,6 +539,20 @@ def _slim_pod(wire: _PodWire) -> PodView:
         disruption=next(
             (c.reason or c.type for c in status.conditions or () if c.type == _DISRUPTED and c.status == "True"), ""
         ),
+        unhealthy=unhealthy,
+        healthy=healthy,
+    )
+
+
+def _health(containers: Iterable[_ContainerWire]) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]]:
+    """The devices of which some are Unhealthy, and those of which all are Healthy. Unknown is neither."""
+    found: dict[str, list[str]] = {}
+    for container in containers:
+        for allocated in container.allocated_resources_status or ():
+            found.setdefault(intern(allocated.name), []).extend(each.health for each in allocated.resources or ())
+    return (
+        tuple((name, bad) for name, each in found.items() if (bad := each.count("Unhealthy"))),
+        tuple(name for name, each in found.items() if each and all(health == "Healthy" for health in each)),
     )
 
 

@@ -28,6 +28,8 @@ class Nodes(msgspec.Struct, frozen=True):
 
     bad: Mapping[str, NodeProblem] = {}
     """No training goes on there."""
+    devices: Mapping[str, NodeProblem] = {}
+    """By uid, pods with devices that do not work, or may not."""
     lost: frozenset[str] = frozenset()
     """No kubelet answers there: pods are deleted by force."""
     seen: dict[str, datetime] = {}
@@ -224,7 +226,7 @@ def _classify(
         state = found.states[place] = state_of(pod, model.takes_part)
         if state in ("Running", "Succeeded") and not pod.deleting and not has_run:
             found.ran.append(place)
-        if state != "Running" or pod.deleting or pod.node in nodes.bad:
+        if state != "Running" or pod.deleting or pod.node in nodes.bad or pod.uid in nodes.devices:
             _classify_pod(model, slot, pod, nodes, waiting, found)
 
 
@@ -264,9 +266,8 @@ def _classify_replica(model: JobModel, slot: Slot, replica: Replica, nodes: Node
 
 
 def _node_problem(pod: PodView, nodes: Nodes) -> NodeProblem | None:
-    """What is wrong with the node of a pod that has not ended."""
-    problem = None if pod.is_ended else nodes.bad.get(pod.node)
-    return problem if problem and _concerns(problem, pod) else None
+    """What is wrong with the node of a pod that has not ended, or with its devices there."""
+    return None if pod.is_ended else nodes.bad.get(pod.node) or nodes.devices.get(pod.uid)
 
 
 def state_of(pod: PodView, takes_part: Callable[[PodView, str], bool]) -> str:
@@ -305,10 +306,6 @@ def _fault(model: JobModel, role: str, pod: PodView, state: str, nodes: Nodes, w
     if pod.deleting:
         return fault.disruption(pod) if pod.disruption else lost(f"pod {pod.key.name}", pod.node)
     return fault.failure(pod, lambda container: model.takes_part(pod, container)) if state == "Failed" else None
-
-
-def _concerns(trouble: NodeProblem, pod: PodView) -> bool:
-    return not trouble.device or trouble.device in dict(pod.devices)
 
 
 def _leaving(model: JobModel, observed: Observed) -> tuple[Place, ...]:
@@ -359,25 +356,32 @@ def lost(what: str, node: str = "") -> Fault:
 
 
 def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime) -> Nodes:
-    if observed.nodes is None:
-        return Nodes(seen=model.memory.node_problems)  # nothing is known: nothing is forgotten
-    used = node.devices_used(observed.all_pods)
     bad: dict[str, NodeProblem] = {}
-    seen: dict[str, datetime] = {}
+    devices: dict[str, NodeProblem] = {}
+    # Where nodes cannot be read, nothing is forgotten. What pods say of their devices is known all the same.
+    seen = dict(model.memory.node_problems) if observed.nodes is None else {}
+    nodes = observed.nodes or {}
     waits: list[float] = []
-    for name, view in sorted(observed.nodes.items()):
-        for trouble in node.problems_of(view, rules, used.get(name, {})):
-            if observed.outage and trouble.is_lost and not trouble.is_final:
-                continue
-            since = model.memory.node_problems.get(name, now)
-            if trouble.since is None and not trouble.is_final:
-                seen[name] = since
-            if (left := trouble.left(rules.grace, since, now)) > 0:
-                waits.append(left)
-            else:
-                bad.setdefault(name, trouble)
+
+    def add(found: dict[str, NodeProblem], key: str, name: str, problem: NodeProblem) -> None:
+        since = model.memory.node_problems.get(name, now)
+        if problem.since is None and not problem.is_final:
+            seen[name] = since
+        if (left := problem.left(rules.grace, since, now)) > 0:
+            waits.append(left)
+        else:
+            found.setdefault(key, problem)
+
+    for name, view in sorted(nodes.items()):
+        for problem in node.problems_of(view, rules):
+            if not observed.outage or not problem.is_lost or problem.is_final:
+                add(bad, name, name, problem)
+    broken = node.device_problems(observed.all_pods, observed.neighbours, nodes)
+    for pod in observed.all_pods if broken else ():
+        if pod.uid in broken:
+            add(devices, pod.uid, pod.node, broken[pod.uid])
     lost = node.lost(observed.nodes, rules.grace, now, is_outage=bool(observed.outage))
-    return Nodes(bad, lost, seen, soonest(*waits))
+    return Nodes(bad, devices, lost, seen, soonest(*waits))
 
 
 # --- pods that cannot start ---

@@ -2,7 +2,7 @@
 
 A node that is gone, or that somebody put out of service, is lost at once. One that is not ready has a grace period to
 come back: kubelets are restarted, networks stumble. Where the API tells since when something is so, that counts;
-devices that are missing are counted from the moment in which they were seen to be, which the job's status remembers.
+devices that do not work are counted from the moment in which that was first seen, which the job's status remembers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +14,7 @@ from trainmaster.core.view import NodeView, PodView
 from trainmaster.lifecycle.fault import Fault
 
 NODE_FAIL = "NodeFail"
+DEVICE_FAILURE = "DeviceFailure"
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -35,8 +36,6 @@ class NodeProblem(msgspec.Struct, frozen=True):
     reason: str
     message: str
     since: datetime | None = None
-    device: str = ""
-    """It is about pods that were given such devices."""
     is_lost: bool = False
     is_final: bool = False
     """There is nothing to wait for."""
@@ -48,22 +47,13 @@ class NodeProblem(msgspec.Struct, frozen=True):
         return ((self.since or seen) + timedelta(seconds=grace) - now).total_seconds()
 
 
-def problems_of(node: NodeView, rules: Rules, used: Mapping[str, int]) -> Iterator[NodeProblem]:
-    """All that is wrong with a node, the worst first; ``used`` are its devices that the pods of a job were given."""
+def problems_of(node: NodeView, rules: Rules) -> Iterator[NodeProblem]:
+    """All that is wrong with a node, the worst first."""
     yield from _losses(node)
     for found in node.conditions:
         if found.type in rules.bad_conditions:
             said = f": {found.message}" if found.message else ""
             yield NodeProblem(found.type, f"Node {node.name} has the condition {found.type}{said}", found.since)
-    if node.is_gone:
-        return
-    for device, number in used.items():
-        if (working := node.devices.get(device, 0)) < number:
-            yield NodeProblem(
-                "DeviceFailure",
-                f"Node {node.name} has {working} {device} that work, and pods of this job were given {number} of them",
-                device=device,
-            )
 
 
 def _losses(node: NodeView) -> Iterator[NodeProblem]:
@@ -107,12 +97,44 @@ def fault_of(pod: PodView, trouble: NodeProblem) -> Fault:
     )
 
 
-def devices_used(pods: Iterable[PodView]) -> dict[str, dict[str, int]]:
-    """How many of each device pods that have not ended were given, by node."""
-    found: dict[str, dict[str, int]] = {}
+# --- devices ---
+
+
+def device_problems(pods: Iterable[PodView], others: Iterable[PodView], nodes: Nodes) -> dict[str, NodeProblem]:
+    """What is wrong with the devices of the pods of a job, by uid; ``others`` are pods of other jobs on these nodes.
+
+    A pod whose kubelet says that a device of it is unhealthy is hit, and no other pod for that device. Where fewer
+    devices work than pods of all jobs were given, and no kubelet says which ones do not, every pod may have one of
+    them: those that are known to be healthy apart, all are hit.
+    """
+    own = [pod for pod in pods if not pod.is_ended and (pod.devices or pod.unhealthy)]
+    if not own:
+        return {}
+    found = {pod.uid: _unhealthy(pod) for pod in own if pod.unhealthy}
+    for (name, device), (given, known) in _given((*own, *others)).items():
+        node = nodes.get(name)
+        if node is None or node.is_gone or given - known <= (working := node.devices.get(device, 0)):
+            continue
+        said = f"Node {name} has {working} {device} that work, and pods were given {given} of them"
+        problem = NodeProblem(DEVICE_FAILURE, f"{said}; which ones do not work is not known")
+        for pod in own:
+            if pod.node == name and device in dict(pod.devices) and device not in pod.healthy:
+                found.setdefault(pod.uid, problem)
+    return found
+
+
+def _unhealthy(pod: PodView) -> NodeProblem:
+    devices = ", ".join(f"{number} {device}" for device, number in pod.unhealthy)
+    return NodeProblem(DEVICE_FAILURE, f"of its devices on node {pod.node} {devices} is unhealthy")
+
+
+def _given(pods: Iterable[PodView]) -> dict[tuple[str, str], tuple[int, int]]:
+    """By node and device: how many were given to pods that have not ended, and how many of them are known not to
+    work."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
     for pod in pods:
-        if pod.devices and not pod.is_ended:
-            of_node = found.setdefault(pod.node, {})
-            for device, number in pod.devices:
-                of_node[device] = of_node.get(device, 0) + number
+        known = dict(pod.unhealthy)
+        for device, number in pod.devices if not pod.is_ended else ():
+            given, bad = found.get((pod.node, device), (0, 0))
+            found[pod.node, device] = given + number, bad + known.get(device, 0)
     return found

@@ -215,8 +215,18 @@ class Controller:
         ]
         services = self._services.owned(space, job.uid)
         taken = taken | foreign if foreign else taken
-        nodes, outage = (self._nodes.of(pods), self._nodes.outage()) if self._nodes is not None else (None, "")
-        return Observed.of(pods, services, self.kind.slots, taken, self._related_body(), children, nodes, outage)
+        book = self._nodes
+        return Observed.of(
+            pods,
+            services,
+            self.kind.slots,
+            taken,
+            self._related_body(),
+            children,
+            book.of(pods) if book else None,
+            book.outage() if book else "",
+            book.neighbours(pods) if book else (),
+        )
 
     def _related_body(self) -> bytes | None:
         wanted = self.kind.related

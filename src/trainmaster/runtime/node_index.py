@@ -5,7 +5,7 @@ The watch of nodes may lag behind that of pods: when a pod was bound to a node a
 is known of it either. It may be new, or back again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -30,6 +30,8 @@ class NodeIndex:
         self._bound: dict[str, dict[Key, int]] = {}
         """By node: its pods, and the version in which each was first seen to be there."""
         self._not_ready: set[str] = set()
+        self._with_devices: dict[str, set[Key]] = {}
+        """By node: its pods that have devices."""
         self._listeners: list[Listener] = []
         pods.listen(self._pod_changed)
         nodes.listen(self._node_changed)
@@ -49,6 +51,13 @@ class NodeIndex:
                 bound[pod.node] = max(version, bound.get(pod.node, 0))
         views = {name: self._nodes.get(Key("", name)) or NodeView(Key("", name), is_gone=True) for name in bound}
         return {n: view for n, view in views.items() if bound[n] <= self._nodes.seen or _looks_well(view)}
+
+    def neighbours(self, pods: Collection[PodView]) -> tuple[PodView, ...]:
+        """Other pods with devices on the nodes where these have some."""
+        own = {pod.key for pod in pods}
+        nodes = {pod.node for pod in pods if pod.devices and pod.node}
+        keys = sorted(key for node in nodes for key in self._with_devices.get(node, ()) if key not in own)
+        return tuple(pod for key in keys if (pod := self._pods.get(key)))
 
     def outage(self) -> str:
         """That most nodes are not ready; empty when it is not so. Kubernetes evicts no pods then, either: it is more
@@ -78,8 +87,14 @@ class NodeIndex:
             others.pop(before.key, None)
             if not others:
                 del self._bound[before.node]
+        if before and (holders := self._with_devices.get(before.node)):
+            holders.discard(before.key)
+            if not holders:
+                del self._with_devices[before.node]
         if after and after.node:
             self._bound.setdefault(after.node, {})[after.key] = after.resource_version
+            if after.devices:
+                self._with_devices.setdefault(after.node, set()).add(after.key)
 
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before:

@@ -73,6 +73,7 @@ class MXJobKind(Kind[MXJob]):
                 done=stored.done,
                 ran=stored.ran,
                 ports=stored.ports,
+                node_problems=stored.node_troubles,
             ),
             attempt_label=labels.RESTART_COUNT,
             takes_part=_takes_part,

@@ -73,6 +73,7 @@ def written(job: MXJob, report: Report, now: datetime) -> MXJobStatus:
         ran=memory.ran,
         done=memory.done,
         ports=memory.ports,
+        node_troubles=memory.node_problems,
         clean=report.clean,
         conditions=portless(conditions, report.port_error, now),
     )
