@@ -7,10 +7,13 @@ import pytest
 from tests.build import a_dijob, a_pod, an_aitj, view_of
 from trainmaster.core.ids import Key
 from trainmaster.core.view import (
+    CANDIDATE_CODEC,
     JOB_CODEC,
     NODE_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
+    WHOLE_CANDIDATE_CODEC,
+    CandidateView,
     Codec,
     ContainerView,
     JobView,
@@ -25,6 +28,7 @@ from trainmaster.core.view import (
 CODECS = (
     pytest.param(POD_CODEC, id="pod"),
     pytest.param(SERVICE_CODEC, id="service"),
+    pytest.param(CANDIDATE_CODEC, id="candidate"),
     pytest.param(JOB_CODEC, id="job"),
     pytest.param(NODE_CODEC, id="node"),
 )
@@ -148,6 +152,69 @@ def test_a_pod_is_slimmed_to_the_facts_that_decisions_need() -> None:
         ),
         leaves=datetime(2026, 11, 15, 12, 0, 30, tzinfo=UTC),
     )
+
+
+@pytest.mark.parametrize(
+    ("health", "unhealthy", "healthy"),
+    [
+        pytest.param({}, (), (), id="nothing is said"),
+        pytest.param({"nvidia.com/gpu": []}, (), (), id="no device is named"),
+        pytest.param({"nvidia.com/gpu": ["Healthy", "Healthy"]}, (), ("nvidia.com/gpu",), id="all are healthy"),
+        pytest.param({"nvidia.com/gpu": ["Healthy", "Unknown"]}, (), (), id="one is unknown"),
+        pytest.param({"nvidia.com/gpu": ["Unhealthy", "Unhealthy"]}, (("nvidia.com/gpu", 2),), (), id="two are not"),
+        pytest.param({"claim:a": ["Unhealthy"], "x.com/npu": ["Healthy"]}, (("claim:a", 1),), ("x.com/npu",), id="two"),
+    ],
+)
+def test_a_pod_says_how_its_devices_are(
+    health: dict[str, list[str]], unhealthy: tuple[tuple[str, int], ...], healthy: tuple[str, ...]
+) -> None:
+    body = a_wire_pod()
+    body["status"]["containerStatuses"][0]["allocatedResourcesStatus"] = [
+        {"name": name, "resources": [{"resourceID": str(n), "health": word} for n, word in enumerate(words)]}
+        for name, words in health.items()
+    ]
+    view = pod_of(body)
+
+    assert (view.unhealthy, view.healthy) == (unhealthy, healthy)
+
+
+def test_devices_of_all_containers_of_a_pod_count() -> None:
+    body = a_wire_pod()
+    for status in body["status"]["containerStatuses"]:
+        status["allocatedResourcesStatus"] = [{"name": "nvidia.com/gpu", "resources": [{"health": "Unhealthy"}]}]
+
+    assert pod_of(body).unhealthy == (("nvidia.com/gpu", 3),)
+
+
+def _a_candidate(**metadata: Any) -> bytes:
+    given = {"name": "mnist-worker-0", "namespace": "ml", "uid": "u", "resourceVersion": "7", **metadata}
+    return msgspec.json.encode({"metadata": given, "spec": {"nodeName": "gpu-7"}})
+
+
+def test_a_candidate_for_adoption_is_its_metadata() -> None:
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "MXJob", "name": "mnist", "uid": "5b5f", "controller": True}
+    view = CANDIDATE_CODEC.object(_a_candidate(labels={"a": "b"}, ownerReferences=[owner]))
+
+    assert view == CandidateView(
+        key=Key("ml", "mnist-worker-0"),
+        uid="u",
+        resource_version=7,
+        owner=OwnerView("kubeflow.org/v1", "MXJob", "mnist", "5b5f"),
+        deleting=False,
+        labels={"a": "b"},
+        has_owners=True,
+    )
+
+
+def test_a_candidate_whose_owner_is_no_controller_has_owners_all_the_same() -> None:
+    view = CANDIDATE_CODEC.object(_a_candidate(ownerReferences=[{"kind": "MXJob", "name": "mnist", "uid": "5b5f"}]))
+
+    assert (view.owner, view.has_owners) == (None, True)
+    assert not CANDIDATE_CODEC.object(_a_candidate()).has_owners
+
+
+def test_a_candidate_that_is_read_has_its_body() -> None:
+    assert WHOLE_CANDIDATE_CODEC.object(_a_candidate()).raw == _a_candidate()
 
 
 def test_a_slim_pod_is_a_fraction_of_the_pod_on_the_wire() -> None:

@@ -20,6 +20,9 @@ GRACE = 30
 TOLERATION = 300
 """Seconds after which the taint manager deletes pods of a node that is not ready."""
 
+GPU = "nvidia.com/gpu"
+"""Every node has eight of them."""
+
 Predicate = Callable[[Object], bool]
 
 
@@ -76,7 +79,8 @@ class Cluster:
         """By batch Job: the uids of all pods that it ever had. Those that are gone have failed."""
         for number in range(1, nodes + 1):
             name = f"node-{number}"
-            api.put(NODE, {"metadata": {"name": name, "uid": f"uid-of-{name}"}, "spec": {}})
+            body = {"metadata": {"name": name, "uid": f"uid-of-{name}"}, "spec": {}}
+            api.put(NODE, body | {"status": {"allocatable": {GPU: "8"}}})
             self._set_ready(name, "True")
 
     # --- nodes ---

@@ -19,6 +19,7 @@ from tests.build import (
     an_mx_replica,
     an_mxjob,
 )
+from tests.matrix.cluster import GPU
 from tests.matrix.world import World
 from trainmaster.core.ids import Key, Resource
 
@@ -84,15 +85,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Options:
-    """``sidecar``: every pod has a second container. ``policy``: when pods restart. ``spec`` is set on top."""
+    """``sidecar``: every pod has a second container. ``gpu``: its first one has a GPU. ``policy``: when pods restart.
+    ``spec`` is set on top."""
 
     sidecar: bool = False
+    gpu: bool = False
     policy: str = ALWAYS
     spec: tuple[tuple[Path, Any], ...] = ()
 
 
 def _template(main: str, options: Options, **pod_spec: Any) -> Json:
-    containers = [a_container(main)] + ([a_container(SIDECAR)] if options.sidecar else [])
+    trains = a_container(main, resources={"limits": {GPU: "1"}}) if options.gpu else a_container(main)
+    containers = [trains] + ([a_container(SIDECAR)] if options.sidecar else [])
     return a_template(*containers, **pod_spec)
 
 

@@ -5,10 +5,12 @@ from copy import deepcopy
 
 from tests.build import Json
 from tests.laws.memory import Object
+from tests.matrix.cluster import GPU
 from tests.matrix.kinds import AFTER_NODE_FAULTS, COLLECTORS, NEVER, Options, Row
 from tests.matrix.outcome import Case
 from trainmaster.core.errors import ApiError, Forbidden, ServerError
-from trainmaster.core.ids import JOB, POD, SERVICE, Key, Resource
+from trainmaster.core.ids import JOB, NODE, POD, SERVICE, Key, Resource
+from trainmaster.core.template import MANAGED_BY
 
 Act = Callable[[Case], None]
 
@@ -54,6 +56,56 @@ def lose_most_nodes(case: Case) -> None:
             case.world.cluster.bring_back(name)
 
     case.recover = recover
+
+
+# --- devices ---
+
+
+def with_gpu(row: Row) -> Options:
+    return Options(gpu=True)
+
+
+def _work(case: Case, number: int) -> None:
+    """So many GPUs of the pod's node work."""
+    case.world.api.set_status(NODE, Key("", case.node), {"allocatable": {GPU: str(number)}})
+
+
+def report_unhealthy_gpu(case: Case) -> None:
+    """The kubelet says whose GPU it is; the node has more GPUs."""
+    _work(case, 7)
+    health = [{"name": GPU, "resources": [{"resourceID": "GPU-0", "health": "Unhealthy"}]}]
+    statuses = case.victim_pod["status"]["containerStatuses"]
+    changed = [{**statuses[0], "allocatedResourcesStatus": health}, *statuses[1:]]
+    case.world.api.set_status(POD, case.victim, {"containerStatuses": changed})
+
+
+def lose_gpu_beside_another_job(case: Case) -> None:
+    """Other jobs have the other seven GPUs of the node, and no kubelet says whose is lost."""
+    case.world.put(
+        POD,
+        {
+            "metadata": {
+                "name": "other-worker-0",
+                "namespace": case.world.key.namespace,
+                "uid": "uid-of-other",
+                "labels": dict(MANAGED_BY),
+            },
+            "spec": {
+                "nodeName": case.node,
+                "containers": [{"name": "mxnet", "resources": {"limits": {GPU: "7"}}}],
+            },
+            "status": {"phase": "Running"},
+        },
+    )
+    case.world.operate()
+    _work(case, 7)
+
+
+def upgrade_device_plugin(case: Case) -> None:
+    """For ten seconds no GPU works."""
+    _work(case, 0)
+    case.world.run(10)
+    _work(case, 8)
 
 
 # --- ends of the pod ---

@@ -116,6 +116,14 @@ NODES = (
         Waits("(?i)nodes"),
         rows=BY_JOB,
     ),
+    *(
+        Situation(name, act, _NODE_FAULT, red={MXJOB_MLKUBE: _NODES_IN_BATCH_JOBS}, manifest=do.with_gpu)
+        for name, act in (
+            ("gpu-unhealthy", do.report_unhealthy_gpu),
+            ("gpu-lost-on-a-node-of-several-jobs", do.lose_gpu_beside_another_job),
+        )
+    ),
+    Situation("device-plugin-upgraded", do.upgrade_device_plugin, GoesOn(NO_POD), manifest=do.with_gpu),
     Situation("evicted", do.evict, _NODE_FAULT),
     Situation(
         "evicted-with-a-policy-for-node-faults",

@@ -2,6 +2,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.build import NOW, a_node, view_of_node, view_of_pod
@@ -49,6 +50,48 @@ def a_pod(name: str = "mnist-worker-0", node: str = "node-1", version: int = 500
 
 def moved(node: NodeView, **fields: Any) -> NodeView:
     return a_node(node.name, version=node.resource_version + 1, **fields)
+
+
+def a_holder(name: str, node: str = "node-1", gpus: int = 1, version: int = 500) -> PodView:
+    """A pod with devices."""
+    body = wire_pod(name, node, version)
+    body["spec"]["containers"] = [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}]
+    return view_of_pod(body)
+
+
+# --- pods of other jobs ---
+
+
+def test_neighbours_are_other_pods_with_devices_where_a_job_has_some() -> None:
+    rig = Rig(a_node("node-1"), a_node("node-2"))
+    own, other = a_holder("mnist-worker-0"), a_holder("other-worker-0")
+    for pod in (own, other, a_holder("elsewhere", "node-2"), a_pod("without-devices")):
+        rig.pods.put(pod)
+
+    assert rig.book.neighbours([own]) == (other,)
+    assert rig.book.neighbours([a_pod("without-devices")]) == ()
+
+
+def test_a_neighbour_that_is_gone_or_moved_is_none() -> None:
+    rig = Rig(a_node("node-1"))
+    own, gone, moved_away = a_holder("mnist-worker-0"), a_holder("gone"), a_holder("moved")
+    for pod in (own, gone, moved_away):
+        rig.pods.put(pod)
+    rig.pods.remove(gone)
+    rig.pods.put(a_holder("moved", "node-2", version=501))
+
+    assert rig.book.neighbours([own]) == ()
+
+
+def test_a_neighbour_is_seen_as_it_is_now() -> None:
+    rig = Rig(a_node("node-1"))
+    own, other = a_holder("mnist-worker-0"), a_holder("other")
+    for pod in (own, other):
+        rig.pods.put(pod)
+    changed = msgspec.structs.replace(other, phase="Failed", resource_version=600)
+    rig.pods.put(changed)
+
+    assert rig.book.neighbours([own]) == (changed,)
 
 
 # --- what is known ---

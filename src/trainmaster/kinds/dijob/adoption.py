@@ -77,11 +77,11 @@ def adopted(job: DIJob, pods: Iterable[CandidateView]) -> Declared | None:
     none, and neither are learners of a DDP group whose aggregator is gone."""
     old, profile = job.status.declared, profile_of(job)
     found = {pod.key.name: pod for pod in pods}
-    standing = address.standing_names(job)
+    fixed = address.fixed_names(job)
     members = {
         name: _member(_ROLES[role], pod, profile)
         for name, pod in found.items()
-        if name not in {*standing, *old.members}
+        if name not in {*fixed, *old.members}
         and not pod.deleting
         and (role := pod.labels.get(labels.REPLICA_TYPE, "")) in _ROLES
     }
@@ -90,7 +90,7 @@ def adopted(job: DIJob, pods: Iterable[CandidateView]) -> Declared | None:
     if not members:
         return None
     members |= {name: _with_group(each, members, name) for name, each in members.items() if each.role == AGGREGATOR}
-    coordinator = found.get(address.standing_name(job, COORDINATOR))
+    coordinator = found.get(address.coordinator_name(job))
     heads = (name for name, each in members.items() if each.role == AGGREGATOR)
     template = old.aggregator_template or next((_template_of(found[name]) for name in heads), None)
     return msgspec.structs.replace(
