@@ -16,6 +16,7 @@ from tests.faults.world import BATCH_JOBS, PATIENCE
 from tests.integration.conftest import TENANT
 from tests.integration.scene import AGGREGATORCONFIGS, Chronicle, Job, Scene
 from tests.manifests.build import agconfig, aitrainingjob, container, dijob, mlkubejob, mxjob, nervexjob, replica
+from trainmaster.core.template import MANAGED_BY
 
 
 class Permission(NamedTuple):
@@ -126,6 +127,26 @@ async def tell_members(scene: Scene, proxy: FaultProxy) -> None:
         await job.reach("Succeed")
 
 
+async def find_children_of_another_operator(scene: Scene) -> None:
+    """A pod and a service without our label, as another operator creates them."""
+    job = await scene.create(mxjob("left"))
+    await job.pods_are_there()
+    unlabelled = {"metadata": {"labels": dict.fromkeys(MANAGED_BY)}}
+    ours = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
+    for resource in ("pods", "services"):
+        names = [body["metadata"]["name"] for body in await scene.admin.list(resource, scene.namespace, labels=ours)]
+        name = next(name for name in names if name.startswith("left-"))
+        await scene.admin.patch(resource, scene.namespace, name, unlabelled)
+        await scene.admin.wait_for(
+            resource,
+            scene.namespace,
+            name,
+            lambda body: MANAGED_BY.items() <= body["metadata"]["labels"].items(),
+            timeout=PATIENCE,
+        )
+    await job.delete()
+
+
 async def meet_taken_names(scene: Scene) -> list[Job]:
     """Jobs whose names are taken: the operator looks by whom, and says it again and again."""
     foreign_pod = {"metadata": {"name": "a-coordinator"}, "spec": {"containers": [container()]}}
@@ -156,6 +177,7 @@ async def test_the_operator_may_do_what_it_does_and_nothing_else(plane: ControlP
             await outlive(scene)
             await stop_a_batch_job(scene)
             await tell_members(scene, proxy)
+            await find_children_of_another_operator(scene)
             jobs = await meet_taken_names(scene)
 
             async def said_again() -> None:
