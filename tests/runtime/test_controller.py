@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
-from tests.build import a_node, view_of_pod
+from tests.build import a_node, view_of_candidate, view_of_pod
 from tests.odd import MARK, VALUES, with_value
 from tests.runtime.cluster import Call, FakeCluster, raising, waiting
 from tests.runtime.kind import (
@@ -32,10 +32,12 @@ from trainmaster.core.errors import Conflict, Forbidden, NotSynced, ServerError,
 from trainmaster.core.ids import CONFIG_MAP, JOB, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Delete, Event, Patch, Plan, normal, warning
+from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import (
     JOB_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
+    CandidateView,
     ChildView,
     JobView,
     NodeView,
@@ -43,6 +45,7 @@ from trainmaster.core.view import (
     ServiceView,
 )
 from trainmaster.kinds.base import Related
+from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import BARRIER_POLL, RESERVED, Controller
@@ -93,6 +96,7 @@ class Rig:
         self.ports = HostPorts(is_free)
         self.ports.follow(self.jobs, self.pods)
         self.nodes = Store[NodeView](NODE)
+        self.candidates = Store[CandidateView](POD)
         self.controller = Controller(
             self.kind,
             jobs=self.jobs,
@@ -107,11 +111,13 @@ class Rig:
             related=self.related,
             children=self.children,
             nodes=NodeIndex(self.nodes, self.pods) if has_nodes else None,
+            adopter=Adopter(self.kind, {POD: self.candidates}, {POD: self.pods}),
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
         )
         self.queue = self.controller.queue
         self.jobs.replace([self.stored(name) for name in jobs], 1000 + len(jobs))
         self.pods.replace([], 1000)
+        self.candidates.replace([], 1000)
         self.services.replace([], 1000)
         for store in self.children.values():
             store.replace([], 1000)
@@ -194,6 +200,41 @@ async def test_a_plan_is_made_from_what_the_job_owns_and_nothing_else() -> None:
     await rig.reconcile()
 
     assert found == [Observed({"worker": {0: mine}}, (), {"mnist-worker-0": service})]
+
+
+async def test_children_of_another_operator_are_adopted_before_anything_is_planned() -> None:
+    rig = Rig()
+    rig.candidates.put(view_of_candidate(rig.cluster.put(POD, pod_json())))
+
+    assert await rig.reconcile() == "requeue_after"
+    assert rig.kind.passes == []
+    stored = rig.cluster.find(POD, Key("ml", "mnist-worker-0"))
+    assert stored is not None
+    assert stored["metadata"]["labels"].items() >= MANAGED_BY.items()
+    assert await rig.reconcile() == "requeue_after"  # the store does not show it yet
+    assert rig.kind.passes == []
+    rig.pods.put(view_of_pod(stored))
+    assert await rig.reconcile() == "success"
+    assert len(rig.kind.passes) == 1
+
+
+async def test_a_child_of_another_operator_that_changed_meanwhile_is_read_again() -> None:
+    rig = Rig()
+    seen = view_of_candidate(rig.cluster.put(POD, pod_json()))
+    rig.candidates.put(seen)
+    rig.cluster.put(POD, pod_json())
+
+    with pytest.raises(Conflict):
+        await rig.reconcile()
+
+
+async def test_a_child_of_another_operator_that_comes_late_wakes_its_job() -> None:
+    rig = Rig()
+    async with rig.working(1.0):
+        rig.candidates.put(view_of_candidate(pod_json()))
+        await asyncio.sleep(0.1)
+
+        assert [call.key.name for call in rig.cluster.asked("patch", POD)] == ["mnist-worker-0"]
 
 
 async def test_deletes_come_before_creates() -> None:

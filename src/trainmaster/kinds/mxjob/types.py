@@ -75,7 +75,7 @@ class MXJobStatus(Wire, frozen=True):
     """The places of a role whose pod has succeeded in this attempt. They are filled, whatever becomes of that pod."""
     ports: Ports = {}
     node_troubles: dict[str, datetime] = {}
-    """Nodes with which something is wrong, and since when that is seen; where the node itself does not tell it."""
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
     clean: CleanPodPolicy | None = None
     """In the place of the job's own policy, where that would leave something running."""
     start_time: datetime | None = None
