@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.build import NOW, a_node, a_pod, an_aitj
@@ -155,6 +156,17 @@ def test_another_job_says_which_device_does_not_work() -> None:
     other = a_pod(an_aitj("other"), "trainer", devices={GPU: 2}, health=BAD)
 
     assert names_hit([holder(0), holder(1)], 5, [other]) == []
+
+
+def test_pods_on_other_nodes_are_not_hit() -> None:
+    pods = [holder(0), holder(1, node="node-2")]
+    nodes = works(1) | {"node-2": a_node("node-2", devices={GPU: 2})}
+
+    assert node.device_problems(pods, (), nodes).keys() == {pods[0].uid}
+
+
+def test_pods_of_other_jobs_that_have_ended_hold_no_device() -> None:
+    assert names_hit([holder(0)], 2, [msgspec.structs.replace(NEIGHBOUR, phase="Succeeded")]) == []
 
 
 def test_pods_that_have_ended_hold_no_device() -> None:

@@ -376,8 +376,9 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
         for problem in node.problems_of(view, rules):
             if not observed.outage or not problem.is_lost or problem.is_final:
                 add(bad, name, name, problem)
-    broken = node.device_problems(observed.all_pods, observed.neighbours, nodes)
-    for pod in observed.all_pods if broken else ():
+    pods = observed.all_pods
+    broken = node.device_problems(pods, observed.neighbours, nodes)
+    for pod in pods if broken else ():
         if pod.uid in broken:
             add(devices, pod.uid, pod.node, broken[pod.uid])
     lost = node.lost(observed.nodes, rules.grace, now, is_outage=bool(observed.outage))

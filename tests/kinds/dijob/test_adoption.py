@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
-from tests.build import Json, view_of_candidate
+from tests.build import NOW, Json, kind_of, view_of, view_of_candidate
 from tests.takeover.load import items_of
+from trainmaster.core.ids import POD
 from trainmaster.kinds.dijob.adoption import adopted
 from trainmaster.kinds.dijob.declaration import Declared, Member
 from trainmaster.kinds.dijob.types import DIJob
@@ -68,6 +69,39 @@ def test_the_second_learner_of_a_ddp_group_knows_the_first() -> None:
     assert declared is not None
     assert (declared.members["second"].master, declared.members["second"].start_rank) == (master, 2)
     assert declared.members["takeover-3-aggregator-zndz8"].world_size == 4
+
+
+def _with_resources(pods: list[Json], role: str, **resources: Json) -> list[Json]:
+    for pod in pods:
+        if pod["metadata"]["labels"]["replica-type"] == role:
+            pod["spec"]["containers"][0]["resources"] = resources
+    return pods
+
+
+def test_resources_that_only_the_template_has_are_not_taken_for_requested_ones() -> None:
+    job, pods = _found(PARALLEL)
+    declared = _adopted(job, _with_resources(pods, "learner", limits={"cpu": "2"}, requests={"cpu": "1"}))
+
+    assert declared is not None
+    assert declared.members["takeover-1-learner-wb795"].cpus == ""
+
+
+def test_an_aggregator_has_what_was_requested_for_its_learner() -> None:
+    job, pods = _found(DDP)
+    own = {"cpu": "100m", "memory": "1Mi", "nvidia.com/gpu": "3"}
+    declared = _adopted(job, _with_resources(pods, "aggregator", limits=own, requests=own))
+
+    assert declared is not None
+    head = declared.members["takeover-3-aggregator-zndz8"]
+    assert (head.cpus, head.memory, head.gpus) == ("1", "1Gi", 0)
+
+
+def test_a_job_that_has_ended_declares_nothing() -> None:
+    job, pods = _found(PARALLEL)
+    job["status"]["phase"] = "Succeeded"
+    found = {POD: tuple(view_of_candidate(pod, whole=True) for pod in pods)}
+
+    assert kind_of(job).remembered(view_of(job), found, NOW) is None
 
 
 def test_a_template_of_the_aggregator_is_made_of_its_pod_without_what_the_cluster_added() -> None:
