@@ -338,6 +338,8 @@ class JobMachine(RuleBasedStateMachine):
             raise LawBroken(f"settles: an ended job has ports: {stored_ports(job)}")
         alive = [p for p in pods.values() if p["status"]["phase"] in ("Pending", "Running")]
         policy = self.maker.policy(job["spec"])
+        if policy == "Running" and self.maker.keeps_services:
+            services -= {key.name for key in pods}
         if (policy == "All" and (pods or services)) or (policy == "Running" and (alive or services)):
             raise LawBroken(f"settles: an ended job with cleanPodPolicy {policy} has {sorted(pods)} {services}")
 

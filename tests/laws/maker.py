@@ -27,6 +27,8 @@ class Maker:
     """Those by which somebody outside tells a job something."""
     has_batch_jobs: bool = False
     """Its pods are those of batch Jobs."""
+    keeps_services: bool = False
+    """At the end the services of pods stay that are kept."""
     misses_pods: bool = False
     """A pod that somebody takes away is a failure, too."""
 
@@ -155,6 +157,7 @@ class NerveXJobMaker(DIJobMaker):
 
 class MXJobMaker(Maker):
     kind = MXJobKind
+    keeps_services = True
     misses_pods = True
 
     def specs(self) -> st.SearchStrategy[Object]:

@@ -75,8 +75,6 @@ DI = tuple(
 _PS = ("scheduler-0", "server-0", "worker-0", "worker-1")
 """Of an MXTrain job: ps-lite takes no lost process back, so a restart is one of all pods (docs/mxjob.md)."""
 
-_SERVICES = "cleanPodPolicy Running takes the services of pods, too, that stay"
-
 KUBEFLOW = tuple(
     Stage(f"kubeflow-1.7/{path}", then, **more)
     for path, then, more in (
@@ -97,9 +95,9 @@ KUBEFLOW = tuple(
         (
             "worker-failed/worker-failed-before",
             FAILED,
-            {"gone": ("scheduler-0", "server-0", "worker-0"), "services": 1, "red": _SERVICES},
+            {"gone": ("scheduler-0", "server-0", "worker-0"), "services": 1},
         ),
-        ("worker-failed/failed", FAILED, {"red": _SERVICES}),
+        ("worker-failed/failed", FAILED, {}),
         ("suspend/suspended-from-start", SUSPENDED, {}),
         ("suspend/suspended", SUSPENDED, {}),
         ("suspend/suspend-asked-before", SUSPENDED, {"gone": _PS, "services": 0}),

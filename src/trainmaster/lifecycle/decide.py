@@ -424,11 +424,14 @@ class Pass(Generic[J]):
 
     def _deletes(self, policy: CleanPodPolicy, why: str) -> tuple[Delete, ...]:
         observed = self.facts.observed
-        pods = self._removal(self._to_clean(policy), why)
+        leaving = self._to_clean(policy)
+        pods = self._removal(leaving, why)
         group = self._group_surplus(why)  # under every policy: nothing is left to be placed
         if policy == "None" and not self.model.run.cleans_services:
             return (*pods, *group)
-        services = deletions(SERVICE, observed.services.values(), why)
+        staying = observed.all_pods if self.model.run.keeps_services else ()
+        kept = {pod.key.name for pod in staying} - {pod.key.name for pod in leaving}
+        services = deletions(SERVICE, (s for name, s in observed.services.items() if name not in kept), why)
         return (*pods, *services, *deletions(CONFIG_MAP, observed.children.get(CONFIG_MAP, {}).values(), why), *group)
 
     def _to_clean(self, policy: CleanPodPolicy) -> tuple[PodView, ...]:

@@ -69,6 +69,8 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Restarts of all roles together."""
     cleans_services: bool = False
     """Services are deleted at the end under the clean-up policy None, too."""
+    keeps_services: bool = False
+    """Services of pods that are kept at the end are kept, too."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):

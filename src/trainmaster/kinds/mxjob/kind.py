@@ -131,6 +131,7 @@ def _run_policy(job: MXJob, *, is_over: bool) -> RunPolicy:
         exit_codes=frozenset() if is_over else restart.exit_codes(job.spec.restarting_exit_code or RETRYABLE),
         restart_limit=policy.backoff_limit,
         is_kept=_has_ended,
+        keeps_services=True,
     )
 
 
