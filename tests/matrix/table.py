@@ -117,7 +117,7 @@ NODES = (
         rows=BY_JOB,
     ),
     *(
-        Situation(name, act, _NODE_FAULT, red={MXJOB_MLKUBE: _NODES_IN_BATCH_JOBS}, manifest=do.with_gpu)
+        Situation(name, act, _NODE_FAULT, manifest=do.with_gpu)
         for name, act in (
             ("gpu-unhealthy", do.report_unhealthy_gpu),
             ("gpu-lost-on-a-node-of-several-jobs", do.lose_gpu_beside_another_job),

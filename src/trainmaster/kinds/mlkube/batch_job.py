@@ -11,6 +11,7 @@ from trainmaster.core.ids import JOB
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Patch, deletions
 from trainmaster.core.view import ChildView
+from trainmaster.kinds.mlkube import labels
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.decide import Removal
 
@@ -39,9 +40,14 @@ class _SpecPart(msgspec.Struct, rename="camel"):
     backoff_limit: int = BACKOFF_LIMIT
 
 
+class _MetaPart(msgspec.Struct):
+    labels: dict[str, str] = {}
+
+
 class BatchJob(msgspec.Struct):
     """The fields that we read of a batch Job."""
 
+    metadata: _MetaPart = msgspec.field(default_factory=_MetaPart)
     spec: _SpecPart = msgspec.field(default_factory=_SpecPart)
     status: _StatusPart = msgspec.field(default_factory=_StatusPart)
 
@@ -56,6 +62,12 @@ class BatchJob(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(BatchJob)
+
+
+def is_adopted(child: ChildView) -> bool:
+    """True for a Job of the mxnet-operator, which does not have the label of the job. It restarts its pod by itself,
+    also where a Job of ours leaves that to the restart of all replicas."""
+    return labels.JOB_NAME not in read(child).metadata.labels
 
 
 def read(child: ChildView) -> BatchJob:

@@ -95,7 +95,11 @@ class MxJobKind(Kind[MxJob]):
             has_stored_names=bool(stored.runtime_id) or not job.spec.runtime_id,
             run=_run_policy(job, observed, replicas),
             memory=Memory(
-                restarts=stored.restarts, history=stored.restart_history, done=stored.done, ports=stored.ports
+                restarts=stored.restarts,
+                history=stored.restart_history,
+                done=stored.done,
+                ports=stored.ports,
+                node_problems=stored.node_troubles,
             ),
             attempt_label="",
             takes_part=_takes_part,

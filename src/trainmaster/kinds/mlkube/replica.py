@@ -70,8 +70,9 @@ def replicas_of(job: MxJob, slots: Iterable[Slot], observed: Observed) -> dict[s
         child = observed.child(JOB, slot.name)
         owned = by_owner.get(child.uid, ()) if child else ()
         pods = _Pods([pod for pod in owned if not pod.deleting], [pod for pod in owned if pod.deleting])
-        replica = _judged(slot, child, pods, retryable, alone=alone[slot.role], has_run=has_run)
-        found[slot.name] = msgspec.structs.replace(replica, pod=pods.latest, restarts_alone=alone[slot.role])
+        is_alone = alone[slot.role] or (child is not None and batch_job.is_adopted(child))
+        replica = _judged(slot, child, pods, retryable, alone=is_alone, has_run=has_run)
+        found[slot.name] = msgspec.structs.replace(replica, pod=pods.latest, restarts_alone=is_alone)
     return found
 
 

@@ -60,6 +60,7 @@ def written(job: MxJob, report: Report, now: datetime) -> MxJobStatus:
         restart_history=memory.history,
         done=memory.done,
         ports=memory.ports,
+        node_troubles=memory.node_problems,
     )
     match report.step:
         case "restart":

@@ -87,6 +87,8 @@ class MxJobStatus(Wire, frozen=True):
     done: dict[str, tuple[int, ...]] = {}
     """The indices of a type that have succeeded in this attempt. Their Jobs may be deleted by now."""
     ports: Ports = {}
+    node_troubles: dict[str, datetime] = {}
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
     start_time: datetime | None = None
     completion_time: datetime | None = None
 
