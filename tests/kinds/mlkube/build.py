@@ -103,9 +103,10 @@ def a_job(
     deleting: bool = False,
     name: str = "",
     limit: int = 6,
+    is_adopted: bool = False,
 ) -> ChildView:
     """A batch Job of the MxJob; ``conditions`` are True, each with its reason and message; ``limit`` is how often its
-    pods may fail."""
+    pods may fail. One that ``is_adopted`` was created by the mxnet-operator."""
     name = name or name_of(job, role, index)
     metadata: Json = {
         "name": name,
@@ -115,6 +116,8 @@ def a_job(
         "labels": labels_of(job, role, index),
         "ownerReferences": [owner_of(job)],
     }
+    if is_adopted:
+        del metadata["labels"]["mx_job"]
     told = [
         {"type": type_, "status": "True", "reason": reason, "message": message}
         for type_, (reason, message) in (conditions or {}).items()

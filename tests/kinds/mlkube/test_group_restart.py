@@ -292,3 +292,26 @@ def test_a_worker_with_restart_scope_pod_restarts_alone() -> None:
 
     assert "restarts" not in status_of(plan)
     assert condition_of(plan, "Recovering")[:2] == ("True", "ReplicaRestarting")
+
+
+# --- Jobs that another operator created ---
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param(lambda job: [a_pod(job, *PLACE, last=137, restart_policy="OnFailure")], id="in place"),
+        pytest.param(
+            lambda job: [a_pod(job, *PLACE, code=137, phase="Failed"), a_pod(job, *PLACE, suffix="b")],
+            id="in another pod",
+        ),
+        pytest.param(lambda job: [a_pod(job, *PLACE, code=137, phase="Failed")], id="soon"),
+    ],
+)
+def test_a_job_of_the_mxnet_operator_restarts_its_pod_and_no_other(pods: Any) -> None:
+    job = a_begun("Running", "Running")
+    plan = plan_of(job, running(job, a_job(job, *PLACE, is_adopted=True), *pods(job), without=[PLACE]))
+
+    assert not plan.status_first
+    assert (plan.creates, plan.deletes, plan.patches) == ((), (), ())
+    assert "restarts" not in status_of(plan)
