@@ -22,25 +22,28 @@ from trainmaster.core import template
 from trainmaster.core.ids import Resource
 from trainmaster.core.wire import ObjectMeta
 from trainmaster.kinds import crd
+from trainmaster.kinds.definition import Definition
 from trainmaster.kinds.mlkube import types as mlkube
+from trainmaster.kinds.registry import DEFINITIONS
+from trainmaster.kinds.schema import Schema
 from trainmaster.lifecycle.restart import EXIT_CODES
 
 LABEL_VALUE = "^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$"
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "crds.yaml"
 KEEPS = "x-kubernetes-preserve-unknown-fields"
 
-BY_KIND = {definition.resource.kind: definition for definition in crd.DEFINITIONS}
+BY_KIND = {definition.resource.kind: definition for definition in DEFINITIONS}
 
 each_definition = pytest.mark.parametrize("kind", list(BY_KIND))
 
 
-def schema_of(kind: str) -> crd.Schema:
+def schema_of(kind: str) -> Schema:
     version = crd.crd(BY_KIND[kind])["spec"]["versions"][0]
-    schema: crd.Schema = version["schema"]["openAPIV3Schema"]
+    schema: Schema = version["schema"]["openAPIV3Schema"]
     return schema
 
 
-def field_of(kind: str, path: str) -> crd.Schema:
+def field_of(kind: str, path: str) -> Schema:
     """The schema of a field; `*` is any key of a map and any item of a list."""
     schema = schema_of(kind)
     for step in path.split("."):
@@ -49,7 +52,7 @@ def field_of(kind: str, path: str) -> crd.Schema:
     return schema
 
 
-def nodes(schema: crd.Schema, path: str = "") -> Iterator[tuple[str, crd.Schema]]:
+def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
     """Every schema in a schema, with its path."""
     yield path, schema
     for name, inner in schema.get("properties", {}).items():
@@ -154,7 +157,7 @@ def test_yaml_is_the_same_in_every_process() -> None:
 def test_yaml_is_for_reading() -> None:
     text = crd.to_yaml()
 
-    assert text.count("\n---\n") == len(crd.DEFINITIONS)
+    assert text.count("\n---\n") == len(DEFINITIONS)
     assert "&id" not in text
 
 
@@ -219,7 +222,7 @@ END_POLICY = {"type": "string", "enum": ["All", "Any", "None", "Rank0"]}
         ("spec.coordinator.template.spec.hostNetwork", {"type": "boolean"}),
     ],
 )
-def test_dijob_has_the_field(path: str, expected: crd.Schema) -> None:
+def test_dijob_has_the_field(path: str, expected: Schema) -> None:
     assert field_of("DIJob", path) == expected
 
 
@@ -263,7 +266,7 @@ def test_dijob_has_the_field(path: str, expected: crd.Schema) -> None:
         ("status.endTime", TIME),
     ],
 )
-def test_aitrainingjob_has_the_field(path: str, expected: crd.Schema) -> None:
+def test_aitrainingjob_has_the_field(path: str, expected: Schema) -> None:
     assert field_of("AITrainingJob", path) == expected
 
 
@@ -349,7 +352,7 @@ class Point(msgspec.Struct, rename="camel"):
         ),
     ],
 )
-def test_a_type_has_the_schema(type_: Any, expected: crd.Schema) -> None:
+def test_a_type_has_the_schema(type_: Any, expected: Schema) -> None:
     assert _spec_schema(type_) == expected
 
 
@@ -359,10 +362,10 @@ def test_a_type_that_has_no_schema_is_an_error(type_: Any) -> None:
         _spec_schema(type_)
 
 
-def _spec_schema(type_: Any) -> crd.Schema:
+def _spec_schema(type_: Any) -> Schema:
     job = msgspec.defstruct("Job", [("metadata", ObjectMeta), ("spec", type_)])
-    definition = crd.crd(crd.Definition(Resource("example.com", "v1", "jobs", "Job"), job, "j", ()))
-    schema: crd.Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    definition = crd.crd(Definition(resource=Resource("example.com", "v1", "jobs", "Job"), job=job, columns=()))
+    schema: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return schema
 
 

@@ -14,6 +14,8 @@ from testbed.plane import ControlPlane
 from tests.manifests.build import Manifest, aitrainingjob, container, dijob, replica, replicated, resource_of, template
 from trainmaster.core.ids import Resource
 from trainmaster.kinds import crd
+from trainmaster.kinds.definition import Definition
+from trainmaster.kinds.registry import DEFINITIONS
 
 CRDS = "apiextensions.k8s.io/v1/customresourcedefinitions"
 AITJ = "elasticdeeplearning.ai/v1/aitrainingjobs"
@@ -25,12 +27,12 @@ def test_kubectl_apply_works_twice_and_the_second_time_changes_nothing(served: C
 
     again = served.kubectl("apply", "--filename", DEPLOYED)
 
-    assert again.count("unchanged") == len(crd.DEFINITIONS), again
+    assert again.count("unchanged") == len(DEFINITIONS), again
 
 
-@pytest.mark.parametrize("definition", [pytest.param(d, id=d.resource.kind) for d in crd.DEFINITIONS])
+@pytest.mark.parametrize("definition", [pytest.param(d, id=d.resource.kind) for d in DEFINITIONS])
 async def test_a_definition_is_established_without_complaint(
-    definition: crd.Definition, served: ControlPlane, admin: Admin
+    definition: Definition, served: ControlPlane, admin: Admin
 ) -> None:
     stored = await admin.get(CRDS, None, str(definition.resource))
 

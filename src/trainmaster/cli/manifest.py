@@ -13,8 +13,8 @@ import yaml
 from trainmaster.cli import field
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
-from trainmaster.kinds.crd import DEFINITIONS, all_crds
-from trainmaster.kinds.registry import KINDS
+from trainmaster.kinds.crd import all_crds
+from trainmaster.kinds.registry import DEFINITIONS, KINDS
 from trainmaster.local.apiserver.objects import builtin_types
 
 STDIN = "-"

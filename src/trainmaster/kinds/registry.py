@@ -1,11 +1,16 @@
-"""The kinds of job that trainmaster drives. Their order is the order of start-up."""
+"""The kinds of job that trainmaster drives, in the order of start-up, and the resources that it defines."""
 
 from typing import Any
 
+from trainmaster.kinds.aitrainingjob import crd as aitrainingjob
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind, Settings
+from trainmaster.kinds.definition import Definition
+from trainmaster.kinds.dijob import crd as dijob
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
+from trainmaster.kinds.mlkube import crd as mlkube
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
+from trainmaster.kinds.mxjob import crd as mxjob
 from trainmaster.kinds.mxjob.kind import MXJobKind
 
 KINDS: tuple[type[Kind[Any]], ...] = (
@@ -16,6 +21,18 @@ KINDS: tuple[type[Kind[Any]], ...] = (
     MxJobKind,
     FirstMxJobKind,
 )
+
+DEFINITIONS: tuple[Definition, ...] = (
+    dijob.DIJOB,
+    aitrainingjob.DEFINITION,
+    dijob.AGGREGATOR_CONFIG,
+    dijob.NERVEXJOB,
+    dijob.NERVEX_AGGREGATOR_CONFIG,
+    mlkube.DEFINITION,
+    mlkube.FIRST_DEFINITION,
+    mxjob.DEFINITION,
+)
+"""The resources that trainmaster defines, in the order of deploy/crds.yaml."""
 
 
 def all_kinds(settings: Settings) -> tuple[Kind[Any], ...]:

@@ -1,0 +1,51 @@
+"""CustomResourceDefinitions of DIJob, NerveXJob and their AggregatorConfigs."""
+
+from trainmaster.core.name import MAX_LABEL
+from trainmaster.kinds.definition import AGE, IS_OLD, MANAGED_BY, NAME, PHASE, SERVICE_NAME, Definition
+from trainmaster.kinds.dijob import aggregatorconfig, nervexjob
+from trainmaster.kinds.dijob.types import RESOURCE, DIJob, DIJobSpec
+from trainmaster.kinds.schema import Rule
+
+
+def _child_name(suffix: str) -> Rule:
+    """The job's name with the longest ending that a pod of it can have."""
+    size = f"size({NAME}) + size({suffix})"
+    return Rule(
+        rule=f"{IS_OLD} || {size} <= {MAX_LABEL}",
+        path=".metadata.name",
+        message=f"is too long: the names of pods are made from it and may have {MAX_LABEL} characters",
+        detail=(
+            f"'is too long: \"%s%s\" would have %d characters, {MAX_LABEL} are allowed; shorten the name by %d'"
+            f".format([{NAME}, {suffix}, {size}, {size} - {MAX_LABEL}])"
+        ),
+    )
+
+
+# A job with a template for learners may get DDP learners.
+_DIJOB_NAME = _child_name(
+    "(has(self.spec) && has(self.spec.learner) ? '-ddp-learner-xxxxx' : "
+    "has(self.spec) && has(self.spec.collector) ? '-collector-xxxxx' : '-coordinator')"
+)
+_NERVEXJOB_NAME = _child_name(
+    "(has(self.spec) && has(self.spec.collector) ? '-collector-xxxxx' : "
+    "has(self.spec) && has(self.spec.learner) ? '-learner-xxxxx' : '-coordinator')"
+)
+
+DIJOB = Definition(
+    resource=RESOURCE,
+    job=DIJob,
+    short_name="dijob",
+    columns=(PHASE, AGE),
+    rules={DIJob: (SERVICE_NAME, _DIJOB_NAME), DIJobSpec: (MANAGED_BY,)},
+)
+NERVEXJOB = Definition(
+    resource=nervexjob.RESOURCE,
+    job=nervexjob.NerveXJob,
+    short_name="nvxjob",
+    columns=(PHASE, AGE),
+    rules={nervexjob.NerveXJob: (SERVICE_NAME, _NERVEXJOB_NAME), DIJobSpec: (MANAGED_BY,)},
+)
+AGGREGATOR_CONFIG, NERVEX_AGGREGATOR_CONFIG = (
+    Definition(resource=resource, job=aggregatorconfig.AggregatorConfig, short_name="agconfig", columns=(AGE,))
+    for resource in (aggregatorconfig.RESOURCE, nervexjob.AGGREGATOR_CONFIG)
+)
