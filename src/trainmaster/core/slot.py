@@ -1,5 +1,7 @@
 """The places in a job that pods fill."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 
@@ -20,6 +22,16 @@ class Slot(msgspec.Struct, frozen=True):
     @property
     def place(self) -> str:
         return self.key or place_of(self.role, self.index)
+
+
+def slot_of(job: str, role: str, index: int) -> Slot:
+    """A replica whose pod has the usual name: <job>-<role>-<index>."""
+    return Slot(role, index, f"{job}-{place_of(role, index)}")
+
+
+def numbered(job: str, replicas: Mapping[str, int]) -> tuple[Slot, ...]:
+    """So many replicas of each role."""
+    return tuple(slot_of(job, role, index) for role, number in replicas.items() for index in range(number))
 
 
 def place_of(role: str, index: int) -> str:

@@ -23,6 +23,11 @@ class Limit(msgspec.Struct, frozen=True):
         return (self.since + timedelta(seconds=self.seconds) - now).total_seconds()
 
 
+def limit_of(since: datetime | None, seconds: int | None, message: str = "") -> Limit | None:
+    """None where nothing is limited, or the time has not begun."""
+    return Limit(since, seconds, message) if since is not None and seconds is not None else None
+
+
 def overdue(limits: Sequence[Limit], now: datetime) -> Limit | None:
     """The first of them that is over."""
     return next((limit for limit in limits if limit.left(now) <= 0), None)

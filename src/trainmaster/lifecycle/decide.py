@@ -17,7 +17,7 @@ from trainmaster.lifecycle import gang, restart
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.deadline import overdue, seconds_left
-from trainmaster.lifecycle.facts import Facts, Rules, classify
+from trainmaster.lifecycle.facts import Facts, Rules, Waiting, classify
 from trainmaster.lifecycle.model import Ending, JobModel, Memory, Place, Places
 from trainmaster.lifecycle.port import Allotment, allot, is_complete
 from trainmaster.lifecycle.restart import Decision, FailedPod
@@ -86,6 +86,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     extra: Extra = Extra()
     is_all_created: bool = True
     port_error: str = ""
+
+    @property
+    def waiting(self) -> Waiting:
+        """What pods wait for, in a job that goes on."""
+        return self.facts.waiting if self.step == "proceed" else Waiting()
 
 
 class Builder(Protocol):

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from trainmaster.core import template
 from trainmaster.core.plan import Body
-from trainmaster.core.slot import Slot, place_of
+from trainmaster.core.slot import Slot, numbered, place_of, slot_of
 from trainmaster.core.template import ContainerPart, Owner
 from trainmaster.kinds.aitrainingjob import labels
 from trainmaster.kinds.aitrainingjob.elastic import elastic_roles
@@ -30,7 +30,7 @@ def membership_name(job: AITrainingJob) -> str:
 
 def child_name(job: AITrainingJob, role: str, index: int) -> str:
     """The name of a pod and of its service."""
-    return f"{job.metadata.name}-{role.lower()}-{index}"
+    return slot_of(job.metadata.name, role, index).name
 
 
 def hosts_size(job: AITrainingJob, role: str) -> int:
@@ -62,13 +62,9 @@ def membership_size(job: AITrainingJob) -> int:
     return total
 
 
-def slots_of(job: AITrainingJob) -> list[Slot]:
+def slots_of(job: AITrainingJob) -> tuple[Slot, ...]:
     """All places that the spec asks for, roles by name."""
-    return [
-        Slot(role, index, child_name(job, role, index))
-        for role, spec in sorted(job.spec.replica_specs.items())
-        for index in range(spec.replicas)
-    ]
+    return numbered(job.metadata.name, {role: s.replicas for role, s in sorted(job.spec.replica_specs.items())})
 
 
 def shared_ports(job: AITrainingJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
@@ -228,7 +224,7 @@ class Builder:
 
     def _role_env(self, role: str) -> dict[str, str]:
         count = self._job.spec.replica_specs[role].replicas
-        slots = [Slot(role, index, child_name(self._job, role, index)) for index in range(max(count, 1))]
+        slots = numbered(self._job.metadata.name, {role: max(count, 1)})
         # The ancestors kept the case of the name here while the pods are named in lower case: such an
         # address could never resolve. Ours is the name that the service really has.
         instances = [self.address(slot) for slot in slots[:count]]

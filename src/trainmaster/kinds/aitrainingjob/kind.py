@@ -20,19 +20,20 @@ from trainmaster.kinds.aitrainingjob.membership import next_step
 from trainmaster.kinds.aitrainingjob.outcome import restarts_of, result_of
 from trainmaster.kinds.aitrainingjob.status import ENDED, PENDING
 from trainmaster.kinds.aitrainingjob.types import RESOURCE, AITrainingJob, AITrainingJobStatus
-from trainmaster.kinds.base import Failure, Kind, changed_status
-from trainmaster.lifecycle import decide, restart
+from trainmaster.kinds.base import Failure, changed_status
+from trainmaster.kinds.lifecycle import LifecycleKind
+from trainmaster.kinds.status import recalled
+from trainmaster.lifecycle import restart
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import Result
-from trainmaster.lifecycle.deadline import TIMEOUT, Limit
+from trainmaster.lifecycle.deadline import TIMEOUT, limit_of
 from trainmaster.lifecycle.decide import Cause, Extra, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
-from trainmaster.lifecycle.gang import group_resource
-from trainmaster.lifecycle.model import Ending, JobModel, Memory, Role, RunPolicy
+from trainmaster.lifecycle.model import Ending, JobModel, Role, RunPolicy
 from trainmaster.lifecycle.restart import FailedPod, Rules
 
 
-class AITrainingJobKind(Kind[AITrainingJob]):
+class AITrainingJobKind(LifecycleKind[AITrainingJob]):
     resource = RESOURCE
     slots = labels.SLOTS
     component = "TrainingJobOperator"
@@ -41,7 +42,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
     initial_phase = PENDING
     ended = ENDED
     custom = Custom(main=Main("aitj-*"))
-    looks_at_nodes = True
+    counters = ("replica_statuses", "elastic_replicas")
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={labels.GROUP}")
 
     def errors(self, job: AITrainingJob) -> list[str]:
@@ -50,8 +51,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
 
     @property
     def children(self) -> tuple[Resource, ...]:
-        scheduler = self.settings.gang_scheduler
-        return (CONFIG_MAP, group_resource(scheduler)) if scheduler else (CONFIG_MAP,)
+        return (CONFIG_MAP, *super().children)
 
     def conclude(self, view: JobView, plan: Plan, failures: Sequence[Failure], now: datetime) -> Plan:
         concluded = super().conclude(view, plan, failures, now)
@@ -65,7 +65,7 @@ class AITrainingJobKind(Kind[AITrainingJob]):
         return msgspec.structs.replace(concluded, status=changed_status(status, new))
 
     def decide(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
-        return decide.decide(self, elastic.sized(job), observed, now)
+        return super().decide(elastic.sized(job), observed, now)
 
     def read(self, job: AITrainingJob, observed: Observed) -> JobModel:
         stored, scheduler = job.status, self.settings.gang_scheduler
@@ -77,16 +77,9 @@ class AITrainingJobKind(Kind[AITrainingJob]):
             name=job.metadata.name,
             roles={name: Role(name, spec.replicas, _rules(spec)) for name, spec in specs.items()},
             known_roles=tuple(specs),
-            slots=tuple(slots_of(job)),
+            slots=slots_of(job),
             run=_run_policy(job, observed, is_over=is_over),
-            memory=Memory(
-                restarts=dict(restarts_of(job)),
-                history=stored.restart_history,
-                done=stored.done,
-                ports=stored.ports,
-                creation_errors=stored.creation_errors,
-                node_problems=stored.node_troubles,
-            ),
+            memory=msgspec.structs.replace(recalled(stored), restarts=dict(restarts_of(job))),
             attempt_label=labels.RESTART_COUNT,
             takes_part=_takes_part,
             has_ended=stored.phase in ENDED,
@@ -109,9 +102,6 @@ class AITrainingJobKind(Kind[AITrainingJob]):
 
     def status(self, job: AITrainingJob, report: Report, now: datetime) -> AITrainingJobStatus:
         return status.written(job, report, now)
-
-    def delay(self, job: AITrainingJob, new: AITrainingJobStatus) -> float:
-        return status.delay(job.status, new)
 
     def events(self, job: AITrainingJob, report: Report, new: AITrainingJobStatus) -> tuple[Event, ...]:
         return status.events(job, report, new)
@@ -167,13 +157,12 @@ def _ending(job: AITrainingJob) -> Ending | None:
 
 
 def _run_policy(job: AITrainingJob, observed: Observed, *, is_over: bool) -> RunPolicy:
-    ttl, ended = job.spec.ttl_seconds_after_finished, job.status.end_time
     return RunPolicy(
         clean=job.spec.clean_pod_policy,
         suspend=annotations.reason_to_stop(job),
         limits=() if is_over else limits_of(job, observed),
         overdue_phase=TIMEOUT,
-        ttl=Limit(ended, ttl, "") if ttl is not None and ended is not None else None,
+        ttl=limit_of(job.status.end_time, job.spec.ttl_seconds_after_finished),
         exit_codes=frozenset() if is_over else restart.exit_codes(job.spec.restarting_exit_code),
     )
 

@@ -14,11 +14,11 @@ from trainmaster.core.condition import (
     is_true,
     put_standard,
 )
-from trainmaster.core.plan import BRIEF, LAZY, Event, normal, warning
+from trainmaster.core.plan import Event, normal, warning
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob.elastic import enough, scaled_role, selector, size_of
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, AITrainingJobStatus, Ending, ReplicaStatus
-from trainmaster.kinds.base import cleared, portless
+from trainmaster.kinds.status import recorded, replaced, standard_conditions
 from trainmaster.lifecycle import waiting
 from trainmaster.lifecycle.completion import SUCCEED
 from trainmaster.lifecycle.decide import Report
@@ -44,22 +44,18 @@ def written(job: AITrainingJob, report: Report, now: datetime) -> AITrainingJobS
     phase, message = _stated(job, report, counters)
     entered = enter(old, phase, message, now)
     new = msgspec.structs.replace(
-        entered,
+        recorded(entered, memory, "done", "ports", "creation_errors", "node_problems"),
         observed_generation=job.metadata.generation,
         replica_statuses=old.replica_statuses if step == "end" and old.ending else counters,
-        done=memory.done if step != "ending" else {},
-        ports=memory.ports,
-        creation_errors=memory.creation_errors,
-        node_troubles=memory.node_problems,
         restart_replica_name=_restarting(old, report),
         ending=Ending(report.result.phase, report.result.message, report.clean) if step == "ending" else None,
-        conditions=_standard(old, entered.conditions, report, now),
+        conditions=_conditions(entered.conditions, report, now),
     )
     if report.decision or step == "replace":
         counts = {role: r.count for role, r in memory.restarts.items()}
-        new = msgspec.structs.replace(
-            new, restart_count=counts, restarts=memory.restarts, restart_history=memory.history
-        )
+        new = msgspec.structs.replace(recorded(new, memory, "restarts", "history"), restart_count=counts)
+    if step == "ending":
+        return msgspec.structs.replace(new, done={})
     if step == "suspend":  # time in which nothing may run is not held against the job
         return msgspec.structs.replace(new, first_running_time=None, start_running_time=None)
     return _proceeded(job, new, report, now) if step == "proceed" else new
@@ -125,18 +121,13 @@ def _restarting(old: AITrainingJobStatus, report: Report) -> str:
     return ""
 
 
-def _standard(old: AITrainingJobStatus, conditions: Conditions, report: Report, now: datetime) -> Conditions:
-    """The standard conditions. Only a job that goes on, or that stops, says something new about its containers."""
-    step = report.step
-    if step not in ("proceed", "suspend", "ending", "end"):
-        return conditions
-    conditions = cleared(conditions, all_created=report.is_all_created, now=now)
-    conditions = waiting.reported(conditions, report.facts.waiting if step == "proceed" else waiting.NOTHING, now)
-    if step == "suspend":
+def _conditions(conditions: Conditions, report: Report, now: datetime) -> Conditions:
+    conditions = standard_conditions(conditions, report, now)
+    if report.step == "suspend":
         return put_standard(conditions, SUSPENDED, True, "Stopped", report.model.run.suspend, now)
-    if step == "proceed" and is_true(conditions, SUSPENDED):
-        conditions = put_standard(conditions, SUSPENDED, False, "Resumed", "", now)
-    return portless(conditions, report.port_error, now)
+    if report.step == "proceed" and is_true(conditions, SUSPENDED):
+        return put_standard(conditions, SUSPENDED, False, "Resumed", "", now)
+    return conditions
 
 
 def events(job: AITrainingJob, report: Report, new: AITrainingJobStatus) -> tuple[Event, ...]:
@@ -151,8 +142,7 @@ def events(job: AITrainingJob, report: Report, new: AITrainingJobStatus) -> tupl
             said = joined([f.fault.message for f in lost])
             return (warning("Shrunk", f"the job goes on without {len(lost)} of its pods: {said}"),)
         case "replace":
-            stranded = report.facts.stranded
-            return tuple(warning("PodReplaced", f"{f.fault.message}; another pod takes its place") for f in stranded)
+            return replaced(report)
         case "suspend":
             return (normal("Suspended", report.model.run.suspend),)
         case "ending" | "end":
@@ -179,20 +169,6 @@ def _failing(job: AITrainingJob, report: Report) -> tuple[Event, ...]:
 def _phase_event(phase: str, message: str) -> Event:
     make = normal if phase in (RUNNING, TERMINATING, SUCCEED) else warning
     return make(reason_of(phase), message)
-
-
-def delay(old: AITrainingJobStatus, new: AITrainingJobStatus) -> float:
-    """Seconds that the new status may wait: only counters may, and successes for a moment."""
-    counted = msgspec.structs.replace(
-        old,
-        replica_statuses=new.replica_statuses,
-        conditions=new.conditions,
-        elastic_replicas=new.elastic_replicas,
-        done=new.done,
-    )
-    if old == new or new != counted:
-        return 0.0
-    return LAZY if new.done == old.done else BRIEF
 
 
 # --- phases and counters ---

@@ -9,11 +9,11 @@ import msgspec
 from trainmaster.core import template
 from trainmaster.core.ids import Key
 from trainmaster.core.plan import Body
-from trainmaster.core.slot import Slot, place_of
+from trainmaster.core.slot import Slot, place_of, slot_of
 from trainmaster.core.template import Owner
 from trainmaster.kinds.mxjob import labels
 from trainmaster.kinds.mxjob.policy import policy_of
-from trainmaster.kinds.mxjob.role import SCHEDULER, SERVER, WORKER, master, roles_of, slot_of, slots_of
+from trainmaster.kinds.mxjob.role import SCHEDULER, SERVER, WORKER, master, roles_of, slots_of
 from trainmaster.kinds.mxjob.types import MXJob, ReplicaSpec
 from trainmaster.lifecycle import gang
 from trainmaster.lifecycle.gang import Gang
@@ -82,7 +82,7 @@ class Builder:
         self._owner = owner.reference(blocks=True)
         self._roles = roles_of(job.spec)
         self._ports = {role: ports_of(replica) for role, replica in self._roles.items()}
-        self._master = slot_of(job, master(job.spec), 0)
+        self._master = slot_of(job.metadata.name, master(job.spec), 0)
         # Go sorts the keys of a map, and clients compare texts.
         self._keys = {role.lower(): _tuner_key(self._roles[role]) for role in sorted(self._roles, key=str.lower)}
 

@@ -15,7 +15,8 @@ from trainmaster.kinds.definition import (
     Definition,
     few_replicas,
 )
-from trainmaster.kinds.mxjob.types import RESOURCE, MXJob, MXJobSpec, RunPolicy
+from trainmaster.kinds.mxjob.types import RESOURCE, MXJob, MXJobSpec
+from trainmaster.kinds.run_policy import RunPolicy
 from trainmaster.kinds.schema import Rule
 
 # In a loop over the names n of spec.mxReplicaSpecs, which are read in any case.

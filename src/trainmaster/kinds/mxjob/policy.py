@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from trainmaster.kinds.mxjob.role import FIXED, roles_of
-from trainmaster.kinds.mxjob.types import MXJob, MXJobSpec, Policy, RunPolicy
-from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.kinds.mxjob.types import MXJob, MXJobSpec
+from trainmaster.kinds.run_policy import Policy, RunPolicy
 from trainmaster.lifecycle.restart import RestartPolicy, RestartScope, Rules
 
 BACKOFF = 10
@@ -28,10 +28,6 @@ def policy_of(spec: MXJobSpec) -> RunPolicy:
     run = spec.run_policy
     older = {field: getattr(spec, field) for field in Policy.__struct_fields__ if getattr(run, field) is None}
     return msgspec.structs.replace(run, **older)
-
-
-def clean_policy_of(spec: MXJobSpec) -> CleanPodPolicy:
-    return policy_of(spec).clean_pod_policy or "None"
 
 
 def rules_of(job: MXJob) -> dict[str, Rules]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from trainmaster.core.slot import Slot, place_of
+from trainmaster.core.slot import Slot, numbered
 from trainmaster.kinds.mxjob.types import MXJob, MXJobSpec, ReplicaSpec
 
 SCHEDULER, SERVER, WORKER = "Scheduler", "Server", "Worker"
@@ -32,14 +32,9 @@ def roles_of(spec: MXJobSpec) -> dict[str, ReplicaSpec]:
     return {role: found[role] for role in ROLES if role in found}
 
 
-def slot_of(job: MXJob, role: str, index: int) -> Slot:
-    return Slot(role, index, f"{job.metadata.name}-{place_of(role, index)}")
-
-
-def slots_of(job: MXJob) -> list[Slot]:
+def slots_of(job: MXJob) -> tuple[Slot, ...]:
     """All places that the spec asks for."""
-    roles = roles_of(job.spec).items()
-    return [slot_of(job, role, index) for role, replica in roles for index in range(replica.replicas)]
+    return numbered(job.metadata.name, {role: spec.replicas for role, spec in roles_of(job.spec).items()})
 
 
 def deciding(spec: MXJobSpec) -> str:

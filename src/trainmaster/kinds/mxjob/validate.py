@@ -3,6 +3,7 @@
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.core.plan import Event, replicas_error, warning
+from trainmaster.core.slot import slot_of
 from trainmaster.kinds.mxjob import labels
 from trainmaster.kinds.mxjob.role import (
     FIXED,
@@ -12,9 +13,9 @@ from trainmaster.kinds.mxjob.role import (
     WORKER,
     canonical,
     roles_of,
-    slot_of,
 )
-from trainmaster.kinds.mxjob.types import MXJob, MXJobSpec, Policy, ReplicaSpec
+from trainmaster.kinds.mxjob.types import MXJob, MXJobSpec, ReplicaSpec
+from trainmaster.kinds.run_policy import Policy
 from trainmaster.lifecycle import gang
 from trainmaster.lifecycle.restart import exit_codes
 
@@ -36,7 +37,7 @@ def errors(job: MXJob) -> list[str]:
         if (other := seen.setdefault(role, name)) != name:
             found.append(f"{path}: differs from {other!r} only in case; rename one of them")
         found += _replica_errors(path, role, replica)
-        if error := child_name_error(job.metadata.name, slot_of(job, role, replica.replicas - 1).name):
+        if error := child_name_error(job.metadata.name, slot_of(job.metadata.name, role, replica.replicas - 1).name):
             found.append(f"metadata.name: {error}")
     return found + _mode_errors(job.spec, set(seen)) + _size_errors(job)
 
@@ -122,6 +123,6 @@ def _size_errors(job: MXJob) -> list[str]:
 
 def _config_size(job: MXJob, port: str, *, last: bool) -> int:
     """About the size of MX_CONFIG if every address were that of the last replica of its role, or of the first."""
-    entry = len(f'{{"url":"","port":{port}}},')
+    entry, name = len(f'{{"url":"","port":{port}}},'), job.metadata.name
     counts = {canonical(name): replica.replicas for name, replica in job.spec.mx_replica_specs.items()}
-    return sum(n * (entry + len(slot_of(job, role, n if last else 0).name)) for role, n in counts.items() if role)
+    return sum(n * (entry + len(slot_of(name, role, n if last else 0).name)) for role, n in counts.items() if role)

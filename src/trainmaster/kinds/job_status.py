@@ -1,0 +1,293 @@
+"""A status in Kubeflow's form, for kinds that have no form of their own: counters by role, and phases as conditions.
+
+A condition stands for a phase; the last of the list is the phase of the job. ``Running`` and ``Restarting`` replace
+each other, and at the end both are False.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from trainmaster.core.condition import FINISHED, SUSPENDED, Condition, Conditions, find, is_true, put_standard
+from trainmaster.core.plan import Event, normal, warning
+from trainmaster.core.view import PodView
+from trainmaster.core.wire import Ports, Wire
+from trainmaster.kinds.base import Job
+from trainmaster.kinds.status import recorded, replaced, standard_conditions
+from trainmaster.lifecycle import waiting
+from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.decide import Report, Verdict
+from trainmaster.lifecycle.facts import joined
+from trainmaster.lifecycle.restart import FailedPod, Restart, Restarts
+
+CREATED = "Created"
+RUNNING = "Running"
+RESTARTING = "Restarting"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+ENDED = frozenset({SUCCEEDED, FAILED})
+PHASES = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED}) | ENDED
+
+_GOING_ON = (RUNNING, RESTARTING)
+
+
+# The docstring of a wire type is its description in the CRD: these have none there.
+class ReplicaStatus(Wire, frozen=True):
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class JobStatus(Wire, frozen=True):
+    phase: str = ""
+    observed_generation: int = 0
+    conditions: Conditions = ()
+    replica_statuses: dict[str, ReplicaStatus] = {}
+    restarts: dict[str, Restarts] = {}
+    restart_history: tuple[Restart, ...] = ()
+    ran: dict[str, tuple[int, ...]] = {}
+    """The replicas of a role whose pod was seen running in this attempt."""
+    done: dict[str, tuple[int, ...]] = {}
+    """The replicas of a role whose pod has succeeded in this attempt. They are not created again."""
+    ports: Ports = {}
+    node_troubles: dict[str, datetime] = {}
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    clean: CleanPodPolicy | None = None
+    """Replaces the job's own policy, where that would leave pods running."""
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+
+
+Counters = dict[str, ReplicaStatus]
+"""By role."""
+
+
+class Writer(msgspec.Struct, frozen=True):
+    """Writes what a pass decided as a status and Events. Their reasons begin with ``noun``, the name of the kind."""
+
+    noun: str
+
+    def status(self, job: Job, report: Report, counters: Counters, now: datetime, *, runs: bool) -> JobStatus:
+        """``counters`` are those of the pods now; ``runs``: with these the job counts as running."""
+        old: JobStatus = job.status
+        entered = self._entered(old, report, now, runs=runs)
+        if report.step == "adopt":
+            return entered
+        return msgspec.structs.replace(
+            recorded(entered, report.memory),
+            observed_generation=job.metadata.generation,
+            replica_statuses=_stored(old, report, counters),
+            clean=report.clean,
+            conditions=standard_conditions(entered.conditions, report, now),
+        )
+
+    def events(self, old: JobStatus, new: JobStatus, report: Report) -> tuple[Event, ...]:
+        message = self._message(report)
+        match report.step:
+            case "restart":
+                return (warning(self.reason(RESTARTING), message),)
+            case "suspend":
+                return (normal(self.reason(SUSPENDED), message),)
+            case "resume":
+                return (normal(self.reason("Resumed"), message),)
+            case "end":
+                make = normal if report.result.phase == SUCCEEDED else warning
+                return (make(self.reason(report.result.phase), message),)
+            case "proceed" | "replace":
+                waits = waiting.events(old.conditions, report.waiting)
+                return (*self._started(old, new, report), *replaced(report), *waits)
+        return ()
+
+    def reason(self, phase: str) -> str:
+        return f"{self.noun}{phase}"
+
+    def succeeded(self, name: str) -> str:
+        return f"{self.noun} {name} is successfully completed."
+
+    def failed(self, name: str, verdict: Verdict) -> str:
+        if verdict.is_spent:
+            why = f"has failed because it has reached the specified backoff limit: {described(verdict.final)}"
+        else:
+            why = f"is failed because {described(verdict.final)}"
+        return f"{self.noun} {name} {why}"
+
+    # --- phases ---
+
+    def _entered(self, old: JobStatus, report: Report, now: datetime, *, runs: bool) -> JobStatus:
+        message, created = self._message(report), self._created(report)
+        match report.step:
+            case "adopt":
+                return _adopted(old, report.result.phase, now)
+            case "suspend":
+                # Kubeflow's clients look for Created, also in a job that starts suspended.
+                if not find(old.conditions, CREATED):
+                    conditions = self._put(old.conditions, CREATED, created, now)
+                    old = msgspec.structs.replace(old, conditions=conditions)
+                return self._enter(old, SUSPENDED, message, now)
+            case "resume":
+                return self._enter(self._resumed(old, message, now), CREATED, created, now)
+            case "restart":
+                return self._enter(old, RESTARTING, message, now)
+            case "replace":
+                return old if old.phase else self._enter(old, CREATED, message, now)
+            case "end":
+                return self._enter(old, report.result.phase, message, now)
+        return self._enter(old, *self._going_on(old, report, runs=runs), now)
+
+    def _going_on(self, old: JobStatus, report: Report, *, runs: bool) -> tuple[str, str]:
+        """Every job is Created first, however fast its pods start."""
+        if old.phase and runs:
+            return RUNNING, self._running(report)
+        if old.phase == RESTARTING:
+            restarting = find(old.conditions, RESTARTING)
+            return RESTARTING, restarting.message if restarting else ""
+        waits_for = waiting.message(report.waiting) if old.phase else ""
+        return CREATED, f"{self._created(report)} {waits_for}".rstrip()
+
+    def _enter(self, status: JobStatus, phase: str, message: str, now: datetime) -> JobStatus:
+        conditions = self._put(status.conditions, phase, message, now)
+        if phase in ENDED:
+            conditions = put_standard(conditions, FINISHED, True, phase, message, now)
+        return msgspec.structs.replace(
+            status,
+            phase=phase,
+            conditions=conditions,
+            start_time=status.start_time or (None if phase == SUSPENDED else now),
+            completion_time=status.completion_time or (now if phase in ENDED else None),
+        )
+
+    def _resumed(self, status: JobStatus, message: str, now: datetime) -> JobStatus:
+        """The active deadline begins again: a suspended job was not active."""
+        conditions = tuple(
+            _changed(c, "False", self.reason("Resumed"), message, now) if c.type == SUSPENDED else c
+            for c in status.conditions
+        )
+        return msgspec.structs.replace(status, conditions=conditions, start_time=now)
+
+    def _put(self, conditions: Conditions, type_: str, message: str, now: datetime) -> Conditions:
+        old, reason = find(conditions, type_), self.reason(type_)
+        if old and (old.status, old.message) == ("True", message):
+            return conditions
+        dropped = {type_, *(_GOING_ON if type_ in _GOING_ON else ())}
+        kept = tuple(c for c in conditions if c.type not in dropped)
+        if type_ in ENDED or type_ == SUSPENDED:
+            kept = tuple(
+                _changed(c, "False", reason, c.message, now) if c.type in _GOING_ON and c.status == "True" else c
+                for c in kept
+            )
+        since = old.last_transition_time if old and old.status == "True" else now
+        new = Condition(type_, "True", reason, message, last_update_time=now, last_transition_time=since)
+        return (*kept, new)
+
+    # --- messages ---
+
+    def _message(self, report: Report) -> str:
+        name = report.model.name
+        match report.step:
+            case "restart":
+                return f"{self.noun} {name} is restarting because {described(report.failed)}"
+            case "suspend":
+                return report.model.run.suspend
+            case "resume":
+                return f"{self.noun} {name} is resumed."
+            case "end":
+                return report.result.message
+        return self._created(report)
+
+    def _created(self, report: Report) -> str:
+        return f"{self.noun} {report.model.name} is created."
+
+    def _running(self, report: Report) -> str:
+        return f"{self.noun} {report.model.name} is running."
+
+    def _started(self, old: JobStatus, new: JobStatus, report: Report) -> tuple[Event, ...]:
+        if not old.phase:
+            return (normal(self.reason(CREATED), self._created(report)),)
+        if new.phase == RUNNING != old.phase:
+            return (normal(self.reason(RUNNING), self._running(report)),)
+        return ()
+
+
+def described(failed: Sequence[FailedPod]) -> str:
+    """``2 Worker replica(s) failed: ...``, with the messages of the first of them."""
+    roles = {role: sum(f.role == role for f in failed) for role in dict.fromkeys(f.role for f in failed)}
+    counted = ", ".join(f"{number} {role}" for role, number in roles.items())
+    return f"{counted} replica(s) failed: {joined([f.fault.message for f in failed])}"
+
+
+def _changed(old: Condition, status: str, reason: str, message: str, now: datetime) -> Condition:
+    return msgspec.structs.replace(
+        old, status=status, reason=reason, message=message, last_update_time=now, last_transition_time=now
+    )
+
+
+# --- jobs that another operator left ---
+
+
+def ended_elsewhere(status: JobStatus) -> str:
+    """The last phase that another operator stored, which wrote conditions and no phase. A failure is never taken
+    back."""
+    if status.phase:
+        return ""
+    return next((phase for phase in (FAILED, SUCCEEDED) if is_true(status.conditions, phase)), "")
+
+
+def is_suspended(status: JobStatus) -> bool:
+    """Also where another operator stored it, which wrote no phase."""
+    return status.phase == SUSPENDED or (not status.phase and is_true(status.conditions, SUSPENDED))
+
+
+def entered_at(status: JobStatus, phase: str) -> datetime | None:
+    found = find(status.conditions, phase)
+    return found.last_transition_time if found and found.status == "True" else None
+
+
+def _adopted(old: JobStatus, phase: str, now: datetime) -> JobStatus:
+    """The result of another operator does not change. Some of them stored no time of the end."""
+    ended = old.completion_time or entered_at(old, phase) or now
+    found = find(old.conditions, phase)
+    finished = put_standard(old.conditions, FINISHED, True, phase, found.message if found else "", ended)
+    return msgspec.structs.replace(old, phase=phase, completion_time=ended, conditions=finished)
+
+
+# --- counters ---
+
+
+def count(report: Report) -> Counters:
+    """A pod that is being deleted while it runs has failed; a pending one does not count. When the job has succeeded,
+    pods that still run count as succeeded."""
+    facts = report.facts
+    columns = Counter((role, _column(pod, facts.state((role, i)))) for (role, i), pod in facts.pods.items())
+    counted = {
+        role: ReplicaStatus(columns[role, "active"], len(facts.succeeded.get(role, ())), columns[role, "failed"])
+        for role in report.model.roles
+    }
+    if report.step == "end" and report.result.phase == SUCCEEDED:
+        return {r: ReplicaStatus(0, c.succeeded + c.active, c.failed) for r, c in counted.items()}
+    return counted
+
+
+def are_all_running(report: Report, counters: Counters) -> bool:
+    """All replicas run, or have succeeded."""
+    counted = ((role.replicas, counters[name]) for name, role in report.model.roles.items())
+    return all(of_role.active + of_role.succeeded == replicas for replicas, of_role in counted)
+
+
+def _stored(old: JobStatus, report: Report, counters: Counters) -> Counters:
+    match report.step:
+        case "suspend":
+            return {role: ReplicaStatus() for role in report.model.roles}
+        case "resume":
+            return old.replica_statuses
+    return counters
+
+
+def _column(pod: PodView, state: str) -> str:
+    match state:
+        case "Running":
+            return "failed" if pod.deleting else "active"
+        case "Failed":
+            return "failed"
+    return ""

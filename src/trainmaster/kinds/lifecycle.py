@@ -1,0 +1,55 @@
+"""A kind that describes its jobs, and leaves the decisions to the lifecycle."""
+
+from abc import abstractmethod
+from datetime import datetime
+from typing import Any, ClassVar
+
+from trainmaster.core.ids import Resource
+from trainmaster.core.observed import Observed
+from trainmaster.core.plan import Event, Plan
+from trainmaster.kinds import status
+from trainmaster.kinds.base import J, Kind
+from trainmaster.lifecycle import decide
+from trainmaster.lifecycle.completion import Result
+from trainmaster.lifecycle.decide import Builder, Report, Verdict
+from trainmaster.lifecycle.facts import Facts
+from trainmaster.lifecycle.gang import group_resource
+from trainmaster.lifecycle.model import JobModel
+
+
+class LifecycleKind(Kind[J]):
+    looks_at_nodes = True
+    counters: ClassVar[tuple[str, ...]] = ("replica_statuses",)
+    """The fields of the status that may wait to be stored while nothing else changes."""
+
+    @abstractmethod
+    def read(self, job: J, observed: Observed) -> JobModel:
+        """What spec and status say."""
+
+    @abstractmethod
+    def result(self, job: J, model: JobModel, facts: Facts, verdict: Verdict) -> Result:
+        """Whether the job has ended, and how."""
+
+    @abstractmethod
+    def builder(self, job: J, model: JobModel) -> Builder:
+        """Builds pods and services."""
+
+    @abstractmethod
+    def status(self, job: J, report: Report, now: datetime) -> Any:
+        """The status after a pass that decided this."""
+
+    @abstractmethod
+    def events(self, job: J, report: Report, new: Any) -> tuple[Event, ...]:
+        """The Events of such a pass."""
+
+    @property
+    def children(self) -> tuple[Resource, ...]:
+        scheduler = self.settings.gang_scheduler
+        return (group_resource(scheduler),) if scheduler else ()
+
+    def decide(self, job: J, observed: Observed, now: datetime) -> Plan:
+        return decide.decide(self, job, observed, now)
+
+    def delay(self, job: J, new: Any) -> float:
+        """Seconds that the new status may wait to be stored."""
+        return status.delay(job.status, new, self.counters)
