@@ -22,6 +22,7 @@ from tests.build import (
 from tests.matrix.cluster import GPU
 from tests.matrix.world import World
 from trainmaster.core.ids import Key, Resource
+from trainmaster.kinds.base import Kind
 
 AITRAININGJOB, MXJOB, MXJOB_MLKUBE = "AITrainingJob", "MXJob", "MxJob"
 COORDINATOR, COLLECTOR, DI = "coordinator", "collector", "DIJob and NerveXJob"
@@ -65,9 +66,11 @@ class Row:
     ended: Mapping[str, Any] = field(default_factory=dict)
     """The status of a job that the operator before us ended."""
     related: tuple[tuple[Resource, Json], ...] = ()
+    kind: Kind[Any] | None = None
+    """Of a job whose kind is not registered."""
 
     def world(self, options: "Options | None" = None) -> World:
-        world = World(self.build(options or Options()))
+        world = World(self.build(options or Options()), kind=self.kind)
         for resource, body in self.related:
             world.put(resource, body)
         return world
@@ -100,7 +103,7 @@ def _template(main: str, options: Options, **pod_spec: Any) -> Json:
     return a_template(*containers, **pod_spec)
 
 
-def _with(job: Json, options: Options) -> Json:
+def with_options(job: Json, options: Options) -> Json:
     for path, value in options.spec:
         place = job["spec"]
         for step in path[:-1]:
@@ -109,7 +112,7 @@ def _with(job: Json, options: Options) -> Json:
     return job
 
 
-def _used(job: Json) -> int:
+def used_of(job: Json) -> int:
     """``status.restarts``, as three kinds have it."""
     return sum(role.get("used", 0) for role in job["status"].get("restarts", {}).values())
 
@@ -128,7 +131,7 @@ def _aitrainingjob(options: Options) -> Json:
         "ps": a_replica(1, template, completePolicy="None", **policy),
         "trainer": a_replica(2, template, **policy),
     }
-    return _with(an_aitj("job", roles=roles, complete="Any"), options)
+    return with_options(an_aitj("job", roles=roles, complete="Any"), options)
 
 
 def _result_of_phase(job: Json) -> str:
@@ -147,7 +150,7 @@ def _mxjob(options: Options) -> Json:
     policy = {"restartPolicy": {NEVER: "Never", AFTER_NODE_FAULTS: "ExitCode"}.get(options.policy, "OnFailure")}
     roles = {role: an_mx_replica(n, template, **policy) for role, n in _MX_ROLES.items()}
     job = an_mxjob("job", policy={"cleanPodPolicy": "Running"}, spec={"mxReplicaSpecs": roles})
-    return _with(job, options)
+    return with_options(job, options)
 
 
 _MX_ROLES = {"Scheduler": 1, "Server": 1, "Worker": 2}
@@ -168,7 +171,7 @@ def _mlkube(group: str) -> Callable[[Options], Json]:
         spec = {"jobMode": "dist", "RuntimeId": "1kkf", "replicaSpecs": roles}
         metadata = {"name": "job", "namespace": "ml", "uid": "uid-of-job"}
         job = {"apiVersion": f"{group}/v1beta1", "kind": "MxJob", "metadata": metadata, "spec": spec}
-        return _with(job, options)
+        return with_options(job, options)
 
     return build
 
@@ -194,7 +197,7 @@ def _rl(make: Callable[..., Json], mains: Mapping[str, str]) -> Callable[[Option
         templates = {role: _template(main, options, restartPolicy="Never") for role, main in mains.items()}
         spec = {"collector": {"template": templates["collector"]}}
         job = make("job", coordinator=templates["coordinator"], spec=spec, status={"declared": DECLARED})
-        return _with(job, options)
+        return with_options(job, options)
 
     return build
 
@@ -243,7 +246,7 @@ AITJ = Row(
     restarts_all=True,
     result=_result_of_phase,
     is_running=lambda job: job["status"].get("phase") == "Running",
-    counted=_used,
+    counted=used_of,
     suspend=("suspend",),
     deadline=("timeLimit",),
     ttl=("ttlSecondsAfterFinished",),
@@ -262,7 +265,7 @@ KUBEFLOW = Row(
     restarts_all=True,
     result=_mxjob_result,
     is_running=lambda job: is_true(job, "Running"),
-    counted=_used,
+    counted=used_of,
     suspend=("runPolicy", "suspend"),
     deadline=("runPolicy", "activeDeadlineSeconds"),
     ttl=("runPolicy", "ttlSecondsAfterFinished"),
@@ -283,7 +286,7 @@ def _mlkube_row(name: str, group: str) -> Row:
         restarts_all=True,
         result=_mlkube_result,
         is_running=_mlkube_is_running,
-        counted=_used,
+        counted=used_of,
         suspend=("suspend",),
         deadline=("activeDeadlineSeconds",),
         ttl=("ttlSecondsAfterFinished",),

@@ -107,13 +107,15 @@ def resources_of(kind: Kind[Any]) -> tuple[Resource, ...]:
 
 
 class World:
-    def __init__(self, job: Object, *, settings: Settings = SETTINGS, nodes: int = NODES) -> None:
+    def __init__(
+        self, job: Object, *, kind: Kind[Any] | None = None, settings: Settings = SETTINGS, nodes: int = NODES
+    ) -> None:
         self.loop = VirtualLoop()
         self.api = Api(self.now)
         self.cluster = Cluster(self.api, nodes)
         self.manifest = job
         self.key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
-        self.kind: Kind[Any] = kind_of(job, settings)
+        self.kind: Kind[Any] = kind or kind_of(job, settings)
         self._stores: dict[Resource, tuple[Store[Any], Codec[Any]]] = {}
         self._watches: list[Watch] = []
         self._controller = self.loop.run_until_complete(self._build())

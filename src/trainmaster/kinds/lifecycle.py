@@ -31,7 +31,7 @@ class LifecycleKind(Kind[J]):
         """Whether the job has ended, and how."""
 
     @abstractmethod
-    def builder(self, job: J, model: JobModel) -> Builder:
+    def builder(self, job: J, model: JobModel, facts: Facts) -> Builder:
         """Builds pods and services."""
 
     @abstractmethod
