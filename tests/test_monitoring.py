@@ -16,6 +16,7 @@ from trainmaster.core.ids import POD, SERVICE, Resource
 from trainmaster.core.view import JobView, PodView, ServiceView
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_kinds
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.monitoring import OFF, serve_health, serve_metrics
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import RESERVED, Controller
@@ -173,7 +174,7 @@ def a_controller(kind: Kind[Any]) -> Controller:
     jobs, pods, services = Store[JobView](kind.resource), Store[PodView](POD), Store[ServiceView](SERVICE)
     barrier = Barrier({kind.resource: jobs, POD: pods, SERVICE: services})
     return Controller(
-        kind,
+        ResourceKinds(kind),
         jobs=jobs,
         pods=pods,
         services=services,

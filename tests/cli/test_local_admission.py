@@ -15,7 +15,7 @@ from tests.webhook.build import a_request
 from trainmaster.cli.local_admission import local_admission
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.crd import all_crds
-from trainmaster.kinds.registry import all_kinds
+from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.local.apiserver.http.server import ApiOptions, serve_api
 from trainmaster.webhook.verdict import verdict
 
@@ -37,7 +37,7 @@ async def api(authority: Authority, tmp_path: Path) -> AsyncIterator[Client]:
         certificate=pair.certificate,
         key=pair.key,
         definitions=all_crds(),
-        admission=local_admission(all_kinds(Settings())),
+        admission=local_admission(all_resource_kinds(Settings())),
     )
     async with serve_api(options) as server, Client(server.url, TOKEN, authority.ca_file) as client:
         yield client

@@ -7,10 +7,10 @@ import structlog
 from click.testing import CliRunner, Result
 
 from trainmaster.cli.operator import operator
-from trainmaster.cli.wiring import OperatorOptions, _chosen
+from trainmaster.cli.wiring import OperatorOptions, chosen
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.base import Settings
-from trainmaster.kinds.registry import KINDS, all_kinds
+from trainmaster.kinds.registry import KINDS, all_resource_kinds
 
 Run = Callable[..., Result]
 
@@ -167,11 +167,11 @@ def test_a_bad_option_is_told_and_nothing_starts(given: list[OperatorOptions], a
     ],
 )
 def test_kinds_are_chosen_by_name(names: tuple[str, ...], kinds: list[str]) -> None:
-    assert [kind.resource.kind for kind in _chosen(all_kinds(Settings()), names)] == kinds
+    assert [each.resource.kind for each in chosen(all_resource_kinds(Settings()), names)] == kinds
 
 
 def test_a_kind_that_is_not_there_is_told() -> None:
     with pytest.raises(BadConfig) as told:
-        _chosen(all_kinds(Settings())[:1], ("dijob", "tfjob"))
+        chosen(all_resource_kinds(Settings())[:1], ("dijob", "tfjob"))
 
     assert str(told.value) == "--enable-scheme tfjob: there is no such kind; there are dijob"

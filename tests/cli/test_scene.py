@@ -60,7 +60,7 @@ def ended(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]
 
 @pytest.fixture
 def scene() -> Scene:
-    scene = Scene({kind.resource: kind.slots for kind in KINDS})
+    scene = Scene({kind.resource: [kind.slots] for kind in KINDS})
     scene.take_job(AITJ, None, job())
     return scene
 
@@ -70,7 +70,7 @@ def replicas(scene: Scene) -> tuple[Replica, ...]:
 
 
 def test_pods_of_a_batch_job_are_those_of_its_owner() -> None:
-    scene = Scene({kind.resource: kind.slots for kind in KINDS})
+    scene = Scene({kind.resource: [kind.slots] for kind in KINDS})
     scene.take_job(MLKUBE, None, job("digits", "mx"))
     owner = [{"uid": "mx", "name": "digits", "controller": True}]
     scene.take_child(None, raw({"metadata": {"name": "digits-worker-id-0", "uid": "batch", "ownerReferences": owner}}))
@@ -204,7 +204,7 @@ def test_replicas_are_in_the_order_of_their_numbers(scene: Scene) -> None:
 
 
 def test_replicas_without_numbers_are_told_apart_by_the_names_of_their_pods() -> None:
-    scene = Scene({kind.resource: kind.slots for kind in KINDS})
+    scene = Scene({kind.resource: [kind.slots] for kind in KINDS})
     scene.take_job(DIJOB, None, job())
     for name in ("collector-x7k2p", "collector-b4m9z", "coordinator"):
         meta = {"name": f"mnist-{name}", "uid": name, "labels": {"replica-type": name.partition("-")[0]}}
@@ -301,7 +301,7 @@ def test_labels_are_as_wide_as_the_widest_of_all_pods(scene: Scene) -> None:
 
 
 def test_a_line_that_comes_before_its_job_is_seen_has_the_same_label() -> None:
-    scene = Scene({kind.resource: kind.slots for kind in KINDS})
+    scene = Scene({kind.resource: [kind.slots] for kind in KINDS})
     scene.expect(AITJ, "job")
     scene.take_pod(None, pod())
     assert scene.label("p", "main") == "trainer-0"
@@ -313,7 +313,7 @@ def test_a_line_is_labelled_with_its_container_where_there_are_several(scene: Sc
 
 
 def test_a_line_is_labelled_with_its_pod_where_there_are_several_jobs() -> None:
-    scene = Scene({kind.resource: kind.slots for kind in KINDS}, has_many=True)
+    scene = Scene({kind.resource: [kind.slots] for kind in KINDS}, has_many=True)
     scene.take_pod(None, pod())
     assert scene.label("p", "main") == "mnist-trainer-0"
 

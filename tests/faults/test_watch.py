@@ -30,6 +30,7 @@ from tests.faults.scenario import Outcome, Scenario, Step, Trouble, run_all
 from tests.faults.world import World
 from trainmaster.cli.wiring import build_manager
 from trainmaster.kinds.base import Settings
+from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
 
@@ -211,7 +212,7 @@ async def _manager(plane: ControlPlane, proxy: FaultProxy) -> AsyncIterator[None
     config = load_config(kubeconfig=str(plane.kubeconfig("operator")), master=proxy.url)
     stop = asyncio.Event()
     async with KubeCluster(config, watch_idle=IDLE) as cluster:
-        running = asyncio.ensure_future(build_manager(cluster, Settings(), workers=8).run(stop))
+        running = asyncio.ensure_future(build_manager(cluster, all_resource_kinds(Settings()), workers=8).run(stop))
         try:
             yield
         finally:

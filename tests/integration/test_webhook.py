@@ -30,7 +30,7 @@ from tests.manifests.build import Manifest, aitrainingjob, container, coordinate
 from tests.webhook.handshake import shown
 from trainmaster.core.ids import Key, Resource
 from trainmaster.kinds.base import Settings
-from trainmaster.kinds.registry import all_kinds
+from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
 from trainmaster.runtime.cluster import Written
@@ -366,7 +366,7 @@ async def test_certificates_are_rotated_under_load_and_no_review_is_missed(
     )
     async with (
         SlowCluster(load_config(kubeconfig=str(plane.kubeconfig(WEBHOOK)))) as cluster,
-        serve_admission(f"127.0.0.1:{port}", all_kinds(Settings()), served.context, lambda: True),
+        serve_admission(f"127.0.0.1:{port}", all_resource_kinds(Settings()), served.context, lambda: True),
     ):
         keeper = Keeper(cluster, place, served, now=lambda: datetime.now(UTC), monotonic=time.monotonic, times=ROTATION)
         await keeper.look()
@@ -479,16 +479,23 @@ async def test_other_objects_are_out_of_its_reach(
 def test_the_manifest_asks_for_every_kind_and_for_nothing_else() -> None:
     bodies = [body for body in yaml.safe_load_all(MANIFEST.read_text()) if "webhooks" in body]
     asked = {
-        (entry["name"], entry["clientConfig"]["service"]["path"], rule["apiGroups"][0], rule["resources"][0])
+        (
+            entry["name"],
+            entry["clientConfig"]["service"]["path"],
+            rule["apiGroups"][0],
+            rule["resources"][0],
+            *rule["apiVersions"],
+        )
         for body in bodies
         for entry in body["webhooks"]
         for rule in entry["rules"]
     }
     # Two kinds that are spelt alike have names with their group, which are domains already.
-    named = [(kind.name if "." in kind.name else f"{kind.name}.kb.io", kind.resource) for kind in all_kinds(Settings())]
+    served = all_resource_kinds(Settings())
+    named = [(each.name if "." in each.name else f"{each.name}.kb.io", each.resources) for each in served]
 
     assert asked == {
-        (f"{phase[0]}{name}", review_path(phase, r), r.group, r.plural)
+        (f"{phase[0]}{name}", review_path(phase, r[0]), r[0].group, r[0].plural, *(v.version for v in r))
         for phase in ("mutate", "validate")
         for name, r in named
     }

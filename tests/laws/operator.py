@@ -31,6 +31,7 @@ from trainmaster.core.view import (
     ServiceView,
 )
 from trainmaster.kinds.base import Kind
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Written
 from trainmaster.runtime.controller import Controller
@@ -310,8 +311,9 @@ class Operator:
         self.controller = loop.run_until_complete(self._controller(barrier))
 
     async def _controller(self, barrier: Barrier) -> Controller:
+        kind = self.kind
         return Controller(
-            self.kind,
+            ResourceKinds(self.kind),
             jobs=self.jobs,
             pods=self.pods,
             services=self.services,
@@ -321,7 +323,7 @@ class Operator:
             ports=self.ports,
             now=self.now,
             workers=1,
-            related=self.related,
+            related={kind.related: self.related} if kind.related and self.related else None,
             children=self.children,
             nodes=self.nodes,
         )
@@ -386,7 +388,7 @@ class Operator:
         job = self.jobs.get(key)
         if job is None:
             return Plan()
-        observed = self.controller.observe(job)
+        observed = self.controller.observer.observe(job)
         plan = self.kind.plan(job, observed, self.now())
         if plan != self.kind.plan(job, observed, self.now()):
             raise LawBroken("pure: the same input gives two plans")

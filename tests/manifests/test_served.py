@@ -238,7 +238,7 @@ async def _stored_before(
     resource: Resource, jobs: dict[str, Manifest], plane: ControlPlane, admin: Admin, namespace: str
 ) -> str:
     """Stores jobs by a definition without a schema, then applies the one of AITrainingJob."""
-    definition = crd.crd(msgspec.structs.replace(crd.DEFINITIONS[1], resource=resource, short_name=""))
+    definition = crd.crd(msgspec.structs.replace(DEFINITIONS[1], resource=resource, short_name=""))
     name = f"{resource.api_version}/{resource.plural}"
     await asyncio.to_thread(plane.apply, json.dumps(_without_schema(definition)))
     for job, spec in jobs.items():

@@ -36,6 +36,7 @@ from trainmaster.core.view import (
     ServiceView,
 )
 from trainmaster.kinds.base import Kind, Settings
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
@@ -155,7 +156,7 @@ class World:
         ports.follow(jobs, pods)
         self.notes = Notes(self.api, self.now)
         return Controller(
-            kind,
+            ResourceKinds(kind),
             jobs=jobs,
             pods=pods,
             services=services,
@@ -165,10 +166,14 @@ class World:
             ports=ports,
             now=self.now,
             workers=1,
-            related=related,
+            related={kind.related: related} if kind.related and related else None,
             children=children,
             nodes=NodeIndex(nodes, pods) if kind.looks_at_nodes else None,
-            adopter=Adopter(kind, candidates, {POD: pods, SERVICE: services, **children}),
+            adopter=Adopter(
+                ResourceKinds(kind),
+                {(kind.predecessor, resource): store for resource, store in candidates.items()},
+                {POD: pods, SERVICE: services, **children},
+            ),
         )
 
     def _is_candidate(self, labels: Object) -> bool:
@@ -236,7 +241,7 @@ class World:
 
     def _plan(self) -> Any:
         view = self._stores[self.kind.resource][0].get(self.key)
-        return self.kind.plan(view, self._controller.observe(view), self.now()) if view else None
+        return self.kind.plan(view, self._controller.observer.observe(view), self.now()) if view else None
 
     # --- what a user does ---
 

@@ -21,6 +21,7 @@ from trainmaster.core.ids import JOB, POD, SERVICE, Resource
 from trainmaster.core.plan import Patch, Plan
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import CandidateView
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.store import Store
 
@@ -51,7 +52,11 @@ class Rig:
         candidates = {resource: Store[CandidateView](resource) for resource in self.kind.predecessor.resources}
         for resource, store in candidates.items():
             store.replace([view_of_candidate(body) for body in left if RESOURCES[body["kind"]] == resource], 100)
-        self.adopter = Adopter(self.kind, candidates, self.adopted)
+        self.adopter = Adopter(
+            ResourceKinds(self.kind),
+            {(self.kind.predecessor, resource): store for resource, store in candidates.items()},
+            self.adopted,
+        )
 
     def plan(self) -> Plan | None:
         return self.adopter.plan(view_of(self.job), (), NOW)

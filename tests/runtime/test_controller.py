@@ -45,6 +45,7 @@ from trainmaster.core.view import (
     ServiceView,
 )
 from trainmaster.kinds.base import Related
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
@@ -98,7 +99,7 @@ class Rig:
         self.nodes = Store[NodeView](NODE)
         self.candidates = Store[CandidateView](POD)
         self.controller = Controller(
-            self.kind,
+            ResourceKinds(self.kind),
             jobs=self.jobs,
             pods=self.pods,
             services=self.services,
@@ -108,10 +109,10 @@ class Rig:
             ports=self.ports,
             now=lambda: NOW,
             workers=2,
-            related=self.related,
+            related={related: self.related} if related and self.related else None,
             children=self.children,
             nodes=NodeIndex(self.nodes, self.pods) if has_nodes else None,
-            adopter=Adopter(self.kind, {POD: self.candidates}, {POD: self.pods}),
+            adopter=Adopter(ResourceKinds(self.kind), {(None, POD): self.candidates}, {POD: self.pods}),
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
         )
         self.queue = self.controller.queue

@@ -13,6 +13,7 @@ from trainmaster.core.ids import EVENT, LEASE, POD, SERVICE, Key
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Plan, normal
 from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime import manager as module
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
@@ -85,7 +86,7 @@ class Rig:
         barrier = Barrier({TOY: jobs, POD: pods, SERVICE: services})
         recorder = Recorder(self.line, lambda: NOW)
         controller = Controller(
-            self.kind,
+            ResourceKinds(self.kind),
             jobs=jobs,
             pods=pods,
             services=services,

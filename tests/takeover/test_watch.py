@@ -10,6 +10,7 @@ from tests.runtime.cluster import FakeCluster
 from tests.takeover.load import RESOURCES, items_of
 from trainmaster.cli.wiring import build_manager
 from trainmaster.core.ids import Resource
+from trainmaster.kinds.registry import all_resource_kinds
 
 RUNNING = (
     "aitrainingjob-148db3b/ps-trainer/running",
@@ -22,7 +23,7 @@ RUNNING = (
 async def _selectors() -> dict[Resource, set[str]]:
     """What an operator lists of each resource."""
     cluster, stop = FakeCluster(), asyncio.Event()
-    manager = build_manager(cluster, SETTINGS)
+    manager = build_manager(cluster, all_resource_kinds(SETTINGS))
     running = asyncio.ensure_future(manager.run(stop))
     while not manager.is_ready:  # noqa: ASYNC110 readiness has no event
         await asyncio.sleep(0)

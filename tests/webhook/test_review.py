@@ -10,7 +10,7 @@ RESOURCE = kind_of(JOB).resource
 
 
 def asked(**fields: object) -> Review:
-    return read(msgspec.json.encode(a_review(JOB, **fields)), RESOURCE)  # type: ignore[arg-type]
+    return read(msgspec.json.encode(a_review(JOB, **fields)), [RESOURCE])  # type: ignore[arg-type]
 
 
 def response_of(body: bytes) -> Json:
@@ -92,7 +92,7 @@ REVIEW = a_review(JOB)
 )
 def test_anything_else_is_told_what_is_wrong_with_it(body: bytes, said: str) -> None:
     with pytest.raises(BadReview, match=said):
-        read(body, RESOURCE)
+        read(body, [RESOURCE])
 
 
 @pytest.mark.parametrize("body", [b"[1]", b'"job"', b"3"])

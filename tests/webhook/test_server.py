@@ -19,14 +19,14 @@ from tests.odd import MARK, VALUES, deep, with_value
 from tests.webhook.build import Json, a_review, patch_in
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.base import Settings
-from trainmaster.kinds.registry import all_kinds
+from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.webhook import server
 from trainmaster.webhook.certificate import first_material, pem_of
 from trainmaster.webhook.served import Served
 from trainmaster.webhook.server import LARGEST, serve_admission
 
 MATERIAL = first_material(frozenset({"127.0.0.1"}), datetime.now(UTC))
-KINDS = all_kinds(Settings())
+KINDS = all_resource_kinds(Settings())
 
 DIJOB = "diengine-opendilab-org-v1alpha1-dijob"
 VALIDATE = f"/validate-{DIJOB}"

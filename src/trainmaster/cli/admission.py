@@ -14,7 +14,7 @@ from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
 from trainmaster.kinds.base import Settings
-from trainmaster.kinds.registry import all_kinds
+from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Config
 from trainmaster.kube.incluster import in_cluster_config
@@ -88,7 +88,7 @@ async def _serve(options: WebhookOptions, served: Served, certificates: _Certifi
     async with (
         serve_metrics(options.metrics_bind_address),
         serve_health(options.health_probe_bind_address, lambda: not trouble(), trouble),
-        serve_admission(options.bind_address, all_kinds(Settings()), served.context, stop.is_set),
+        serve_admission(options.bind_address, all_resource_kinds(Settings()), served.context, stop.is_set),
     ):
         log.info("starting", address=options.bind_address, certificates=options.cert_dir or options.secret_name)
         await certificates.run(stop)

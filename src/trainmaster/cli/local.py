@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from trainmaster.cli.local_admission import local_admission
-from trainmaster.cli.wiring import build_manager
+from trainmaster.cli.wiring import build_manager, chosen
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.crd import all_crds
-from trainmaster.kinds.registry import all_kinds
+from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Config, Material, Tls, User
 from trainmaster.local.apiserver.http.server import ApiOptions, serve_api
@@ -56,13 +56,14 @@ async def local_cluster(
         port=port,
         definitions=all_crds(),
         node_token=state.token,
-        admission=local_admission(all_kinds(Settings(shared_network=True))),
+        admission=local_admission(all_resource_kinds(Settings(shared_network=True))),
     )
     ready = asyncio.Event()
     async with serve_api(api) as server, KubeCluster(_config(server.url, state)) as cluster:
         async with _node(cluster, _node_options(state, workdir), ready), _server(cluster, state, has_server) as address:
             stop = asyncio.Event()
-            manager = build_manager(cluster, Settings(server_url=address, shared_network=True), names=kinds)
+            served = all_resource_kinds(Settings(server_url=address, shared_network=True))
+            manager = build_manager(cluster, chosen(served, kinds), shared_network=True)
             async with _beside(manager.run(stop), stop):
                 yield Local(server.url, cluster, ready)
 

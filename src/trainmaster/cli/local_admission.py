@@ -1,30 +1,33 @@
 """Admission of local mode: the review of our webhook, called in process."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
-from trainmaster.kinds.base import Kind
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.local.apiserver.objects.admission import Admission, Review, Write
 from trainmaster.local.apiserver.objects.field_error import Cause
 from trainmaster.webhook.review import GroupVersionKind, Operation, Request, cause_of
 from trainmaster.webhook.verdict import mutation, verdict
 
 
-def local_admission(kinds: Sequence[Kind[Any]]) -> Admission:
+def local_admission(kinds: Sequence[ResourceKinds]) -> Admission:
     """Reviews the jobs of these kinds; other objects are stored as they are."""
-    by_resource = {kind.resource: kind for kind in kinds}
+    by_resource = {resource: each for each in kinds for resource in each.resources}
 
     def mutate(write: Write) -> list[Operation]:
-        kind = by_resource.get(write.resource)
-        return mutation(kind, _request(write)) if kind else []
+        kinds = by_resource.get(write.resource)
+        if kinds is None:
+            return []
+        request = _request(write)
+        return mutation(kinds.of(request.object), request)
 
     def validate(write: Write) -> Review:
-        kind = by_resource.get(write.resource)
-        if kind is None:
+        kinds = by_resource.get(write.resource)
+        if kinds is None:
             return Review()
-        found = verdict(kind, _request(write))
+        request = _request(write)
+        found = verdict(kinds.of(request.object), request)
         return Review([Cause(**{"field": "", **cause_of(error)}) for error in found.errors], found.warnings)
 
     return Admission(mutate, validate)

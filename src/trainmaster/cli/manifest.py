@@ -22,8 +22,9 @@ NAMESPACE = Resource("", "v1", "namespaces", "Namespace")
 CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
 SECRET = Resource("", "v1", "secrets", "Secret")
 
-_JOBS = tuple(kind.resource for kind in KINDS)
-_DEFINED = tuple(definition.resource for definition in DEFINITIONS)
+_STORED = {kind.resource for kind in KINDS}
+_DEFINED = tuple(resource for definition in DEFINITIONS for resource in definition.resources)
+_JOBS = tuple(r for definition in DEFINITIONS if definition.resource in _STORED for r in definition.resources)
 # In the order in which they are created: what others refer to is there before them.
 _KNOWN = (NAMESPACE, CONFIG_MAP, SECRET, SERVICE, POD, *(r for r in _DEFINED if r not in _JOBS), *_JOBS)
 

@@ -5,7 +5,7 @@ how each replica ended.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -167,10 +167,10 @@ _JOB = msgspec.json.Decoder(_Job)
 
 
 class Scene:
-    """``slots`` says, for each kind of job, how its pods name their replica; ``has_many``, that there will be
-    several jobs, whose replicas may have the same names."""
+    """``slots`` says, for each resource of jobs, how pods name their replica; ``has_many``, that there will be several
+    jobs, whose replicas may have the same names."""
 
-    def __init__(self, slots: Mapping[Resource, SlotLabels], *, has_many: bool = False) -> None:
+    def __init__(self, slots: Mapping[Resource, Sequence[SlotLabels]], *, has_many: bool = False) -> None:
         self._slots = slots
         self._has_many = has_many
         self.label_width = 0
@@ -315,15 +315,12 @@ class Scene:
     def _replica_name(self, pod: _Pod) -> str:
         owner = self._owner(pod)
         resource = self._kinds.get(owner.uid)
-        slots = self._slots.get(resource) if resource else None
-        slot = slots.slot_of(pod.metadata.labels) if slots else None
-        if slots is None or slot is None:
-            return pod.metadata.name
-        role, index = slot
-        if slots.index:
-            return f"{role.lower()}-{index}"
-        # Without a number the pod's own name tells two of a role apart: job-coordinator, job-collector-x7k2p.
-        return pod.metadata.name.removeprefix(f"{owner.name}-")
+        for slots in self._slots.get(resource, ()) if resource else ():
+            if slot := slots.slot_of(pod.metadata.labels):
+                role, index = slot
+                # Without a number the pod's own name tells two of a role apart: job-coordinator, job-collector-x7k2p.
+                return f"{role.lower()}-{index}" if slots.index else pod.metadata.name.removeprefix(f"{owner.name}-")
+        return pod.metadata.name
 
     def _owner(self, pod: _Pod) -> _Owner:
         controller = pod.metadata.controller

@@ -27,7 +27,7 @@ from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig, NotFound
 from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.view import JOB_CODEC, JobView
 from trainmaster.kinds.base import Settings
-from trainmaster.kinds.registry import KINDS, all_kinds
+from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.local.state import State, temporary_state
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
@@ -124,14 +124,16 @@ class Session:
         self._interrupts = interrupts
         self._jobs = [document for document in options.documents if document.is_job]
         self._created: list[tuple[Document, str]] = []
-        self._scene = Scene({kind.resource: kind.slots for kind in KINDS}, has_many=len(self._jobs) > 1)
+        served = all_resource_kinds(Settings())
+        slots = {resource: [kind.slots for kind in each.kinds] for each in served for resource in each.resources}
+        self._scene = Scene(slots, has_many=len(self._jobs) > 1)
         self._tails = Tails(state.node)
         folder = logs_folder(options, state)
         self._archive = Archive(folder) if folder else None
         self._changed = asyncio.Event()
         self._shown = 0
         resources = {job.resource: None for job in self._jobs}
-        has_batch_jobs = any(JOB in kind.children for kind in all_kinds(Settings()) if kind.resource in resources)
+        has_batch_jobs = any(JOB in each.children for each in served if not resources.keys().isdisjoint(each.resources))
         owners = (JOB,) if has_batch_jobs else ()
         self.reflectors = [self._reflector(resource) for resource in (*owners, POD, *resources)]
 

@@ -33,8 +33,9 @@ from trainmaster.core.view import (
     PodView,
     ServiceView,
 )
-from trainmaster.kinds.base import Kind, Settings
-from trainmaster.kinds.registry import all_kinds
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.registry import all_resource_kinds
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.kube.client import KubeCluster, Observe
 from trainmaster.kube.config import Config
 from trainmaster.kube.incluster import in_cluster_config
@@ -157,8 +158,7 @@ async def _operate(options: OperatorOptions) -> None:
         )
         manager = build_manager(
             cluster,
-            settings,
-            names=options.kinds,
+            chosen(all_resource_kinds(settings), options.kinds),
             namespace=options.namespace,
             workers=options.thread_num,
             elector=elector,
@@ -233,30 +233,29 @@ def _own_namespace(config: Config) -> str:
 
 def build_manager(
     cluster: Cluster,
-    settings: Settings,
+    kinds: Sequence[ResourceKinds],
     *,
-    names: Sequence[str] = (),
+    shared_network: bool = False,
     namespace: str = "",
     workers: int = WORKERS,
     elector: Elector | None = None,
 ) -> Manager:
-    """Stores, reflectors and one controller for each kind, wired; ``names`` are the kinds, none for all."""
+    """Stores, reflectors and one controller for each resource that jobs have, wired."""
     pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
-    kinds = _chosen(all_kinds(settings), names)
-    jobs: dict[Resource, Store[JobView]] = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
-    related = {kind.related: Store[JobView](kind.related.resource) for kind in kinds if kind.related}
-    children = {resource: Store[ChildView](resource) for kind in kinds for resource in kind.children}
+    jobs: dict[Resource, Store[JobView]] = {each.resource: Store[JobView](each.resource) for each in kinds}
+    related = {wanted: Store[JobView](wanted.resource) for each in kinds for wanted in each.related}
+    children = {resource: Store[ChildView](resource) for each in kinds for resource in each.children}
     candidates = {
-        (kind.predecessor, resource): Store[CandidateView](resource)
-        for kind in kinds
-        if kind.predecessor
-        for resource in kind.predecessor.resources
+        (predecessor, resource): Store[CandidateView](resource)
+        for each in kinds
+        for predecessor in each.predecessors
+        for resource in predecessor.resources
     }
     nodes = Store[NodeView](NODE)
-    book = NodeIndex(nodes, pods) if any(kind.looks_at_nodes for kind in kinds) else None
+    book = NodeIndex(nodes, pods) if any(each.looks_at_nodes for each in kinds) else None
     barrier = Barrier({POD: pods, SERVICE: services, **children, **jobs})
     executor = Executor(cluster, barrier)
-    ports = HostPorts(is_free_here) if settings.shared_network else HostPorts()
+    ports = HostPorts(is_free_here) if shared_network else HostPorts()
     ports.follow(pods, *jobs.values())
     controllers: list[Controller] = []
     recorder = Recorder(cluster, _now, is_busy=lambda: any(controller.queue.is_busy for controller in controllers))
@@ -288,8 +287,8 @@ def build_manager(
         reflectors.append(Reflector(cluster, nodes, NODE_CODEC, is_optional=True))
     controllers += [
         Controller(
-            kind,
-            jobs=jobs[kind.resource],
+            each,
+            jobs=jobs[each.resource],
             pods=pods,
             services=services,
             barrier=barrier,
@@ -298,28 +297,28 @@ def build_manager(
             ports=ports,
             now=_now,
             workers=workers,
-            related=related[kind.related] if kind.related else None,
-            children={resource: children[resource] for resource in kind.children},
-            nodes=book if kind.looks_at_nodes else None,
+            related={wanted: related[wanted] for wanted in each.related},
+            children={resource: children[resource] for resource in each.children},
+            nodes=book if each.looks_at_nodes else None,
             adopter=Adopter(
-                kind,
-                {resource: store for (of, resource), store in candidates.items() if of == kind.predecessor},
+                each,
+                {place: store for place, store in candidates.items() if place[0] in each.predecessors},
                 {POD: pods, SERVICE: services, **children},
             ),
         )
-        for kind in kinds
+        for each in kinds
     ]
     return Manager(reflectors, controllers, recorder, elector)
 
 
-def _chosen(kinds: Sequence[Kind[Any]], names: Sequence[str]) -> Sequence[Kind[Any]]:
-    """The kinds of these names, in whatever case somebody wrote them; a name that two kinds have means both."""
-    spellings = {kind: {kind.name, kind.resource.kind.lower()} for kind in kinds}
-    known = {spelling for of_kind in spellings.values() for spelling in of_kind}
+def chosen(kinds: Sequence[ResourceKinds], names: Sequence[str]) -> Sequence[ResourceKinds]:
+    """The kinds of these names, in any case; none for all. A name that two kinds have means both, and kinds that share
+    a resource are chosen together."""
+    known = {spelling for each in kinds for spelling in each.spellings}
     wanted = {name.lower() for name in names} or known
     if unknown := sorted(wanted - known):
         raise BadConfig(f"--enable-scheme {unknown[0]}: there is no such kind; there are {', '.join(sorted(known))}")
-    return [kind for kind in kinds if not wanted.isdisjoint(spellings[kind])]
+    return [each for each in kinds if not wanted.isdisjoint(each.spellings)]
 
 
 def _elapsed() -> float:

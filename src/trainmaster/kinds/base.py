@@ -153,6 +153,8 @@ class Kind(ABC, Generic[J]):
     action_words: ClassVar[ActionWords] = ActionWords()
     blocks_owner_deletion: ClassVar[bool] = True
     """Whether a job that is deleted in the foreground waits for its children, as with the ancestor."""
+    shape: ClassVar[frozenset[str]] = frozenset()
+    """Fields of the spec that only jobs of this kind have, where several kinds share a resource."""
     looks_at_nodes: ClassVar[bool] = False
     """Whether it wants ``Observed.nodes``."""
     predecessor: ClassVar[Predecessor | None] = None

@@ -7,6 +7,7 @@ import msgspec
 
 from trainmaster.core.ids import Resource
 from trainmaster.core.plan import MAX_REPLICAS
+from trainmaster.kinds.base import MANAGED_BY_CHANGED
 from trainmaster.kinds.schema import Rule, Rules
 
 DIGITS = 4
@@ -56,6 +57,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
         """All served versions; the stored one is the first."""
         return (Version(self.resource.version, self.columns), *self.other_versions)
 
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """The resource in each served version."""
+        return tuple(msgspec.structs.replace(self.resource, version=version.name) for version in self.versions)
+
 
 PHASE = Column("Phase", "string", ".status.phase")
 # Kubeflow's name of the phase.
@@ -83,7 +89,7 @@ MANAGED_BY = Rule(
         "has(self.managedBy) == has(oldSelf.managedBy) && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)"
     ),
     path=".managedBy",
-    message="is settled when the job is created; create it anew to change who drives it",
+    message=MANAGED_BY_CHANGED,
     is_about_changes=True,
 )
 

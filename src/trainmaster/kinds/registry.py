@@ -12,6 +12,7 @@ from trainmaster.kinds.mlkube import crd as mlkube
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
 from trainmaster.kinds.mxjob import crd as mxjob
 from trainmaster.kinds.mxjob.kind import MXJobKind
+from trainmaster.kinds.resource_kinds import ResourceKinds, by_resource
 
 KINDS: tuple[type[Kind[Any]], ...] = (
     DIJobKind,
@@ -37,3 +38,12 @@ DEFINITIONS: tuple[Definition, ...] = (
 
 def all_kinds(settings: Settings) -> tuple[Kind[Any], ...]:
     return tuple(kind(settings) for kind in KINDS)
+
+
+def all_resource_kinds(settings: Settings) -> tuple[ResourceKinds, ...]:
+    """All kinds, those that share a resource together."""
+    served = {definition.resource: definition.other_versions for definition in DEFINITIONS}
+    return tuple(
+        ResourceKinds(*kinds, versions=[version.name for version in served[kinds[0].resource]])
+        for kinds in by_resource(all_kinds(settings))
+    )

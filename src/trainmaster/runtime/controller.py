@@ -2,12 +2,12 @@
 
     store → key queue → barrier → observe → plan → executor → status → events → requeue
 
-One controller drives one kind. It knows no kind: what to do comes out of ``kind.plan`` as data.
+One controller drives the jobs of one resource. It knows no kind: ``kind.plan`` returns what to do as data. Where
+several kinds share the resource, the shape of the spec says of which kind a job is.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 import structlog
@@ -16,8 +16,9 @@ from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Plan, soonest
-from trainmaster.core.view import CandidateView, ChildView, JobView, OwnerView, PodView, ServiceView
-from trainmaster.kinds.base import Kind
+from trainmaster.core.view import ChildView, JobView, PodView, ServiceView
+from trainmaster.kinds.base import Related
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.lifecycle.status_summary import summary_of
 from trainmaster.runtime import metrics
 from trainmaster.runtime.adopter import Adopter
@@ -27,6 +28,7 @@ from trainmaster.runtime.executor import Applied, Executor
 from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.job_events import JobEvents
 from trainmaster.runtime.node_index import NodeIndex
+from trainmaster.runtime.observer import Observer
 from trainmaster.runtime.queue import NORMAL, SOON, STARTUP, URGENT, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.status_writer import StatusWriter, Write
@@ -48,13 +50,11 @@ LONGEST_PAUSE = 0.5
 
 log = structlog.get_logger(__name__)
 
-Owned = PodView | ServiceView | ChildView | CandidateView
-
 
 class Controller:
     def __init__(
         self,
-        kind: Kind[Any],
+        kinds: ResourceKinds,
         *,
         jobs: Store[JobView],
         pods: Store[PodView],
@@ -65,47 +65,41 @@ class Controller:
         ports: HostPorts,
         now: Callable[[], datetime],
         workers: int,
-        related: Store[JobView] | None = None,
+        related: Mapping[Related, Store[JobView]] | None = None,
         children: Mapping[Resource, Store[ChildView]] | None = None,
         nodes: NodeIndex | None = None,
         adopter: Adopter | None = None,
         backoff: Backoff | None = None,
     ) -> None:
-        self.kind = kind
+        self.name = kinds.name
         self.workers = workers
         self.queue = KeyQueue(backoff or Backoff(1.0, 120.0), metrics.QueueMetrics(self.name))
-        self._jobs, self._pods, self._services = jobs, pods, services
-        self._related = related
-        self._children = children or {}
-        self._nodes = nodes
-        self._adopter = adopter
+        self._kinds = kinds
+        self._jobs = jobs
+        self.observer = Observer(
+            kinds,
+            pods=pods,
+            services=services,
+            ports=ports,
+            related=related,
+            children=children,
+            nodes=nodes,
+            adopter=adopter,
+        )
         self._barrier = barrier
         self._executor = executor
-        self._events = JobEvents(kind, recorder)
+        self._events = JobEvents(kinds, recorder)
         self._ports = ports
         self._now = now
         self._is_working = False
-        self._statuses = StatusWriter(kind, executor, self.queue, self._stored)
+        self._statuses = StatusWriter(kinds, executor, self.queue, self._stored)
         self._pauses: dict[Key, float] = {}
         """Of jobs with many pods."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
-        self._job_metrics = metrics.JobMetrics(self.name, kind.framework)
+        self._job_metrics = metrics.JobMetrics(self.name, kinds.framework)
         jobs.listen(self._job_changed)
         jobs.on_recovery(self.queue.retry_all)
-        pods.listen(self._child_changed)
-        services.listen(self._child_changed)
-        for store in self._children.values():
-            store.listen(self._child_changed)
-        if related is not None:
-            related.listen(self._related_changed)
-        if nodes is not None:
-            nodes.listen(self._node_changed)
-        if adopter is not None:
-            adopter.listen(self._child_changed)
-
-    @property
-    def name(self) -> str:
-        return self.kind.name
+        self.observer.listen(self._child_changed, self._related_changed)
 
     async def work(self, *, only_urgent: bool = False) -> None:
         """One worker: passes until the queue is closed; the pass in hand is always finished."""
@@ -182,58 +176,18 @@ class Controller:
     def _plan(self, job: JobView) -> tuple[Observed, Plan]:
         """Observe and plan; again without the ports that turn out to be a stranger's, as long as there are such.
         Children of another operator are adopted first: the plan has to see them."""
-        if plan := self._adoption(job):
-            return self.observe(job), plan
+        if plan := self.observer.adoption(job, self._now()):
+            return self.observer.observe(job), plan
         foreign: frozenset[int] = frozenset()
         while True:
-            observed = self.observe(job, foreign)
-            plan = self.kind.plan(job, observed, self._now())
+            observed = self.observer.observe(job, foreign)
+            plan = self._kinds.of(job.raw).plan(job, observed, self._now())
             found = self._ports.foreign(plan.ports) - foreign
             if not found:
                 self._ports.draw(job.uid, plan.ports)
-                if self._nodes is not None:
-                    look = soonest(plan.requeue_after, self._nodes.poll(observed))
-                    plan = msgspec.structs.replace(plan, requeue_after=look)
-                return observed, plan
+                look = soonest(plan.requeue_after, self.observer.node_poll(observed))
+                return observed, msgspec.structs.replace(plan, requeue_after=look)
             foreign |= found
-
-    def _adoption(self, job: JobView) -> Plan | None:
-        if self._adopter is None:
-            return None
-        space = job.key.namespace
-        children = (child.uid for store in self._children.values() for child in store.owned(space, job.uid))
-        return self._adopter.plan(job, children, self._now())
-
-    def observe(self, job: JobView, foreign: frozenset[int] = frozenset()) -> Observed:
-        """Everything that a job owns, as the stores show it; ``foreign`` are ports that strangers have."""
-        taken = self._ports.taken(job.uid)
-        space = job.key.namespace
-        children = {resource: _by_name(store.owned(space, job.uid)) for resource, store in self._children.items()}
-        pods = [
-            *self._pods.owned(space, job.uid),
-            *(pod for of in children.values() for child in of.values() for pod in self._pods.owned(space, child.uid)),
-        ]
-        services = self._services.owned(space, job.uid)
-        taken = taken | foreign if foreign else taken
-        book = self._nodes
-        return Observed.of(
-            pods,
-            services,
-            self.kind.slots,
-            taken,
-            self._related_body(),
-            children,
-            book.of(pods) if book else None,
-            book.outage() if book else "",
-            book.neighbours(pods) if book else (),
-        )
-
-    def _related_body(self) -> bytes | None:
-        wanted = self.kind.related
-        if wanted is None or self._related is None:
-            return None
-        found = self._related.get(wanted.key)
-        return found.raw if found is not None else None
 
     async def _apply(self, job: JobView, plan: Plan, observed: Observed) -> Applied:
         applied = Applied()
@@ -243,7 +197,7 @@ class Controller:
         self._raise_passing(job, applied)
         self._events.record_actions(job, applied)
         if applied.failures:
-            plan = self.kind.conclude(job, plan, applied.failures, self._now())
+            plan = self._kinds.of(job.raw).conclude(job, plan, applied.failures, self._now())
         await self._statuses.write(job, plan, applied, observed)
         return applied
 
@@ -261,8 +215,9 @@ class Controller:
             self._events.record(write.job, event)
 
     def _show(self, job: JobView) -> None:
-        if not self.kind.is_foreign(job):
-            self._job_metrics.shows(job.key, self.kind.phase_of(job))
+        kind = self._kinds.of(job.raw)
+        if not kind.is_foreign(job):
+            self._job_metrics.shows(job.key, kind.phase_of(job))
 
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
         if before is not None and (after is None or after.uid != before.uid):
@@ -273,32 +228,10 @@ class Controller:
             if self._is_working:
                 self._show(after)
 
-    def _child_changed(self, before: Owned | None, after: Owned | None) -> None:
-        if before is not None and after is not None and _is_same(before, after):
-            return  # a heartbeat, a label, a readiness gate: no plan looks at it
-        for view in (before, after):
-            if view is not None and (owner := self._job_of(view)):
-                priority = URGENT if _has_new_phase(before, after) else NORMAL
-                key = Key(view.key.namespace, owner.name)
-                self._enqueue(key, priority, after=self._pauses.get(key, 0.0))
+    def _child_changed(self, key: Key, has_new_phase: bool) -> None:
+        self._enqueue(key, URGENT if has_new_phase else NORMAL, after=self._pauses.get(key, 0.0))
 
-    def _node_changed(self, pod: PodView) -> None:
-        if owner := self._job_of(pod):
-            self._enqueue(Key(pod.key.namespace, owner.name))
-
-    def _job_of(self, view: Owned) -> OwnerView | None:
-        """The job of this kind that owns it, or that owns its owner."""
-        owner = view.owner
-        if owner is None or _is_of(owner, self.kind.resource):
-            return owner
-        for resource, store in self._children.items():
-            if _is_of(owner, resource) and store.is_synced:
-                child = store.get(Key(view.key.namespace, owner.name))
-                # a child that the store does not have yet brings its job here when it comes
-                return child.owner if child and child.owner and _is_of(child.owner, self.kind.resource) else None
-        return None
-
-    def _related_changed(self, _before: JobView | None, _after: JobView | None) -> None:
+    def _related_changed(self) -> None:
         """Any job may have waited for it."""
         if self._is_working:
             for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
@@ -313,20 +246,3 @@ class Controller:
     def _enqueue(self, key: Key, priority: int = NORMAL, *, after: float = 0.0) -> None:
         if self._is_working:
             self.queue.add(key, after=after, priority=priority)
-
-
-def _by_name(views: Iterable[ChildView]) -> dict[str, ChildView]:
-    return {view.key.name: view for view in sorted(views, key=lambda view: view.key.name)}
-
-
-def _is_of(owner: OwnerView, resource: Resource) -> bool:
-    """Of whatever version: objects of one kind are the same in all of them."""
-    return owner.kind == resource.kind and owner.api_version.rpartition("/")[0] == resource.group
-
-
-def _has_new_phase(before: Owned | None, after: Owned | None) -> bool:
-    return isinstance(before, PodView) and isinstance(after, PodView) and before.phase != after.phase
-
-
-def _is_same(before: Owned, after: Owned) -> bool:
-    return msgspec.structs.replace(before, resource_version=after.resource_version) == after

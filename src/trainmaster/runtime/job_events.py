@@ -9,6 +9,7 @@ from trainmaster.core.ids import Resource
 from trainmaster.core.plan import Create, Delete, Event, Patch
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Kind
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime.executor import Applied
 from trainmaster.runtime.recorder import Recorder
 
@@ -21,28 +22,31 @@ log = structlog.get_logger(__name__)
 
 
 class JobEvents:
-    def __init__(self, kind: Kind[Any], recorder: Recorder) -> None:
-        self._kind = kind
+    def __init__(self, kinds: ResourceKinds, recorder: Recorder) -> None:
+        self._kinds = kinds
         self._recorder = recorder
 
     def record(self, job: JobView, event: Event) -> None:
-        log.info("job event", job=str(job.key), kind=self._kind.name, reason=event.reason, says=event.message)
-        self._recorder.record(self._kind.resource, job, self._kind.component, event)
+        kind = self._kinds.of(job.raw)
+        log.info("job event", job=str(job.key), kind=kind.name, reason=event.reason, says=event.message)
+        self._recorder.record(kind.resource, job, kind.component, event)
 
     def record_actions(self, job: JobView, applied: Applied) -> None:
         """One Event for all that was done to a resource for one reason, and one line in the log for the pass."""
-        events = [self._event(verb, resource, names, why) for (verb, resource, why), names in _grouped(applied).items()]
+        kind = self._kinds.of(job.raw)
+        events = [_event(kind, *action, names) for action, names in _grouped(applied).items()]
         for event in events:
-            self._recorder.record(self._kind.resource, job, self._kind.component, event)
+            self._recorder.record(kind.resource, job, kind.component, event)
         if events:
-            log.info("applied", job=str(job.key), kind=self._kind.name, did=[event.message for event in events])
+            log.info("applied", job=str(job.key), kind=kind.name, did=[event.message for event in events])
         for failure in applied.failures[:REFUSALS]:
             verb, action = _VERBS[type(failure.action)], failure.action
-            self.record(job, self._kind.action_event(verb, action.resource, [action.key.name], failure.error))
+            self.record(job, kind.action_event(verb, action.resource, [action.key.name], failure.error))
 
-    def _event(self, verb: str, resource: Resource, names: list[str], why: str) -> Event:
-        event = self._kind.action_event(verb, resource, names)
-        return msgspec.structs.replace(event, message=f"{event.message}: {why}") if why else event
+
+def _event(kind: Kind[Any], verb: str, resource: Resource, why: str, names: list[str]) -> Event:
+    event = kind.action_event(verb, resource, names)
+    return msgspec.structs.replace(event, message=f"{event.message}: {why}") if why else event
 
 
 def _grouped(applied: Applied) -> dict[tuple[str, Resource, str], list[str]]:

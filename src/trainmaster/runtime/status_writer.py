@@ -14,7 +14,7 @@ from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Plan, merge_patch
 from trainmaster.core.view import JobView
-from trainmaster.kinds.base import Kind
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime.executor import Applied, Executor
 from trainmaster.runtime.queue import KeyQueue
 
@@ -32,9 +32,9 @@ class Write(NamedTuple):
 
 class StatusWriter:
     def __init__(
-        self, kind: Kind[Any], executor: Executor, queue: KeyQueue, on_stored: Callable[[Write], None]
+        self, kinds: ResourceKinds, executor: Executor, queue: KeyQueue, on_stored: Callable[[Write], None]
     ) -> None:
-        self._kind = kind
+        self._kinds = kinds
         self._executor = executor
         self._queue = queue
         self._on_stored = on_stored
@@ -50,7 +50,7 @@ class StatusWriter:
 
     @property
     def resource(self) -> Resource:
-        return self._kind.resource
+        return self._kinds.resource
 
     @contextmanager
     def creating(self, plan: Plan) -> Iterator[None]:
@@ -78,7 +78,7 @@ class StatusWriter:
         if plan.status is None:
             self._deferred_since.pop(job.key, None)
             return
-        old = self._kind.status_of(job)[1]
+        old = self._kinds.of(job.raw).status_of(job)[1]
         is_waiting = (
             not (old or applied.failures or plan.status_first)  # its pods wait for that status
             and all(p.phase == "Pending" for p in observed.all_pods)
@@ -116,7 +116,7 @@ class StatusWriter:
             return
         del self._unconfirmed[job.key]
         is_same = write.job.uid == job.uid and write.plan.status is not None
-        if is_same and not merge_patch(self._kind.status_of(job)[1], write.plan.status or {}):
+        if is_same and not merge_patch(self._kinds.of(job.raw).status_of(job)[1], write.plan.status or {}):
             self._on_stored(write)
 
     def forget(self, key: Key) -> None:

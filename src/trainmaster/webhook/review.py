@@ -56,16 +56,16 @@ class Review(msgspec.Struct, frozen=True, rename="camel"):
 _decode = msgspec.json.Decoder(Review).decode
 
 
-def read(body: bytes, resource: Resource) -> Review:
-    """The question in a request's body; it must be about this resource."""
+def read(body: bytes, resources: Sequence[Resource]) -> Review:
+    """The question in a request's body; it must be about one of these resources, the versions of one."""
     try:
         review = _review(body)
     except (ValueError, RecursionError) as error:
         raise BadReview(f"the body is no AdmissionReview of v1 or v1beta1: {located(error)}") from error
-    expected = GroupVersionKind(resource.group, resource.version, resource.kind)
-    if review.request.kind != expected:
+    expected = [GroupVersionKind(r.group, r.version, r.kind) for r in resources]
+    if review.request.kind not in expected:
         raise BadReview(
-            f"this path reviews {expected}, not {review.request.kind}; "
+            f"this path reviews {' and '.join(map(str, expected))}, not {review.request.kind}; "
             "correct the rules or the path of the webhook configuration"
         )
     return review

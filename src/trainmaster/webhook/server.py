@@ -10,13 +10,12 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import structlog
 from aiohttp import web
 
 from trainmaster.core.errors import BadConfig
-from trainmaster.kinds.base import Kind
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.monitoring import split_address
 from trainmaster.webhook import metric, review
 from trainmaster.webhook.path import Phase, path_of
@@ -36,20 +35,20 @@ _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 
 
 class _Reviewer:
-    """One path: one phase of one kind."""
+    """One phase of one resource, in all of its versions."""
 
-    def __init__(self, phase: Phase, kind: Kind[Any], is_leaving: Callable[[], bool]) -> None:
+    def __init__(self, phase: Phase, kinds: ResourceKinds, is_leaving: Callable[[], bool]) -> None:
         self._phase = phase
-        self._kind = kind
+        self._kinds = kinds
         self._is_leaving = is_leaving
-        self._name = kind.name
+        self._name = kinds.name
         self._seconds = metric.SECONDS.labels(phase, self._name)
 
     async def answer(self, request: web.Request) -> web.Response:
         started = time.perf_counter()
         operation, result = "unknown", "bad"
         try:
-            asked = review.read(await _body(request), self._kind.resource)
+            asked = review.read(await _body(request), self._kinds.resources)
             operation = asked.request.operation if asked.request.operation in _OPERATIONS else "unknown"
             is_allowed, body = self._judge(asked)
             result = "allowed" if is_allowed else "refused"
@@ -68,13 +67,14 @@ class _Reviewer:
         return response
 
     def _judge(self, asked: Review) -> tuple[bool, bytes]:
+        kind = self._kinds.of(asked.request.object)
         if self._phase == "mutate":
-            return True, review.allowed(asked, patch=mutation(self._kind, asked.request))
-        found = verdict(self._kind, asked.request)
+            return True, review.allowed(asked, patch=mutation(kind, asked.request))
+        found = verdict(kind, asked.request)
         if not found.errors:
             return True, review.allowed(asked, warnings=found.warnings)
         job = f"{asked.request.namespace}/{asked.request.name}"
-        log.info("job refused", kind=self._kind.resource.kind, job=job, because="; ".join(found.errors)[:1000])
+        log.info("job refused", kind=kind.resource.kind, job=job, because="; ".join(found.errors)[:1000])
         return False, review.refused(asked, found.errors, warnings=found.warnings)
 
 
@@ -92,15 +92,17 @@ async def _body(request: web.Request) -> bytes:
 
 @asynccontextmanager
 async def serve_admission(
-    address: str, kinds: Sequence[Kind[Any]], tls: ssl.SSLContext, is_leaving: Callable[[], bool] = lambda: False
+    address: str, kinds: Sequence[ResourceKinds], tls: ssl.SSLContext, is_leaving: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[int]:
     """Serve while the block runs; answers the port. ``is_leaving``: every client is asked to go elsewhere."""
     host, port = split_address(address)
     app = web.Application(client_max_size=LARGEST)
     app.add_routes(
-        web.post(path_of(phase, kind.resource), _Reviewer(phase, kind, is_leaving).answer)
-        for kind in kinds
+        web.post(path_of(phase, resource), reviewer.answer)
+        for each in kinds
         for phase in _PHASES
+        for reviewer in (_Reviewer(phase, each, is_leaving),)
+        for resource in each.resources
     )
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=END_TIMEOUT)
     await runner.setup()
