@@ -127,9 +127,7 @@ def test_an_option_without_meaning_is_accepted_with_a_warning(
 
     assert result.exit_code == 0
     assert given == [DEFAULTS]
-    assert logs == [
-        {"event": "option has no meaning any more and is ignored", "option": option, "log_level": "warning"}
-    ]
+    assert logs == [{"event": "option has no effect and is ignored", "option": option, "log_level": "warning"}]
 
 
 def test_nothing_is_warned_of_that_was_not_given(given: list[OperatorOptions]) -> None:

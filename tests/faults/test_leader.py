@@ -20,8 +20,8 @@ from testbed.proxy import Call, FaultProxy, hang
 from tests.faults.conftest import NewLife
 from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Life
 from tests.faults.world import PATIENCE, WATCHED, Object
-from trainmaster.cli.wiring import WORKERS
 from trainmaster.kube.transport import CONNECTIONS
+from trainmaster.settings import OPERATOR
 
 LEASES = "coordination.k8s.io/v1/leases"
 SYSTEM = "trainmaster-system"
@@ -185,7 +185,7 @@ async def test_a_leader_goes_on_leading_while_the_api_server_holds_up_all_its_po
     leader = await election.start()
     await election.led_by(leader)
     held = leader.proxy.inject(hang, method="POST", resource="pods", count=None)
-    lives = [new_life(subject) for subject in (AITRAININGJOB, DIJOB) for _ in range(WORKERS)]
+    lives = [new_life(subject) for subject in (AITRAININGJOB, DIJOB) for _ in range(OPERATOR.workers)]
     await asyncio.gather(*(life.create() for life in lives))
 
     async def all_wait() -> None:

@@ -32,7 +32,7 @@ async def test_the_command_line_of_the_readme_starts_an_operator(scene: Scene, o
 
     assert job.phase == "Succeed"
     assert '"option":"--logtostderr"' in operator.log
-    assert "option has no meaning any more and is ignored" in operator.log
+    assert "option has no effect and is ignored" in operator.log
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from tests.runtime.cluster import Call, FakeCluster, Json, raising, waiting
 from tests.runtime.kind import NOW
 from trainmaster.core.errors import Conflict, Forbidden, NotLeading, ServerError, Unreachable
 from trainmaster.core.ids import LEASE, Key
-from trainmaster.runtime.elector import ElectionTimes, Elector
+from trainmaster.runtime.elector import Elector
+from trainmaster.settings import ElectionTimes
 
 pytestmark = pytest.mark.looptime
 

@@ -17,13 +17,14 @@ from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime import manager as module
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
-from trainmaster.runtime.elector import ElectionTimes, Elector
+from trainmaster.runtime.elector import Elector
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.manager import DRAIN_SECONDS, FLUSH_SECONDS, Manager
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
+from trainmaster.settings import ElectionTimes
 
 pytestmark = pytest.mark.looptime
 

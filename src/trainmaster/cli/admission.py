@@ -21,6 +21,7 @@ from trainmaster.kube.incluster import in_cluster_config
 from trainmaster.kube.kubeconfig import load_config
 from trainmaster.monitoring import serve_health, serve_metrics
 from trainmaster.runtime.metrics import RequestMetrics
+from trainmaster.settings import SYSTEM_NAMESPACE
 from trainmaster.webhook.folder import FolderKeeper
 from trainmaster.webhook.keeper import Keeper, Place
 from trainmaster.webhook.served import Served
@@ -104,7 +105,7 @@ def _config(options: WebhookOptions) -> Config:
 
 
 def _place(options: WebhookOptions, config: Config) -> Place:
-    own = config.namespace if config.namespace not in ("", "default") else "trainmaster-system"
+    own = config.namespace if config.namespace not in ("", "default") else SYSTEM_NAMESPACE
     namespace = options.namespace or own
     service = f"{options.service_name}.{namespace}"
     names = (service, f"{service}.svc", f"{service}.svc.cluster.local", *options.certificate_hosts)

@@ -1,4 +1,4 @@
-"""``trainmaster operator``: drives all jobs of a cluster, or of one namespace."""
+"""``trainmaster operator``: reconciles the jobs of a cluster, or of one namespace."""
 
 from typing import Any
 
@@ -6,8 +6,17 @@ import click
 import structlog
 
 from trainmaster.cli.log import configure_logging
-from trainmaster.cli.option import CONTEXT, KUBECONFIG, LOG_FORMAT, MASTER, RUN_IN_CLUSTER, Duration, GoCommand
-from trainmaster.kinds.base import Settings
+from trainmaster.cli.option import (
+    CONTEXT,
+    KUBECONFIG,
+    LOG_FORMAT,
+    MASTER,
+    RUN_IN_CLUSTER,
+    Duration,
+    GoCommand,
+    go_duration,
+)
+from trainmaster.settings import OPERATOR, SYSTEM_NAMESPACE
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +30,7 @@ _MEANINGLESS = (
     "gc_interval",
     "chaos_level",
 )
-"""Options of the ancestors that nothing depends on any more."""
+"""Options of older operators. They have no effect."""
 
 
 @click.command(cls=GoCommand)
@@ -29,104 +38,139 @@ _MEANINGLESS = (
 @CONTEXT
 @MASTER
 @RUN_IN_CLUSTER
-@click.option("--namespace", default="", help="Drive the jobs of this namespace alone; default all.")
+@click.option("--namespace", default="", help="Reconcile the jobs of this namespace only. Default: all namespaces.")
 @click.option(
     "--enable-scheme",
     "kinds",
     multiple=True,
-    help="Drive the jobs of this kind alone, say dijob; may be repeated; default all.",
+    help="Reconcile jobs of this kind only, for example dijob; may be repeated. Default: all kinds.",
 )
 @click.option(
     "--server-url",
     "--server-address",
-    default=Settings().server_url,
+    default=OPERATOR.jobs.server_url,
     show_default=True,
-    help="Where pods reach di-server (KUBERNETES_SERVER_URL).",
+    help="Address of di-server for pods (KUBERNETES_SERVER_URL).",
 )
 @click.option(
     "--agconfig-namespace",
     default="",
-    help=f"Of NerveXJobs' AggregatorConfig; default --namespace, else {Settings().aggregator_config.namespace}.",
+    help="Namespace of the AggregatorConfig of NerveXJobs. Default: --namespace, else "
+    f"{OPERATOR.jobs.aggregator_config.namespace}.",
 )
 @click.option(
-    "--agconfig-name", default=Settings().aggregator_config.name, show_default=True, help="The AggregatorConfig's name."
+    "--agconfig-name",
+    default=OPERATOR.jobs.aggregator_config.name,
+    show_default=True,
+    help="Name of the AggregatorConfig of NerveXJobs.",
 )
 @click.option(
     "--controller-config-file",
     "--controller_config_file",
     default="",
-    help="A YAML file that says what pods with an accelerator get from their machine (docs/mxjob.md).",
+    help="YAML file with the volumes and variables of pods that request an accelerator (docs/mxjob.md).",
 )
 @click.option(
     "--gang-scheduler-name",
-    default="",
-    help="The scheduler that places all pods of a job together: volcano, or one that runs the scheduler-plugins.",
+    default=OPERATOR.jobs.gang_scheduler,
+    help="Scheduler for gang scheduling: volcano, or one with the scheduler-plugins. Default: no gang scheduling.",
 )
 @click.option(
     "--creating-duration-period",
     type=DURATION,
-    default="15m",
+    default=go_duration(OPERATOR.jobs.creating_duration_period),
     show_default=True,
-    help="How long a pod may try to create its containers (an image that cannot be pulled, a missing Secret).",
+    help="How long a pod may try to create its containers before it fails, for example without its image.",
 )
 @click.option(
     "--creating-restart-period",
     type=DURATION,
-    default="0",
+    default=go_duration(OPERATOR.jobs.creating_restart_period),
     show_default=True,
-    help="How long such a pod is replaced by another one each time; afterwards it has failed.",
+    help="How long pods that cannot create their containers are replaced before the job fails.",
 )
 @click.option(
     "--enable-creating-failed/--no-enable-creating-failed",
-    default=True,
+    default=OPERATOR.jobs.enable_creating_failed,
     show_default=True,
-    help="A pod whose containers cannot be created fails; otherwise it tries for ever.",
+    help="Fail pods that cannot create their containers.",
 )
 @click.option(
     "--node-fail-grace-period",
     type=DURATION,
-    default="30s",
+    default=go_duration(OPERATOR.jobs.node_fail_grace_period),
     show_default=True,
-    help="How long a node that is not ready may take to come back before its pods are given up.",
+    help="How long a node may be not ready before its pods count as lost.",
 )
 @click.option(
     "--bad-node-condition",
     "bad_node_conditions",
     multiple=True,
-    help="A condition of nodes, say GPUUnhealthy, under which they have failed; may be repeated.",
+    help="Condition of a node, for example GPUUnhealthy, under which it has failed; may be repeated.",
 )
 @click.option(
     "--thread-num",
     type=click.IntRange(1, 1000),
-    default=32,
+    default=OPERATOR.workers,
     show_default=True,
-    help="Jobs worked on at once, per kind.",
+    help="Number of jobs of each kind that are reconciled concurrently.",
 )
 @click.option(
     "--request-timeout",
     type=DURATION,
-    default="30s",
+    default=go_duration(OPERATOR.request_timeout),
     show_default=True,
-    help="Longest wait for one answer of the API server.",
+    help="Timeout of a request to the API server.",
 )
 @click.option("--leader-elect/--no-leader-elect", default=False, help="Enable leader election.")
-@click.option("--leader-elect-lease-duration", type=DURATION, default="15s", show_default=True)
-@click.option("--leader-elect-renew-deadline", type=DURATION, default="10s", show_default=True)
-@click.option("--leader-elect-retry-period", type=DURATION, default="2s", show_default=True)
 @click.option(
-    "--leader-elect-resource-name", default="trainmaster-operator", show_default=True, help="Name of the Lease."
+    "--leader-elect-lease-duration",
+    type=DURATION,
+    default=go_duration(OPERATOR.election.lease),
+    show_default=True,
+    help="How long other operators wait for the leader to renew its lease.",
 )
+@click.option(
+    "--leader-elect-renew-deadline",
+    type=DURATION,
+    default=go_duration(OPERATOR.election.renew_deadline),
+    show_default=True,
+    help="How long the leader tries to renew its lease before it stops.",
+)
+@click.option(
+    "--leader-elect-retry-period",
+    type=DURATION,
+    default=go_duration(OPERATOR.election.retry),
+    show_default=True,
+    help="Time between two attempts to acquire or renew the lease.",
+)
+@click.option("--leader-elect-resource-name", default=OPERATOR.lease_name, show_default=True, help="Name of the Lease.")
 @click.option(
     "--leader-elect-resource-namespace",
     default="",
-    help="Its namespace; default the pod's own, else trainmaster-system.",
+    help=f"Namespace of the Lease. Default: the namespace of the pod, else {SYSTEM_NAMESPACE}.",
 )
-@click.option("--metrics-bind-address", default=":8080", show_default=True, help="Prometheus metrics; 0 for none.")
 @click.option(
-    "--health-probe-bind-address", default=":8081", show_default=True, help="/healthz and /readyz; 0 for none."
+    "--metrics-bind-address",
+    default=OPERATOR.metrics_bind_address,
+    show_default=True,
+    help="Address of Prometheus metrics; 0 to disable.",
+)
+@click.option(
+    "--health-probe-bind-address",
+    default=OPERATOR.health_probe_bind_address,
+    show_default=True,
+    help="Address of /healthz and /readyz; 0 to disable.",
 )
 @LOG_FORMAT
-@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs every action and why.")
+@click.option(
+    "--v",
+    "verbosity",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Log level; 4 and more logs every action with its reason.",
+)
 @click.option("--logtostderr/--no-logtostderr", default=None, hidden=True)
 @click.option("--resync-period", default=None, hidden=True)
 @click.option("--leader-elect-resource-lock", default=None, hidden=True)
@@ -134,7 +178,7 @@ _MEANINGLESS = (
 @click.option("--chaos-level", default=None, hidden=True)
 @click.option("--alsologtostderr/--no-alsologtostderr", default=None, hidden=True)
 def operator(log_format: str, verbosity: int, **given: Any) -> None:
-    """Drive all training jobs of a cluster.
+    """Reconcile the training jobs of a cluster.
 
     \b
     Example:
@@ -143,7 +187,7 @@ def operator(log_format: str, verbosity: int, **given: Any) -> None:
     configure_logging(log_format, verbosity)
     for name in _MEANINGLESS:
         if given.pop(name) is not None:
-            log.warning("option has no meaning any more and is ignored", option=f"--{name.replace('_', '-')}")
+            log.warning("option has no effect and is ignored", option=f"--{name.replace('_', '-')}")
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.cli.wiring import OperatorOptions, run_operator
 

@@ -24,6 +24,12 @@ class Duration(click.ParamType[float]):
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
 
 
+def go_duration(seconds: float) -> str:
+    """As Go writes it; whole minutes and seconds are enough for defaults."""
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes:g}m" if minutes and not rest else f"{seconds:g}s"
+
+
 class GoCommand(click.Command):
     """Takes ``--flag=true`` and ``--flag=false`` for every ``--flag/--no-flag``."""
 
@@ -50,17 +56,17 @@ class GoCommand(click.Command):
 
 # What several commands take, in the same words.
 KUBECONFIG = click.option(
-    "--kubeconfig", default="", help="Path of a kubeconfig; default $KUBECONFIG, then ~/.kube/config."
+    "--kubeconfig", default="", help="Path of the kubeconfig. Default: $KUBECONFIG, then ~/.kube/config."
 )
-CONTEXT = click.option("--context", default="", help="Context of the kubeconfig; default its current one.")
-MASTER = click.option("--master", default="", help="Address of the API server; overrides the kubeconfig.")
+CONTEXT = click.option("--context", default="", help="Context of the kubeconfig. Default: its current context.")
+MASTER = click.option("--master", default="", help="Address of the API server. Overrides the kubeconfig.")
 RUN_IN_CLUSTER = click.option(
-    "--run-in-cluster/--no-run-in-cluster", default=False, help="Use the pod's service account only."
+    "--run-in-cluster/--no-run-in-cluster", default=False, help="Use the service account of the pod."
 )
 LOG_FORMAT = click.option(
     "--log-format",
     type=click.Choice(["auto", "json", "console"]),
     default="auto",
     show_default=True,
-    help="auto: console on a terminal.",
+    help="Format of the log; auto is console on a terminal, else json.",
 )

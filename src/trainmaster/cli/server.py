@@ -10,7 +10,17 @@ import click
 import structlog
 
 from trainmaster.cli.log import configure_logging
-from trainmaster.cli.option import CONTEXT, KUBECONFIG, LOG_FORMAT, MASTER, RUN_IN_CLUSTER, Duration, GoCommand
+from trainmaster.cli.option import (
+    CONTEXT,
+    KUBECONFIG,
+    LOG_FORMAT,
+    MASTER,
+    RUN_IN_CLUSTER,
+    Duration,
+    GoCommand,
+    go_duration,
+)
+from trainmaster.settings import SERVER
 
 if TYPE_CHECKING:
     from trainmaster.diserver.serve import ServerOptions
@@ -25,43 +35,57 @@ DURATION = Duration()
 @CONTEXT
 @MASTER
 @RUN_IN_CLUSTER
-@click.option("--namespace", default="", help="Serve the jobs of this namespace alone; default all.")
+@click.option("--namespace", default="", help="Serve the jobs of this namespace only. Default: all namespaces.")
 @click.option(
     "--enable-scheme",
     "kinds",
     multiple=True,
-    help="Serve the jobs of this kind alone, dijob or nervexjob; may be repeated; default both.",
+    help="Serve jobs of this kind only, dijob or nervexjob; may be repeated. Default: both.",
 )
 @click.option(
-    "--bind-address", "--server-bind-address", default=":8080", show_default=True, help="Where to listen, host:port."
+    "--bind-address",
+    "--server-bind-address",
+    default=SERVER.bind_address,
+    show_default=True,
+    help="Address to listen on, host:port.",
 )
-@click.option("--agconfig-namespace", default="di-system", show_default=True, help="Of DIJobs' AggregatorConfig.")
-@click.option("--agconfig-name", default="aggregator-config", show_default=True, help="Its name.")
+@click.option(
+    "--agconfig-namespace",
+    default=SERVER.aggregator_config.namespace,
+    show_default=True,
+    help="Namespace of the AggregatorConfig of DIJobs.",
+)
+@click.option(
+    "--agconfig-name",
+    default=SERVER.aggregator_config.name,
+    show_default=True,
+    help="Name of the AggregatorConfig of DIJobs.",
+)
 @click.option(
     "--gpu-alloc-policy",
     type=click.Choice(["simple"]),
     default="simple",
     show_default=True,
-    help="How a learner's GPUs are split over pods: as many each as most GPU nodes have.",
+    help="How the GPUs of a learner are split over pods; simple: as many for each pod as most GPU nodes have.",
 )
 @click.option(
     "--max-replicas-per-job",
     type=click.IntRange(1, 5000),
-    default=1000,
+    default=SERVER.max_replicas_per_job,
     show_default=True,
-    help="Pods that one job may ask for.",
+    help="Maximum number of replicas of one job.",
 )
 @click.option(
     "--max-replicas-per-namespace",
     type=click.IntRange(1),
-    default=10_000,
+    default=SERVER.max_replicas_per_namespace,
     show_default=True,
-    help="Pods that the jobs of one namespace may ask for.",
+    help="Maximum number of replicas of all jobs in one namespace.",
 )
 @click.option(
     "--allow-unidentified/--no-allow-unidentified",
     default=False,
-    help="Serve also callers that are neither a pod of the job nor have a token.",
+    help="Accept requests without a token from addresses that are not pods of the job.",
 )
 @click.option(
     "--shared-network/--no-shared-network", default=False, help="All pods share one network, as in local mode."
@@ -69,24 +93,24 @@ DURATION = Duration()
 @click.option(
     "--shutdown-delay-duration",
     type=DURATION,
-    default="3s",
+    default=go_duration(SERVER.shutdown_delay),
     show_default=True,
-    help="How long to go on serving after SIGTERM, while /readyz says no.",
+    help="How long to serve requests after SIGTERM, while /readyz fails.",
 )
 @click.option(
     "--request-timeout",
     type=DURATION,
-    default="30s",
+    default=go_duration(SERVER.request_timeout),
     show_default=True,
-    help="Longest wait for one answer of the API server.",
+    help="Timeout of a request to the API server.",
 )
 @LOG_FORMAT
-@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs more.")
+@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="Log level; 4 and more logs more.")
 @click.option("--leader-elect/--no-leader-elect", default=None, hidden=True)
 @click.option("--lease-lock-name", default=None, hidden=True)
 @click.option("--lease-lock-namespace", default=None, hidden=True)
 def server(log_format: str, verbosity: int, **given: Any) -> None:
-    """Serve the coordinators of DIJobs and NerveXJobs: di-server. Several may run at once.
+    """Serve the coordinators of DIJobs and NerveXJobs (di-server). Several may run at once.
 
     \b
     Example:
@@ -95,7 +119,7 @@ def server(log_format: str, verbosity: int, **given: Any) -> None:
     configure_logging(log_format, verbosity)
     for name in ("leader_elect", "lease_lock_name", "lease_lock_namespace"):
         if given.pop(name) is not None:
-            log.warning("option has no meaning any more and is ignored", option=f"--{name.replace('_', '-')}")
+            log.warning("option has no effect and is ignored", option=f"--{name.replace('_', '-')}")
     from trainmaster.cli.wiring import run_loop
 
     run_loop(_serve(given))

@@ -6,7 +6,17 @@ import click
 import structlog
 
 from trainmaster.cli.log import configure_logging
-from trainmaster.cli.option import CONTEXT, KUBECONFIG, LOG_FORMAT, MASTER, RUN_IN_CLUSTER, Duration, GoCommand
+from trainmaster.cli.option import (
+    CONTEXT,
+    KUBECONFIG,
+    LOG_FORMAT,
+    MASTER,
+    RUN_IN_CLUSTER,
+    Duration,
+    GoCommand,
+    go_duration,
+)
+from trainmaster.settings import SYSTEM_NAMESPACE, WEBHOOK
 
 log = structlog.get_logger(__name__)
 
@@ -18,53 +28,70 @@ _IGNORED = ("logtostderr", "leader_elect")
 @CONTEXT
 @MASTER
 @RUN_IN_CLUSTER
-@click.option("--bind-address", default=":9443", show_default=True, help="Where the API server asks, over TLS.")
+@click.option(
+    "--bind-address", default=WEBHOOK.bind_address, show_default=True, help="Address to listen on with TLS, host:port."
+)
 @click.option(
     "--cert-dir",
     default="",
-    help="Serve tls.crt and tls.key of this folder, say cert-manager's; default: make and rotate certificates.",
+    help="Folder with tls.crt and tls.key, for example of cert-manager. Default: create and rotate certificates.",
 )
 @click.option(
-    "--namespace", default="", help="Of the Service and of the Secret; default the pod's own, else trainmaster-system."
+    "--namespace",
+    default="",
+    help=f"Namespace of the Service and the Secret. Default: the namespace of the pod, else {SYSTEM_NAMESPACE}.",
 )
-@click.option("--service-name", default="trainmaster-webhook", show_default=True, help="Name in the certificate.")
+@click.option(
+    "--service-name",
+    default=WEBHOOK.service_name,
+    show_default=True,
+    help="Name of the Service, which the certificate is for.",
+)
 @click.option(
     "--certificate-host",
     "certificate_hosts",
     multiple=True,
-    help="Another name or address in it, for a configuration by URL; may be repeated.",
+    help="Another name or address in the certificate, for a configuration with a URL; may be repeated.",
 )
 @click.option(
     "--secret-name",
-    default="trainmaster-webhook-certificate",
+    default=WEBHOOK.secret_name,
     show_default=True,
-    help="Secret that holds authority and certificate.",
+    help="Secret with the certificate and its authority.",
 )
 @click.option(
     "--mutating-configuration",
-    default="trainmaster",
+    default=WEBHOOK.configuration,
     show_default=True,
-    help="MutatingWebhookConfiguration whose caBundle is kept.",
+    help="MutatingWebhookConfiguration whose caBundle is updated.",
 )
 @click.option(
     "--validating-configuration",
-    default="trainmaster",
+    default=WEBHOOK.configuration,
     show_default=True,
-    help="ValidatingWebhookConfiguration whose caBundle is kept.",
+    help="ValidatingWebhookConfiguration whose caBundle is updated.",
 )
 @click.option(
     "--request-timeout",
     type=Duration(),
-    default="10s",
+    default=go_duration(WEBHOOK.request_timeout),
     show_default=True,
-    help="Longest wait for one answer of the API server.",
+    help="Timeout of a request to the API server.",
 )
-@click.option("--metrics-bind-address", default=":8080", show_default=True, help="Prometheus metrics; 0 for none.")
 @click.option(
-    "--health-probe-bind-address", default=":8081", show_default=True, help="/healthz and /readyz; 0 for none."
+    "--metrics-bind-address",
+    default=WEBHOOK.metrics_bind_address,
+    show_default=True,
+    help="Address of Prometheus metrics; 0 to disable.",
+)
+@click.option(
+    "--health-probe-bind-address",
+    default=WEBHOOK.health_probe_bind_address,
+    show_default=True,
+    help="Address of /healthz and /readyz; 0 to disable.",
 )
 @LOG_FORMAT
-@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs more.")
+@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="Log level; 4 and more logs more.")
 @click.option("--logtostderr/--no-logtostderr", default=None, hidden=True)
 @click.option("--leader-elect/--no-leader-elect", default=None, hidden=True)
 def webhook(log_format: str, verbosity: int, **given: Any) -> None:
@@ -77,7 +104,7 @@ def webhook(log_format: str, verbosity: int, **given: Any) -> None:
     configure_logging(log_format, verbosity)
     for name in _IGNORED:
         if given.pop(name) is not None:
-            log.warning("option has no meaning any more and is ignored", option=f"--{name.replace('_', '-')}")
+            log.warning("option has no effect and is ignored", option=f"--{name.replace('_', '-')}")
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.cli.admission import WebhookOptions, run_webhook
 

@@ -33,7 +33,6 @@ from trainmaster.core.view import (
     PodView,
     ServiceView,
 )
-from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.kube.client import KubeCluster, Observe
@@ -46,7 +45,7 @@ from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.controller import Controller
-from trainmaster.runtime.elector import ElectionTimes, Elector
+from trainmaster.runtime.elector import Elector
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts, is_free_here
 from trainmaster.runtime.manager import Manager
@@ -54,13 +53,12 @@ from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
+from trainmaster.settings import OPERATOR, SYSTEM_NAMESPACE, ElectionTimes, JobSettings
 
 log = structlog.get_logger(__name__)
 
 LEASE_CONNECTIONS = 2
 """For the lease alone. When the API server is slow, passes use all the others for longer than the lease can wait."""
-WORKERS = 32
-"""Jobs worked on at once, per kind."""
 
 T = TypeVar("T")
 
@@ -145,7 +143,7 @@ async def _operate(options: OperatorOptions) -> None:
         _electing(options, config, observe) as elector,
     ):
         gate.elector = elector
-        settings = Settings(
+        settings = JobSettings(
             server_url=options.server_url,
             aggregator_config=_aggregator_config(options),
             accelerators=accelerators_in(options.controller_config_file),
@@ -190,7 +188,7 @@ def _config(options: OperatorOptions) -> Config:
 
 def _aggregator_config(options: OperatorOptions) -> Key:
     """An operator of one namespace has no rights elsewhere: unless told otherwise it looks there."""
-    default = Settings().aggregator_config
+    default = OPERATOR.jobs.aggregator_config
     return Key(options.agconfig_namespace or options.namespace or default.namespace, options.agconfig_name)
 
 
@@ -228,7 +226,7 @@ def _election_times(options: OperatorOptions) -> ElectionTimes:
 
 
 def _own_namespace(config: Config) -> str:
-    return config.namespace if config.namespace not in ("", "default") else "trainmaster-system"
+    return config.namespace if config.namespace not in ("", "default") else SYSTEM_NAMESPACE
 
 
 def build_manager(
@@ -237,7 +235,7 @@ def build_manager(
     *,
     shared_network: bool = False,
     namespace: str = "",
-    workers: int = WORKERS,
+    workers: int = OPERATOR.workers,
     elector: Elector | None = None,
 ) -> Manager:
     """Stores, reflectors and one controller for each resource that jobs have, wired."""

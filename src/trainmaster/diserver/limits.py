@@ -19,14 +19,15 @@ from trainmaster.kinds.dijob.declaration import Role
 from trainmaster.kinds.dijob.declare import LEARNER, Asked, Change
 from trainmaster.kinds.dijob.status import ENDED
 from trainmaster.kinds.dijob.types import DIJob
+from trainmaster.settings import SERVER
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """How much may be asked for, and where an aggregator's template is."""
 
-    max_per_job: int = 1000
-    max_per_namespace: int = 10_000
-    aggregator_config: Key = Key("di-system", "aggregator-config")
+    max_per_job: int = SERVER.max_replicas_per_job
+    max_per_namespace: int = SERVER.max_replicas_per_namespace
+    aggregator_config: Key = SERVER.aggregator_config
     shared_network: bool = False
 
 

@@ -20,6 +20,7 @@ from trainmaster.kinds.dijob.profile import PROFILES, Profile
 from trainmaster.monitoring import split_address
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.recorder import Recorder
+from trainmaster.settings import SERVER
 
 FLUSH_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 75.0
@@ -33,7 +34,7 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     """Of which jobs are served; none for all."""
     allow_unidentified: bool = False
-    drain: float = 3.0
+    drain: float = SERVER.shutdown_delay
     """Seconds between "not ready" and the end: until nobody sends requests here any more."""
     rules: Rules = Rules()
 

@@ -24,7 +24,6 @@ from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, normal, wa
 from trainmaster.core.template import Owner
 from trainmaster.core.view import JobView, PodView
 from trainmaster.core.wire import ObjectMeta, Wire
-from trainmaster.kinds.accelerator import Accelerator
 from trainmaster.kinds.admission_hints import Custom
 from trainmaster.kinds.adoption import Candidates, Predecessor, Unowned
 from trainmaster.lifecycle import creation, node
@@ -35,30 +34,10 @@ from trainmaster.lifecycle.facts import Facts, replica_pods
 from trainmaster.lifecycle.facts import Rules as FaultRules
 from trainmaster.lifecycle.model import JobModel
 from trainmaster.lifecycle.restart import FailedPod
+from trainmaster.settings import JobSettings
 
-
-class Settings(msgspec.Struct, frozen=True):
-    """What the operator was started with and kinds need to know."""
-
-    server_url: str = "di-server.di-system:8080"
-    shared_network: bool = False
-    """True where all pods are processes of one machine: their ports are given to them."""
-    aggregator_config: Key = Key("nervex-system", "aggregator-config")
-    """Where NerveXJobs have the template of their aggregator from."""
-    creating_restart_period: float = 0.0
-    """Seconds in which a replica whose containers cannot be created is tried again with another pod."""
-    creating_duration_period: float = 900.0
-    """Seconds that a single pod may try to create its containers."""
-    enable_creating_failed: bool = True
-    """Whether a job ever fails because containers cannot be created."""
-    node_fail_grace_period: float = 30.0
-    """Seconds in which a node that is not ready may come back."""
-    bad_node_conditions: frozenset[str] = frozenset()
-    """Conditions under which a node is taken for failed."""
-    accelerators: Mapping[str, Accelerator] = {}
-    """What pods get from their machine, by the resource that they ask for."""
-    gang_scheduler: str = ""
-    """The scheduler that places the pods of a job together, if there is one."""
+Settings = JobSettings
+"""What a kind is built with."""
 
 
 class ActionWords(msgspec.Struct, frozen=True, kw_only=True):

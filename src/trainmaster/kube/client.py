@@ -27,6 +27,7 @@ from trainmaster.kube.exchange import Answer, Exchange
 from trainmaster.kube.transport import CONNECTIONS, drop, explain, harmless, open_session, proxy_of, read_body
 from trainmaster.kube.watch import WatchLines
 from trainmaster.runtime.cluster import Written
+from trainmaster.settings import OPERATOR
 
 Observe = Callable[[str, str, float], None]
 Gate = Callable[[], None]
@@ -52,7 +53,7 @@ class KubeCluster:
         self,
         config: Config,
         *,
-        timeout: float = 30.0,
+        timeout: float = OPERATOR.request_timeout,
         watch_idle: float = 90.0,
         connections: int = CONNECTIONS,
         retry_after_cap: float = 10.0,

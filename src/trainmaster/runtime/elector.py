@@ -19,18 +19,11 @@ from trainmaster.core.errors import AlreadyExists, Conflict, NotFound, NotLeadin
 from trainmaster.core.ids import LEASE, Key
 from trainmaster.runtime import metrics
 from trainmaster.runtime.cluster import Cluster
+from trainmaster.settings import ElectionTimes
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-
-
-class ElectionTimes(msgspec.Struct, frozen=True):
-    """Seconds. Kubernetes' own components use these numbers."""
-
-    lease: float = 15.0
-    renew_deadline: float = 10.0
-    retry: float = 2.0
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -1,0 +1,98 @@
+"""All settings and their defaults, in one tree.
+
+Every default exists here and nowhere else: the options of the command line read theirs from OPERATOR, SERVER and
+WEBHOOK. Durations are seconds.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trainmaster.core.ids import Key
+from trainmaster.kinds.accelerator import Accelerator
+
+
+class JobSettings(msgspec.Struct, frozen=True):
+    """How jobs are run: what the kinds need to know."""
+
+    server_url: str = "di-server.di-system:8080"
+    """Address under which pods reach di-server."""
+    shared_network: bool = False
+    """All pods are processes of one machine, as in local mode: ports are assigned to them."""
+    aggregator_config: Key = Key("nervex-system", "aggregator-config")
+    """The AggregatorConfig of NerveXJobs."""
+    creating_restart_period: float = 0.0
+    """How long a replica whose containers cannot be created is restarted with another pod."""
+    creating_duration_period: float = 900.0
+    """How long one pod may try to create its containers."""
+    enable_creating_failed: bool = True
+    """Jobs fail when containers cannot be created."""
+    node_fail_grace_period: float = 30.0
+    """How long a node may be not ready before its pods count as lost."""
+    bad_node_conditions: frozenset[str] = frozenset()
+    """Conditions under which a node has failed."""
+    accelerators: Mapping[str, Accelerator] = {}
+    """Volumes and variables that pods get from their machine, by the resource that they request."""
+    gang_scheduler: str = ""
+    """The scheduler that places the pods of a job together; empty for none."""
+
+
+class ElectionTimes(msgspec.Struct, frozen=True):
+    """Leader election. Kubernetes' own components use these numbers."""
+
+    lease: float = 15.0
+    """Duration of the lease: others wait so long before they take over."""
+    renew_deadline: float = 10.0
+    """How long the leader tries to renew before it stops."""
+    retry: float = 2.0
+    """Pause between two tries."""
+
+
+class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``trainmaster operator``."""
+
+    jobs: JobSettings = JobSettings()
+    election: ElectionTimes = ElectionTimes()
+    lease_name: str = "trainmaster-operator"
+    workers: int = 32
+    """Jobs of each resource that are reconciled at the same time."""
+    request_timeout: float = 30.0
+    """Timeout of a request to the API server."""
+    metrics_bind_address: str = ":8080"
+    health_probe_bind_address: str = ":8081"
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``trainmaster server``: di-server."""
+
+    bind_address: str = ":8080"
+    aggregator_config: Key = Key("di-system", "aggregator-config")
+    """The AggregatorConfig of DIJobs."""
+    max_replicas_per_job: int = 1000
+    max_replicas_per_namespace: int = 10_000
+    shutdown_delay: float = 3.0
+    """How long requests are served after SIGTERM, while /readyz fails."""
+    request_timeout: float = 30.0
+    """Timeout of a request to the API server."""
+
+
+class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``trainmaster webhook``."""
+
+    bind_address: str = ":9443"
+    service_name: str = "trainmaster-webhook"
+    secret_name: str = "trainmaster-webhook-certificate"  # noqa: S105 the name of one
+    configuration: str = "trainmaster"
+    """Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration."""
+    request_timeout: float = 10.0
+    """Timeout of a request to the API server."""
+    metrics_bind_address: str = ":8080"
+    health_probe_bind_address: str = ":8081"
+
+
+SYSTEM_NAMESPACE = "trainmaster-system"
+"""Of leases, Secrets and Services, for a program that has no namespace of its own."""
+
+OPERATOR = OperatorSettings()
+SERVER = ServerSettings()
+WEBHOOK = WebhookSettings()
