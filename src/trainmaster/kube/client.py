@@ -26,13 +26,13 @@ from trainmaster.kube.config import Config
 from trainmaster.kube.exchange import Answer, Exchange
 from trainmaster.kube.transport import CONNECTIONS, drop, explain, harmless, open_session, proxy_of, read_body
 from trainmaster.kube.watch import WatchLines
+from trainmaster.runtime.backoff import REQUEST_TRIES, RETRY_AFTER_CAP
 from trainmaster.runtime.cluster import Written
 from trainmaster.settings import OPERATOR
 
 Observe = Callable[[str, str, float], None]
 Gate = Callable[[], None]
 
-_TRIES = 3
 _MANAGED = "?fieldManager=trainmaster"
 # How long after its own timeout a server may still be ending a watch.
 _WATCH_GRACE = 15.0
@@ -56,7 +56,7 @@ class KubeCluster:
         timeout: float = OPERATOR.request_timeout,
         watch_idle: float = 90.0,
         connections: int = CONNECTIONS,
-        retry_after_cap: float = 10.0,
+        retry_after_cap: float = RETRY_AFTER_CAP,
         observe: Observe | None = None,
         gate: Gate | None = None,
         now: Callable[[], float] = time.time,
@@ -218,7 +218,7 @@ class KubeCluster:
             raise Unreachable(f"{call}: there was no new credential within {self._timeout:g} s") from None
 
     def _can_retry(self, tries: int, latest: float) -> bool:
-        return tries < _TRIES and self._clock() < latest and self._budget.take()
+        return tries < REQUEST_TRIES and self._clock() < latest and self._budget.take()
 
     async def _ask(self, call: Call, deadline: float) -> bytes:
         return (await self._answer(call, deadline)).body

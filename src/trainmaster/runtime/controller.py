@@ -21,8 +21,7 @@ from trainmaster.kinds.base import Related
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.lifecycle.status_summary import summary_of
 from trainmaster.runtime import metrics
-from trainmaster.runtime.adopter import Adopter
-from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.backoff import RECONCILE, Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
 from trainmaster.runtime.host_ports import HostPorts
@@ -35,17 +34,17 @@ from trainmaster.runtime.status_writer import StatusWriter, Write
 from trainmaster.runtime.store import Store
 
 BARRIER_POLL = 0.25
-"""Seconds until a job that waits for its own writes is looked at again, should no event come first."""
+"""Seconds until a job whose writes are not in the store yet is reconciled again, if no event comes first."""
 PASSING_ERRORS = 2
-"""Passes in a row that may end with an error of the API server before the user is told."""
+"""Passes in a row that may fail with a server error before status and Events report it."""
 
 RESERVED = 8
-"""Workers besides the others, which take urgent keys alone."""
+"""Additional workers, which reconcile urgent keys only."""
 
 MANY_PODS = 100
 PAUSE_OF_A_POD = 0.0002
-"""Seconds between an event of a child and the next pass, of jobs with many pods: some ten times what a plan takes.
-Their events come by the hundred, and other jobs share the loop with them."""
+"""Seconds between an event of a child and the next pass, for each pod of a job with many pods: about ten times as long
+as a plan takes. Their events come by the hundred, and other jobs share the event loop."""
 LONGEST_PAUSE = 0.5
 
 log = structlog.get_logger(__name__)
@@ -73,7 +72,7 @@ class Controller:
     ) -> None:
         self.name = kinds.name
         self.workers = workers
-        self.queue = KeyQueue(backoff or Backoff(1.0, 120.0), metrics.QueueMetrics(self.name))
+        self.queue = KeyQueue(backoff or Backoff(*RECONCILE), metrics.QueueMetrics(self.name))
         self._kinds = kinds
         self._jobs = jobs
         self.observer = Observer(
@@ -94,7 +93,7 @@ class Controller:
         self._is_working = False
         self._statuses = StatusWriter(kinds, executor, self.queue, self._stored)
         self._pauses: dict[Key, float] = {}
-        """Of jobs with many pods."""
+        """Seconds before the next pass, of jobs with many pods."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
         self._job_metrics = metrics.JobMetrics(self.name, kinds.framework)
         jobs.listen(self._job_changed)
@@ -102,7 +101,7 @@ class Controller:
         self.observer.listen(self._child_changed, self._related_changed)
 
     async def work(self, *, only_urgent: bool = False) -> None:
-        """One worker: passes until the queue is closed; the pass in hand is always finished."""
+        """One worker: reconciles jobs until the queue is closed. A pass that has begun is always finished."""
         self._start()
         while True:
             try:
@@ -119,7 +118,7 @@ class Controller:
                         "pass failed", job=str(key), kind=self.name, because=str(error), retry_in=round(delay, 1)
                     )
                 except Exception:
-                    # A defect that one job brings out must not stop the others.
+                    # A defect that one job triggers must not stop the others.
                     measured.result = "error"
                     self.queue.retry(key)
                     log.exception("pass failed by a defect in trainmaster", job=str(key), kind=self.name)
@@ -127,7 +126,7 @@ class Controller:
                     self.queue.done(key)
 
     def _start(self) -> None:
-        """All jobs, once. Before the first worker nothing is enqueued: a standby may watch for months."""
+        """Enqueues all jobs, once. Before the first worker starts nothing is enqueued: a standby does not need it."""
         if not self._is_working:
             self._is_working = True
             if not self._jobs.is_synced:
@@ -138,7 +137,7 @@ class Controller:
                     self._show(job)
 
     async def reconcile(self, key: Key) -> str:
-        """One pass: observe, plan, apply. Returns its result in the words of the metrics."""
+        """One pass: observe, plan, apply. Returns its result as the metrics name it."""
         job = self._jobs.get(key)
         if job is None:
             self.queue.forget(key)
@@ -155,7 +154,7 @@ class Controller:
         finally:
             current = self._jobs.get(key)
             if current is None or current.uid != job.uid:
-                self._forget(job)  # deleted during the pass, which remembered something for it since
+                self._forget(job)  # deleted during the pass
         if applied.failures:
             self.queue.retry(key)
             return "requeue"
@@ -166,7 +165,7 @@ class Controller:
         return "success"
 
     def _throttle(self, job: JobView, observed: Observed) -> None:
-        """A plan for a thousand pods is not made anew for each of them that comes or goes."""
+        """A job with a thousand pods is not planned again for each of their events."""
         pods = sum(map(len, observed.pods.values()))
         if pods > MANY_PODS:
             self._pauses[job.key] = min(pods * PAUSE_OF_A_POD, LONGEST_PAUSE)
@@ -174,10 +173,8 @@ class Controller:
             self._pauses.pop(job.key, None)
 
     def _plan(self, job: JobView) -> tuple[Observed, Plan]:
-        """Observe and plan; again without the ports that turn out to be a stranger's, as long as there are such.
-        Children of another operator are adopted first: the plan has to see them."""
-        if plan := self.observer.adoption(job, self._now()):
-            return self.observer.observe(job), plan
+        """Observes and plans. Repeats it while the plan assigns ports that other programs have. Children of another
+        operator are adopted first: the plan has to see them."""
         foreign: frozenset[int] = frozenset()
         while True:
             observed = self.observer.observe(job, foreign)
@@ -202,8 +199,8 @@ class Controller:
         return applied
 
     def _raise_passing(self, job: JobView, applied: Applied) -> None:
-        """An error of the API server mostly passes, and the pass is repeated. One that stays is told to the user: a
-        webhook that is down answers for the API server with 500."""
+        """Most server errors are transient, so the pass is repeated. One that persists is reported in the status: a
+        webhook that is down makes the API server answer 500."""
         passing = next((f.cause for f in applied.failures if f.cause), None)
         if passing and self.queue.failures(job.key) < PASSING_ERRORS:
             raise passing
@@ -232,7 +229,7 @@ class Controller:
         self._enqueue(key, URGENT if has_new_phase else NORMAL, after=self._pauses.get(key, 0.0))
 
     def _related_changed(self) -> None:
-        """Any job may have waited for it."""
+        """Every job of the resource may depend on it."""
         if self._is_working:
             for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
                 self.queue.add(key)

@@ -17,7 +17,7 @@ from trainmaster.core.errors import ApiError, Forbidden, Gone, NotFound, Trainma
 from trainmaster.core.ids import Key
 from trainmaster.core.view import Codec, Page, Unreadable, V, WatchLine
 from trainmaster.runtime import metrics
-from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.backoff import WATCH, Backoff
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.store import Store
 
@@ -59,7 +59,7 @@ class Reflector(Generic[V]):
         self._selector = selector
         self._fields = fields
         self._is_optional = is_optional
-        self._backoff = backoff or Backoff(0.2, 8.0)  # jitter makes at most 10 s of it
+        self._backoff = backoff or Backoff(*WATCH)
         self._failures = 0
         self._gones = 0
         self._gone_at = -math.inf

@@ -14,7 +14,7 @@ from trainmaster.core.errors import AlreadyExists, NotFound, Trainmaster, Unreac
 from trainmaster.core.ids import LEASE, Key
 from trainmaster.local.node.pod import LOOPBACK, Object
 from trainmaster.local.node.resource import NODE
-from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.backoff import REGISTER_NODE, Backoff
 from trainmaster.runtime.cluster import Cluster
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -93,7 +93,7 @@ class Registration:
 
     async def register(self) -> None:
         """Make the Node what it should be; an API server that is just starting is waited for."""
-        backoff = Backoff(0.2, 5.0)
+        backoff = Backoff(*REGISTER_NODE)
         for attempt in range(1, TRIES + 1):
             try:
                 await self._write()

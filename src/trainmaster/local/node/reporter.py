@@ -10,7 +10,7 @@ from trainmaster.core.errors import Conflict, Gone, Invalid, NotFound, Trainmast
 from trainmaster.core.ids import POD
 from trainmaster.core.plan import merge_patch
 from trainmaster.local.node.pod import Object, Pod
-from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.backoff import POD_STATUS, Backoff
 from trainmaster.runtime.cluster import Cluster
 
 CONFLICT_PAUSE = 0.02
@@ -27,7 +27,7 @@ class Reporter:
         self._make: Callable[[Pod], Object] | None = None
         self._must_delete = False
         self._dirty = asyncio.Event()
-        self._backoff = Backoff(0.2, 30.0)
+        self._backoff = Backoff(*POD_STATUS)
 
     def see(self, pod: Pod) -> None:
         """The watch shows this version. It may be behind what we wrote."""
