@@ -26,7 +26,7 @@ from trainmaster.core.view import JobView, PodView
 from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kinds.admission_hints import Custom
 from trainmaster.kinds.adoption import Candidates, Predecessor, Unowned
-from trainmaster.lifecycle import creation, node
+from trainmaster.lifecycle import creation, node, reason
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.decide import Cause, Extra, Removal
@@ -279,7 +279,7 @@ class Kind(ABC, Generic[J]):
             status.conditions,
             condition.POD_CREATE_FAILED,
             True,
-            "FailedCreate",
+            reason.FAILED_CREATE,
             message,
             now.replace(microsecond=0),
         )
@@ -355,10 +355,12 @@ class Kind(ABC, Generic[J]):
             old,
             phase=old.phase or self.initial_phase,
             observed_generation=meta.generation,
-            conditions=condition.put_standard(old.conditions, condition.ACCEPTED, False, "InvalidSpec", said, now),
+            conditions=condition.put_standard(
+                old.conditions, condition.ACCEPTED, False, reason.INVALID_SPEC, said, now
+            ),
         )
         changed = changed_status(old, new)
-        return Plan(status=changed, events=(warning("InvalidSpec", said),) if changed is not None else ())
+        return Plan(status=changed, events=(warning(reason.INVALID_SPEC, said),) if changed is not None else ())
 
     def _status(self, stored: Any) -> Any:
         try:
@@ -395,9 +397,9 @@ def changed_status(old: Wire, new: Wire) -> dict[str, Any] | None:
 def cleared(conditions: Conditions, *, all_created: bool, now: datetime) -> Conditions:
     """Take back what is no longer true: the spec is accepted now, and all pods exist."""
     if condition.find(conditions, condition.ACCEPTED) and not condition.is_true(conditions, condition.ACCEPTED):
-        conditions = condition.put_standard(conditions, condition.ACCEPTED, True, "Valid", "", now)
+        conditions = condition.put_standard(conditions, condition.ACCEPTED, True, reason.VALID, "", now)
     if all_created and condition.is_true(conditions, condition.POD_CREATE_FAILED):
-        conditions = condition.put_standard(conditions, condition.POD_CREATE_FAILED, False, "Created", "", now)
+        conditions = condition.put_standard(conditions, condition.POD_CREATE_FAILED, False, reason.CREATED, "", now)
     return conditions
 
 
@@ -405,7 +407,7 @@ def portless(conditions: Conditions, error: str, now: datetime) -> Conditions:
     """Say that pods wait for a port; no error changes nothing."""
     if not error:
         return conditions
-    return condition.put_standard(conditions, condition.POD_CREATE_FAILED, True, "NoFreePort", error, now)
+    return condition.put_standard(conditions, condition.POD_CREATE_FAILED, True, reason.NO_FREE_PORT, error, now)
 
 
 def named(names: Sequence[str], limit: int = 10) -> str:

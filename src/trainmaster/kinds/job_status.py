@@ -16,7 +16,7 @@ from trainmaster.core.view import PodView
 from trainmaster.core.wire import Ports, Wire
 from trainmaster.kinds.base import Job
 from trainmaster.kinds.status import recorded, replaced, standard_conditions
-from trainmaster.lifecycle import waiting
+from trainmaster.lifecycle import reason, waiting
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.decide import Report, Verdict
 from trainmaster.lifecycle.facts import joined
@@ -91,7 +91,7 @@ class Writer(msgspec.Struct, frozen=True):
             case "suspend":
                 return (normal(self.reason(SUSPENDED), message),)
             case "resume":
-                return (normal(self.reason("Resumed"), message),)
+                return (normal(self.reason(reason.RESUMED), message),)
             case "end":
                 make = normal if report.result.phase == SUCCEEDED else warning
                 return (make(self.reason(report.result.phase), message),)
@@ -161,7 +161,7 @@ class Writer(msgspec.Struct, frozen=True):
     def _resumed(self, status: JobStatus, message: str, now: datetime) -> JobStatus:
         """The active deadline begins again: a suspended job was not active."""
         conditions = tuple(
-            _changed(c, "False", self.reason("Resumed"), message, now) if c.type == SUSPENDED else c
+            _changed(c, "False", self.reason(reason.RESUMED), message, now) if c.type == SUSPENDED else c
             for c in status.conditions
         )
         return msgspec.structs.replace(status, conditions=conditions, start_time=now)

@@ -10,7 +10,7 @@ from trainmaster.core.condition import Conditions
 from trainmaster.core.plan import BRIEF, LAZY, Event, warning
 from trainmaster.core.wire import Wire
 from trainmaster.kinds.base import cleared, portless
-from trainmaster.lifecycle import waiting
+from trainmaster.lifecycle import reason, waiting
 from trainmaster.lifecycle.decide import Report
 from trainmaster.lifecycle.model import Memory
 
@@ -61,4 +61,4 @@ def delay(old: Any, new: Any, counters: Iterable[str]) -> float:
 def replaced(report: Report) -> tuple[Event, ...]:
     """Pods that are pending on a lost node and are replaced."""
     stranded = report.facts.stranded if report.step == "replace" else ()
-    return tuple(warning("PodReplaced", f"{f.fault.message}; another pod takes its place") for f in stranded)
+    return tuple(warning(reason.POD_REPLACED, f"{f.fault.message}; another pod takes its place") for f in stranded)

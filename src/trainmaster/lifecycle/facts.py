@@ -9,14 +9,13 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import soonest
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import PodView, ServiceView
-from trainmaster.lifecycle import creation, fault, node
+from trainmaster.lifecycle import creation, fault, node, reason
 from trainmaster.lifecycle.completion import FAILED
 from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.model import JobModel, Place, Places, Replica
 from trainmaster.lifecycle.node import NodeProblem
 from trainmaster.lifecycle.restart import FailedPod
 
-POD_LOST = "PodLost"
 SLOW = 120
 """Seconds after which it is said that the containers of a pod are still being created."""
 MENTIONED = 3
@@ -352,7 +351,7 @@ def lost(what: str, node: str = "") -> Fault:
     """It was deleted, by a user or with its node: it is nothing that its program did."""
     where = f" on node {node}" if node else ""
     message = f"{what} is lost: it was deleted{where} while the job ran"
-    return Fault(FAILED, message, node=node, has_failed=True, is_node=True, reason=POD_LOST)
+    return Fault(FAILED, message, node=node, has_failed=True, is_node=True, reason=reason.POD_LOST)
 
 
 def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime) -> Nodes:

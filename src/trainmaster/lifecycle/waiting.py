@@ -5,6 +5,7 @@ from datetime import datetime
 
 from trainmaster.core.condition import CONTAINER_CREATE_FAILED, PODS_WAITING, Conditions, find, is_true, put_standard
 from trainmaster.core.plan import Event, warning
+from trainmaster.lifecycle import reason
 from trainmaster.lifecycle.facts import Waiting
 
 NOTHING = Waiting()
@@ -14,9 +15,9 @@ _SEE_POD = "its Events say why, for example a ConfigMap, Secret or volume that i
 
 def reported(conditions: Conditions, waiting: Waiting, now: datetime) -> Conditions:
     """The conditions, with what pods wait for now."""
-    conditions = _put(conditions, CONTAINER_CREATE_FAILED, "Retrying", "Created", waiting.message, now)
-    reason, message = _other(waiting)
-    return _put(conditions, PODS_WAITING, reason, "Started", message, now)
+    conditions = _put(conditions, CONTAINER_CREATE_FAILED, reason.RETRYING, reason.CREATED, waiting.message, now)
+    cause, message = _other(waiting)
+    return _put(conditions, PODS_WAITING, cause, reason.STARTED, message, now)
 
 
 def events(before: Conditions, waiting: Waiting) -> tuple[Event, ...]:
@@ -32,22 +33,22 @@ def message(waiting: Waiting) -> str:
 def _events(before: Conditions, waiting: Waiting) -> Iterator[Event]:
     if waiting.message and not is_true(before, CONTAINER_CREATE_FAILED):
         yield warning(CONTAINER_CREATE_FAILED, waiting.message)
-    reason, said = _other(waiting)
+    cause, said = _other(waiting)
     old = find(before, PODS_WAITING)
-    if said and (old is None or (old.status, old.reason) != ("True", reason)):
-        yield warning(reason, said)
+    if said and (old is None or (old.status, old.reason) != ("True", cause)):
+        yield warning(cause, said)
 
 
 def _other(waiting: Waiting) -> tuple[str, str]:
     """The reason and the sentence of what pods wait for, apart from containers that cannot be created."""
     if waiting.outage:
-        return "NodesNotReady", waiting.outage
+        return reason.NODES_NOT_READY, waiting.outage
     if waiting.unschedulable:
-        return "Unschedulable", f"pod {waiting.unschedulable}"
-    return ("ContainerCreating", f"{waiting.is_slow}; {_SEE_POD}") if waiting.is_slow else ("", "")
+        return reason.UNSCHEDULABLE, f"pod {waiting.unschedulable}"
+    return (reason.CONTAINER_CREATING, f"{waiting.is_slow}; {_SEE_POD}") if waiting.is_slow else ("", "")
 
 
-def _put(conditions: Conditions, type_: str, reason: str, over: str, message: str, now: datetime) -> Conditions:
+def _put(conditions: Conditions, type_: str, cause: str, over: str, message: str, now: datetime) -> Conditions:
     if message:
-        return put_standard(conditions, type_, True, reason, message, now)
+        return put_standard(conditions, type_, True, cause, message, now)
     return put_standard(conditions, type_, False, over, "", now) if is_true(conditions, type_) else conditions

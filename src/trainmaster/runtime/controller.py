@@ -21,6 +21,7 @@ from trainmaster.kinds.base import Related
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.lifecycle.status_summary import summary_of
 from trainmaster.runtime import metrics
+from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.backoff import RECONCILE, Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
@@ -175,6 +176,8 @@ class Controller:
     def _plan(self, job: JobView) -> tuple[Observed, Plan]:
         """Observes and plans. Repeats it while the plan assigns ports that other programs have. Children of another
         operator are adopted first: the plan has to see them."""
+        if plan := self.observer.adoption(job, self._now()):
+            return self.observer.observe(job), plan
         foreign: frozenset[int] = frozenset()
         while True:
             observed = self.observer.observe(job, foreign)

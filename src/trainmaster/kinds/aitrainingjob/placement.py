@@ -6,7 +6,7 @@ from datetime import datetime
 from trainmaster.core.condition import Conditions, find, put_standard
 from trainmaster.core.ids import POD, Key
 from trainmaster.core.plan import Create
-from trainmaster.kinds.aitrainingjob import labels
+from trainmaster.kinds.aitrainingjob import labels, reason
 from trainmaster.kinds.aitrainingjob.elastic import enough
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob
 from trainmaster.kinds.base import Failure
@@ -52,5 +52,5 @@ def classless(conditions: Conditions, failures: Sequence[Failure], now: datetime
         name = failure.action.body["metadata"]["labels"].get(labels.PRIORITY)
         if name and f"no PriorityClass with name {name} was found" in failure.error:
             says = f"there is no PriorityClass {name}: the pods have the label alone; create it for later jobs"
-            return put_standard(conditions, HAS_PRIORITY_CLASS, False, "NotFound", says, now)
+            return put_standard(conditions, HAS_PRIORITY_CLASS, False, reason.CLASS_NOT_FOUND, says, now)
     return conditions

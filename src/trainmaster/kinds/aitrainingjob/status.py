@@ -17,9 +17,10 @@ from trainmaster.core.condition import (
 from trainmaster.core.plan import Event, normal, warning
 from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob.elastic import enough, scaled_role, selector, size_of
+from trainmaster.kinds.aitrainingjob.reason import PREFIX
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, AITrainingJobStatus, Ending, ReplicaStatus
 from trainmaster.kinds.status import recorded, replaced, standard_conditions
-from trainmaster.lifecycle import waiting
+from trainmaster.lifecycle import reason, waiting
 from trainmaster.lifecycle.completion import SUCCEED
 from trainmaster.lifecycle.decide import Report
 from trainmaster.lifecycle.facts import Facts, joined
@@ -124,9 +125,9 @@ def _restarting(old: AITrainingJobStatus, report: Report) -> str:
 def _conditions(conditions: Conditions, report: Report, now: datetime) -> Conditions:
     conditions = standard_conditions(conditions, report, now)
     if report.step == "suspend":
-        return put_standard(conditions, SUSPENDED, True, "Stopped", report.model.run.suspend, now)
+        return put_standard(conditions, SUSPENDED, True, reason.STOPPED, report.model.run.suspend, now)
     if report.step == "proceed" and is_true(conditions, SUSPENDED):
-        return put_standard(conditions, SUSPENDED, False, "Resumed", "", now)
+        return put_standard(conditions, SUSPENDED, False, reason.RESUMED, "", now)
     return conditions
 
 
@@ -140,11 +141,11 @@ def events(job: AITrainingJob, report: Report, new: AITrainingJobStatus) -> tupl
         case "shrink":
             lost = report.failed
             said = joined([f.fault.message for f in lost])
-            return (warning("Shrunk", f"the job goes on without {len(lost)} of its pods: {said}"),)
+            return (warning(reason.SHRUNK, f"the job goes on without {len(lost)} of its pods: {said}"),)
         case "replace":
             return replaced(report)
         case "suspend":
-            return (normal("Suspended", report.model.run.suspend),)
+            return (normal(reason.SUSPENDED, report.model.run.suspend),)
         case "ending" | "end":
             return (_phase_event(new.phase, message),)
     return (*_started(job, new, message), *_failing(job, report))
@@ -152,7 +153,7 @@ def events(job: AITrainingJob, report: Report, new: AITrainingJobStatus) -> tupl
 
 def _started(job: AITrainingJob, new: AITrainingJobStatus, message: str) -> tuple[Event, ...]:
     if is_true(job.status.conditions, SUSPENDED):
-        return (normal("Resumed", "the job goes on"),)
+        return (normal(reason.RESUMED, "the job goes on"),)
     if new.phase == RUNNING != job.status.phase:
         return (_phase_event(RUNNING, message),)
     return ()
@@ -182,7 +183,7 @@ def first_running(job: AITrainingJob, has_run: bool, now: datetime) -> datetime 
 
 
 def reason_of(phase: str) -> str:
-    return f"TrainingJob{phase}"
+    return f"{PREFIX}{phase}"
 
 
 def count(job: AITrainingJob, facts: Facts) -> dict[str, ReplicaStatus]:

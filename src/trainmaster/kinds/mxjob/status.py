@@ -5,12 +5,13 @@ from datetime import datetime
 from trainmaster.core.plan import Event
 from trainmaster.kinds import job_status, status
 from trainmaster.kinds.job_status import RESTARTING, RUNNING, Counters, JobStatus, Writer, are_all_running
+from trainmaster.kinds.mxjob.reason import PREFIX
 from trainmaster.kinds.mxjob.role import leading, roles_of
 from trainmaster.kinds.mxjob.types import MXJob
 from trainmaster.kinds.mxjob.validate import overridden
 from trainmaster.lifecycle.decide import Report
 
-WRITER = Writer("MXJob")
+WRITER = Writer(PREFIX)
 
 
 def written(job: MXJob, report: Report, now: datetime) -> JobStatus:

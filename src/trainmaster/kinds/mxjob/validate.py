@@ -4,7 +4,7 @@ from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.core.plan import Event, replicas_error, warning
 from trainmaster.core.slot import slot_of
-from trainmaster.kinds.mxjob import labels
+from trainmaster.kinds.mxjob import labels, reason
 from trainmaster.kinds.mxjob.role import (
     FIXED,
     MODES,
@@ -49,10 +49,10 @@ def overridden(job: MXJob, scheduler: str) -> tuple[Event, ...]:
         spec = replica.template["spec"]
         if spec.get("restartPolicy"):
             said = f"restartPolicy in the template of {role} is overwritten; set restartPolicy of the replica"
-            found.append(warning("SettedPodTemplateRestartPolicy", said))
+            found.append(warning(reason.TEMPLATE_RESTART_POLICY, said))
         if (other := str(spec.get("schedulerName") or "")) and scheduler and not gang.is_wanted(scheduler, [other]):
             said = f"{role} asks for the scheduler {other}: the pods of this job are not placed together by {scheduler}"
-            found.append(warning("SettedPodTemplateSchedulerName", said))
+            found.append(warning(reason.TEMPLATE_SCHEDULER_NAME, said))
     return tuple(found)
 
 

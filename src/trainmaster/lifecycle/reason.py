@@ -1,0 +1,38 @@
+"""Reasons of conditions and Events that all kinds share; those of one kind are in ``kinds/<kind>/reason.py``.
+
+The reasons of phases are made of a prefix of the kind and the phase, such as MXJobRunning. The reasons for children
+that were created or deleted are in ``kinds.base.ActionWords``.
+"""
+
+INVALID_SPEC = "InvalidSpec"
+"""The spec cannot be run; the message says what to change."""
+VALID = "Valid"
+"""The spec was corrected."""
+
+FAILED_CREATE = "FailedCreate"
+"""The API server refuses a child."""
+NO_FREE_PORT = "NoFreePort"
+"""A pod that shares a network needs a port, and none is free."""
+CREATED = "Created"
+"""All children, or the containers of all pods, are created now."""
+
+RETRYING = "Retrying"
+"""Containers cannot be created, for example without their image. The kubelet retries."""
+NODES_NOT_READY = "NodesNotReady"
+"""Most nodes are not ready: pods on them are not restarted."""
+UNSCHEDULABLE = "Unschedulable"
+CONTAINER_CREATING = "ContainerCreating"
+"""A pod has been creating its containers for long, for example because a volume cannot be mounted."""
+STARTED = "Started"
+"""No pod waits any more."""
+
+POD_LOST = "PodLost"
+"""A pod was deleted while the job ran."""
+POD_REPLACED = "PodReplaced"
+"""A pod was pending on a lost node."""
+SHRUNK = "Shrunk"
+"""The job goes on with fewer pods."""
+
+SUSPENDED = "Suspended"
+STOPPED = "Stopped"
+RESUMED = "Resumed"
