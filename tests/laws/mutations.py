@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from trainmaster.core import plan as plans
-from trainmaster.core import template
+from trainmaster.core import slot, template
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.plan import Plan
-from trainmaster.kinds.aitrainingjob import body
+from trainmaster.core.slot import Slot
 from trainmaster.kinds.aitrainingjob import kind as aitj
 from trainmaster.kinds.aitrainingjob import status as aitj_status
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
@@ -93,12 +93,13 @@ def _creates_without_owner(patch: pytest.MonkeyPatch) -> None:
 
 def _random_names(patch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1_000_000))
-    original = body.child_name
-    patch.setattr(
-        body,
-        "child_name",
-        lambda job, role, index: f"{original(job, role, index)}-{next(numbers)}",
-    )
+    original = slot.slot_of
+
+    def slot_of(job: str, role: str, index: int) -> Slot:
+        found = original(job, role, index)
+        return msgspec.structs.replace(found, name=f"{found.name}-{next(numbers)}")
+
+    patch.setattr(slot, "slot_of", slot_of)
 
 
 def _ended_job_gets_its_pod_back(patch: pytest.MonkeyPatch) -> None:
