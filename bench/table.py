@@ -1,4 +1,4 @@
-"""The results as a table of plain text, and a verdict on each budget of the design (§6)."""
+"""The results as a table of plain text, and a verdict on each budget."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""The file of --controller-config-file, as the seed prints it."""
+"""The file of --controller-config-file, as the README of the mxnet-operator prints it."""
 
 from pathlib import Path
 

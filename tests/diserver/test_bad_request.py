@@ -1,4 +1,4 @@
-"""Requests that are wrong: a status, a sentence, and nothing changed (spec §2.1 to §2.3, §2.5)."""
+"""Requests that are wrong: a status, a sentence, and nothing changed (docs/di-server.md)."""
 
 from collections.abc import AsyncIterator
 from typing import Any

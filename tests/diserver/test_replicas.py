@@ -1,4 +1,4 @@
-"""What coordinators ask for and get, through a client that dies of any error (spec §2.5 to §2.9, §6.3)."""
+"""What coordinators request and get, through a client that exits at any error (docs/di-server.md)."""
 
 import asyncio
 import re

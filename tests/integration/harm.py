@@ -1,7 +1,8 @@
-"""What hung or harmed a job under the ancestors (spec §6.2, by its number), and must not under us.
+"""Jobs that hung or lost work under the trainingjob-operator (docs/aitrainingjob.md, Different from the
+trainingjob-operator), and do not here.
 
-Each is played to an end that says that it did not; `test_twice` plays them on both planes. What else §6.2 has is in
-other tables: policies that never fire in `test_end`, exit codes and limits in `test_restart`, faults in `policy`.
+`test_twice` runs each of them to its end, on both API servers. The other rows of that table are elsewhere: policies in
+`test_end`, exit codes and limits in `test_restart`, faults in `policy`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,7 +35,7 @@ async def ends(job: Job, phase: str) -> None:
 
 
 async def node_failure_under_all(scene: Scene) -> Job:
-    """5: with failPolicy All a failed node was invisible, and the job ran for ever."""
+    """With failPolicy All a lost node was not noticed, and the job never ended."""
     await create_node(scene, scene.namespace)
     job = await started(scene, scene.namespace, replicaSpecs={"worker": replica(replicas=2, failPolicy="All")})
     await lose(scene, scene.namespace)
@@ -43,7 +44,7 @@ async def node_failure_under_all(scene: Scene) -> Job:
 
 
 async def role_removed_in_a_restart(scene: Scene) -> Job:
-    """5: the operator dereferenced nothing, and died again and again."""
+    """The operator dereferenced nil and crashed again and again."""
     fields: Manifest = {"restartPolicy": "Always", "restartScope": "Replica"}
     job = await started(scene, replicaSpecs={"worker": replica(replicas=2, **fields), "server": replica()})
     await scene.end("job-worker-1", 1)
@@ -57,7 +58,7 @@ async def role_removed_in_a_restart(scene: Scene) -> Job:
 
 
 async def success_on_a_lost_node(scene: Scene) -> Job:
-    """6: a pod that had succeeded was lost with its node, and the job restarted or failed."""
+    """A pod that had succeeded was lost with its node, and the job restarted or failed."""
     await create_node(scene, scene.namespace)
     fields: Manifest = {"restartPolicy": "Always", "restartScope": "All"}
     job = await scene.create(aitrainingjob("job", replicaSpecs={"worker": replica(replicas=2, **fields)}))
@@ -79,7 +80,7 @@ async def success_on_a_lost_node(scene: Scene) -> Job:
 
 
 async def time_limit_of_roles_in_turns(scene: Scene) -> Job:
-    """7: the limit was never armed when the roles did not run at the same moment."""
+    """The time limit was not counted when the roles did not run at the same moment."""
     job = await scene.create(aitrainingjob("job", replicaSpecs={"a": replica(), "b": replica()}, timeLimit=2))
     await job.pods_are_there()
     await job.reach("Pending")
@@ -89,7 +90,7 @@ async def time_limit_of_roles_in_turns(scene: Scene) -> Job:
 
 
 async def exit_code_beside_a_zero(scene: Scene) -> Job:
-    """9: the good end of a container beside it hid the exit code that was listed."""
+    """Exit code 0 of a side-car hid the exit code that was listed."""
     pair = replica(container("aitj-a"), container("aitj-b"), restartPolicy="ExitCode", restartScope="Pod")
     job = await started(scene, replicaSpecs={"worker": pair}, restartingExitCode=" 137 ,1")
     await scene.admin.set_pod(scene.namespace, "job-worker-0", phase="Failed", containers=[137, 0])
@@ -99,7 +100,7 @@ async def exit_code_beside_a_zero(scene: Scene) -> Job:
 
 
 async def limits_of_the_innocent(scene: Scene) -> Job:
-    """13: a restart of all was charged to every role."""
+    """A restart of all pods was charged to every role."""
     worker = replica(replicas=2, restartPolicy="Always", restartScope="All", restartBackoffSeconds=0)
     server = replica(restartPolicy="Always", restartScope="Pod", restartLimit=1, restartBackoffSeconds=0)
     job = await started(scene, replicaSpecs={"worker": worker, "server": server})
@@ -113,7 +114,7 @@ async def limits_of_the_innocent(scene: Scene) -> Job:
 
 
 async def services_of_a_job_without_pods(scene: Scene) -> Job:
-    """14: a job that ended while it had no pods left its services behind."""
+    """A job that ended while it had no pods left its services behind."""
     job = await started(scene, replicaSpecs={"worker": replica()})
     await job.edit({"suspend": True})
     await job.until(lambda: not job.children("pods") and job.phase == "Pending", "it is stopped")
@@ -124,7 +125,7 @@ async def services_of_a_job_without_pods(scene: Scene) -> Job:
 
 
 async def history_without_end(scene: Scene) -> Job:
-    """16: every restart made the list of conditions longer."""
+    """Every restart made the list of conditions longer."""
     role = replica(restartPolicy="Always", restartScope="Pod", restartBackoffSeconds=0)
     job = await started(scene, replicaSpecs={"worker": {**role, "replicas": 2}})
     for _ in range(12):

@@ -1,7 +1,7 @@
 """Policy by scope by fault by phase: the rows of an AITrainingJob whose worker 1 meets a fault, and what becomes of it.
 
-A job has two workers and one server. Which faults a policy answers with a restart is the table of spec §2.3; what a
-scope takes along is §2.4. A fault that is not answered ends the job, in the phase that tells what it was.
+A job has two workers and one server. Which faults a policy restarts after, and which pods a scope includes, is in
+docs/aitrainingjob.md. Any other fault ends the job, in the phase that says what it was.
 """
 
 from collections.abc import Awaitable, Callable
@@ -95,7 +95,7 @@ ROWS = [
 
 
 class Told(NamedTuple):
-    """A job that is told its end by an annotation, in a phase in which other things are on its mind (spec §3.4)."""
+    """A job that is ended by an annotation, whatever its phase is (docs/aitrainingjob.md, Annotations)."""
 
     end: str
     phase: str

@@ -1,7 +1,7 @@
 """When and how an AITrainingJob ends, and what it leaves behind: the policies as tables, all rows played at once.
 
-A row is a job whose pods all run; then some of them end. What the policies mean is spec §2.1 and §2.2; that a job
-always ends when nothing can happen any more is ours (`lifecycle/completion.py`).
+A row is a job whose pods all run; then some of them end. What the policies mean is in docs/aitrainingjob.md,
+End policies.
 """
 
 from collections.abc import Iterable

@@ -194,7 +194,7 @@ async def start(scene: Scene, manifest: Manifest, node: str) -> Job:
 
 @pytest.mark.usefixtures("operator")
 async def test_the_pod_on_the_lost_node_is_forced_and_the_other_one_is_asked(scene: Scene, node: str) -> None:
-    """§6.2.10: nobody plays the kubelet here, so only what is forced goes."""
+    """No kubelet runs here, so only pods that are deleted by force go."""
     job = await start(scene, workers("OnNodeFail"), node)
 
     await fail(scene.admin, node, "not-ready")
@@ -207,7 +207,7 @@ async def test_the_pod_on_the_lost_node_is_forced_and_the_other_one_is_asked(sce
 
 @pytest.mark.usefixtures("operator")
 async def test_a_pod_that_succeeded_stays_whatever_becomes_of_its_node(scene: Scene, node: str) -> None:
-    """§6.2.6."""
+    """Pods that have ended are not judged by their node."""
     job = await start(scene, workers("Always"), node)
     await scene.end(SECOND, 0)
 
@@ -222,7 +222,7 @@ async def test_a_pod_that_succeeded_stays_whatever_becomes_of_its_node(scene: Sc
 
 @pytest.mark.usefixtures("operator")
 async def test_a_node_that_is_not_ready_for_a_moment_costs_nothing(scene: Scene, node: str) -> None:
-    """§6.2.1; its grace period is taken to begin in an hour, so that no slow machine makes it end."""
+    """Its grace period begins in an hour, so that it does not end on a slow machine."""
     job = await start(scene, workers("Always"), node)
 
     away = ready("False", "restarting", seconds_ago=-3600)

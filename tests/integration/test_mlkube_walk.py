@@ -1,4 +1,4 @@
-"""The walk-through of mxnet-operator's README (seed 003), line by line, on an installation of its own: there
+"""The walk-through of mxnet-operator's README, line by line, on an installation of its own: there
 `kubectl get mxjobs` means these jobs and no others."""
 
 import re

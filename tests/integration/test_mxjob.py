@@ -1,7 +1,7 @@
 """What becomes of an MXJob, as a table, played on the real API server and on the embedded one with the same trace.
 
-A row is a job that comes up; then something happens to it. What has to follow is spec §2.5 and §2.6, and where the
-ancestors contradict each other or themselves, part 4.
+A row is a job that comes up; then something happens to it. What has to follow is in docs/mxjob.md; where the older
+operators contradict each other, docs/decisions/0023 says which one counts.
 """
 
 import asyncio

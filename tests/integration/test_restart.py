@@ -1,7 +1,7 @@
 """Which pods come again, and what the job says meanwhile: policy by scope by fault, all rows played at once.
 
 A row is a job of two workers and one server, all running. Then pods end, one after the other, each after the job runs
-again. What the policies mean is spec §2.3; what is counted, and when, is ours (`lifecycle/restart.py`).
+again. What the policies mean is in docs/aitrainingjob.md, Restart policies.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 """What the README of trainingjob-operator tells its readers to type works here: its command line, its kubectl commands,
-and the environment variables that it promises (in the spelling of spec §4.5)."""
+and the environment variables that it promises (docs/aitrainingjob.md, Environment)."""
 
 from collections.abc import Iterator
 

@@ -51,7 +51,7 @@ class Crash(BaseException):
 
 
 class LawBroken(AssertionError):
-    """A law of design.md §1 does not hold."""
+    """A law of docs/decisions/0001 does not hold."""
 
 
 class Trouble(NamedTuple):

@@ -1,4 +1,4 @@
-"""Gang scheduling, in the words of Volcano and of the scheduler-plugins (spec mxjob §2.4)."""
+"""Gang scheduling, with the PodGroups of Volcano and of the scheduler-plugins."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Restart policies, scopes, limits and back-off (spec §2.3, §6.2 items 9 and 13, §6.4 item 8)."""
+"""Restart policies, scopes, limits and back-off (docs/aitrainingjob.md)."""
 
 import re
 from contextlib import suppress
@@ -98,7 +98,7 @@ def test_what_is_no_exit_code_is_refused_by_name(text: str) -> None:
         exit_codes(f"137, {text}")
 
 
-# --- whether a pod comes again: the table of spec §2.3 ---
+# --- whether a pod restarts: the table of docs/aitrainingjob.md ---
 
 
 @pytest.mark.parametrize(

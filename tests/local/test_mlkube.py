@@ -1,4 +1,4 @@
-"""MxJobs on this machine: the last lines of the seed's walk-through, which need a node that has logs."""
+"""MxJobs on this machine: the last lines of the mxnet-operator's walk-through, which need a node that has logs."""
 
 import shutil
 import subprocess

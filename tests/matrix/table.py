@@ -79,7 +79,7 @@ _NODE_FAULT = GoesOn(SCOPE, counted=1, event=POD_AND_NODE)
 
 _COORDINATOR_ENDS = "0015: the end of the coordinator's program is the end of the job"
 _PROGRAM_ENDS = "docs/mxjob.md, When it ends: exit codes 1-127 and OOMKilled are for good"
-_PS_LITE = "docs/mxjob.md, What comes again: ps-lite takes no lost process back, so all pods restart"
+_PS_LITE = "docs/mxjob.md, What restarts: ps-lite takes no lost process back, so all pods restart"
 _NO_POLICY = dict.fromkeys((MXJOB_MLKUBE, COORDINATOR, COLLECTOR), Differs(None, "it has no restart policy"))
 _KEPT = "0015: a replica is there until it is given back"
 

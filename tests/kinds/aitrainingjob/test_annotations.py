@@ -1,4 +1,4 @@
-"""What is told to an AITrainingJob from outside, and its deadlines (spec §2.6, §2.7, §3.4, §6.2 items 3, 7 and 11)."""
+"""Annotations, suspension and deadlines of an AITrainingJob (docs/aitrainingjob.md)."""
 
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pods, services and discovery of an AITrainingJob (spec §4, improvements of §6.4 item 9)."""
+"""Pods, services and discovery of an AITrainingJob (docs/aitrainingjob.md, Environment)."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""Elastic roles of an AITrainingJob (promised in §6.1, asked for in §6.4 item 5): how many pods there are, when that is
-enough, what a lost node costs, and the file in which every pod reads who takes part."""
+"""Elastic roles of an AITrainingJob (docs/elastic.md): how many pods there are, how many are enough, what the loss of a
+node does, and the file of members."""
 
 import json
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""An AITrainingJob whose nodes fail or whose containers cannot be created (spec §3 and §6.2), pass by pass."""
+"""An AITrainingJob whose nodes fail or whose containers cannot be created, pass by pass."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -170,7 +170,7 @@ def test_the_path_of_a_lost_node_is_that_of_every_restart() -> None:
 
 
 def test_a_pod_that_succeeded_is_never_touched() -> None:
-    """§6.2.6: its node may go where it wants."""
+    """Pods that have ended are not judged by their node."""
     job = running(a_job("Always"))
     owned = children(job, exit_code=0)
     job = with_status(job, plan_of(job, owned, nodes=nodes()))
@@ -182,7 +182,7 @@ def test_a_pod_that_succeeded_is_never_touched() -> None:
 
 @pytest.mark.parametrize("fail", ["Any", "All", "Rank0", "None"])
 def test_a_failed_node_counts_for_every_fail_policy(fail: str) -> None:
-    """§6.2.5: failPolicy All did not see a failed node, and the job hung."""
+    """Under the trainingjob-operator failPolicy All did not see a lost node, and the job never ended."""
     job = running(an_aitj(trainer=a_replica(2, failPolicy=fail)))
     owned = [pod(job, "trainer", i, node="n1") for i in range(2)]
 
@@ -200,7 +200,7 @@ def test_a_mixed_result_with_a_failed_node_is_a_node_failure() -> None:
 
 @pytest.mark.parametrize("clean", ["All", "Running", "None"])
 def test_a_job_that_ends_of_a_node_leaves_nothing_behind(clean: str) -> None:
-    """§6.2.10: its pods on that node are forced, and do not wait for somebody who collects garbage."""
+    """Its pods on that node are deleted by force: no kubelet confirms a graceful delete."""
     job = running(a_job(spec={"cleanPodPolicy": clean}))
     owned = children(job)
     job = with_status(job, plan_of(job, owned, nodes=nodes()))
@@ -333,7 +333,7 @@ def with_periods(restart: float = 0.0, *, fails: bool = True) -> Settings:
 
 @pytest.mark.parametrize("phase", ["Pending", "Creating", "Running", "Restarting"])
 def test_an_error_is_said_at_once_and_ends_nothing(phase: str) -> None:
-    """§6.2.8: it was seen in the first Creating period alone, and then ended the job at its first error."""
+    """The trainingjob-operator noticed it in the first Creating phase only, and failed the job at the first error."""
     job = a_job()
     job = with_status(job, {**running(job)["status"], "phase": phase})
 
@@ -428,7 +428,7 @@ def test_the_restart_period_spans_all_pods_of_a_replica() -> None:
 
 
 def test_one_that_may_not_come_again_goes_on_trying_until_the_period_is_over() -> None:
-    """Spec §2.3: with its limit used up it simply stays Creating."""
+    """With its limit used up the job stays Creating."""
     settings = with_periods(60)
     job = running(a_job(restartLimit=0))
     job = with_status(job, plan_of(job, creating(job), settings=settings))

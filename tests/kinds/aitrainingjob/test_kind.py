@@ -1,4 +1,4 @@
-"""An AITrainingJob from its creation to its clean-up (spec §1.8, §2.1, §2.2, §2.6, improvements of §6.4)."""
+"""An AITrainingJob from its creation to its clean-up (docs/aitrainingjob.md)."""
 
 from datetime import timedelta
 from typing import Any
@@ -175,7 +175,7 @@ def test_a_running_job_that_loses_a_pod_is_pending_until_it_runs_again() -> None
 @pytest.mark.parametrize(
     ("job", "trainers", "ps", "verdict"),
     [
-        # §2.2: the typical job with parameter servers
+        # the typical job with parameter servers
         pytest.param({"complete": "Any", "ps": {"completePolicy": "None"}}, "ss", "r", "Succeed", id="ps: trained"),
         pytest.param({"complete": "Any", "ps": {"completePolicy": "None"}}, "sr", "r", "", id="ps: half trained"),
         pytest.param({"complete": "Any", "ps": {"completePolicy": "None"}}, "rr", "s", "", id="ps: server left early"),
@@ -187,7 +187,7 @@ def test_a_running_job_that_loses_a_pod_is_pending_until_it_runs_again() -> None
         pytest.param({}, "ss", "r", "", id="one role still runs"),
         pytest.param({}, "rf", "r", "Failed", id="one pod failed"),
         pytest.param({}, "s-", "s", "", id="a missing pod has not ended"),
-        # §6.4 item 3: what hung for ever in the ancestor
+        # jobs that never ended under the trainingjob-operator
         pytest.param(
             {"fail": "All", "trainer": {"failPolicy": "All"}},
             "sf",

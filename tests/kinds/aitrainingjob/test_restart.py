@@ -1,4 +1,4 @@
-"""An AITrainingJob whose pods fail and come again (spec §2.3 to §2.5), pass by pass."""
+"""An AITrainingJob whose pods fail and restart, pass by pass (docs/aitrainingjob.md, Restart policies)."""
 
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Phases, counters and the condition history of an AITrainingJob (spec §1.5 to §1.8, bounded as §6.4 item 6 asks)."""
+"""Phases, counters and conditions of an AITrainingJob (docs/aitrainingjob.md, Phases and Status)."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The coordinator's pod and service, as DI-engine and users of v0.2.2 know them (spec §1.5, §1.6)."""
+"""The coordinator's pod and service, as DI-engine and users of v0.2.2 know them (docs/dijob.md)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What becomes of a declaration, request by request (spec §2.6 to §2.9, and §9.1 #5, §9.2 #15 to #20)."""
+"""What becomes of a declaration, request by request (docs/decisions/0015)."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta

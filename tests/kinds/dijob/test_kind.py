@@ -1,4 +1,4 @@
-"""A DIJob from its creation to its clean-up (spec §1.7 to §1.10, with the improvements of §9.1)."""
+"""A DIJob from its creation to its clean-up (docs/dijob.md)."""
 
 from datetime import timedelta
 from typing import Any

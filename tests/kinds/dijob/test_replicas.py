@@ -1,4 +1,4 @@
-"""The replicas that a coordinator asked for: the operator keeps what is declared (spec §1.5 to §1.10, §2.8, §9.1)."""
+"""The replicas that a coordinator requested: the operator keeps what is declared (docs/decisions/0015)."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -491,7 +491,7 @@ def test_a_ddp_learner_comes_after_its_aggregator_and_names_it() -> None:
 
 
 def test_ddp_learners_listen_where_their_processes_do() -> None:
-    """Each process listens on the learner's port plus its rank in the whole group (spec §6.5)."""
+    """Each process listens on the learner's port plus its rank in the whole group."""
     job = a_job(GROUP)
     plan = plan_of(job, crew(job, AGGREGATOR))
 

@@ -1,4 +1,4 @@
-"""Phases, counters and conditions of a DIJob (spec §1.7, §1.8; side-cars: §9.1 #4)."""
+"""Phases, counters and conditions of a DIJob (docs/dijob.md)."""
 
 from datetime import datetime, timedelta
 

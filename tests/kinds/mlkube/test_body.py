@@ -1,4 +1,4 @@
-"""The batch Jobs and the service of an MxJob (spec §1.2, §1.3)."""
+"""The batch Jobs and the service of an MxJob (docs/mxjob.md)."""
 
 from typing import Any
 

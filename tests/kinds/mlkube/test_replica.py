@@ -1,4 +1,4 @@
-"""What becomes of a job when a replica ends, by how it ended (spec §1.4, §1.7, and the recommendations of part 4)."""
+"""What becomes of a job when a replica ends, by how it ended (docs/mxjob.md)."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pods and services of an MXJob as Kubeflow's users know them (spec §2.3), and where ours are better."""
+"""Pods and services of an MXJob as Kubeflow's users know them (docs/mxjob.md, What a pod gets)."""
 
 from typing import Any
 

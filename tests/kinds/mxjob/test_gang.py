@@ -1,4 +1,4 @@
-"""Gang scheduling of an MXJob (spec §2.4); what a PodGroup says in which dialect is in tests/core."""
+"""Gang scheduling of an MXJob; the fields of a PodGroup by scheduler are in tests/lifecycle/test_gang.py."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The life of an MXJob: how it begins, runs, is stopped and ends (spec §2.5, §2.6 and part 4)."""
+"""The life of an MXJob: how it begins, runs, is stopped and ends (docs/mxjob.md)."""
 
 from datetime import timedelta
 from typing import Any

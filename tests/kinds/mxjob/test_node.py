@@ -1,4 +1,4 @@
-"""Nodes that fail: what ran there is lost, and the policies of its role say what becomes of it (part 4, 14)."""
+"""Nodes that fail: what ran there is lost, and the policies of its role say what becomes of it."""
 
 from datetime import timedelta
 from typing import Any

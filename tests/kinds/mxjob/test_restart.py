@@ -1,4 +1,4 @@
-"""What comes again after a failure, what is counted, and when the budget is spent (spec §2.5, part 4 and part 5)."""
+"""What restarts after a failure, what is counted, and when the limit is reached (docs/mxjob.md, What restarts)."""
 
 from datetime import timedelta
 from typing import Any
@@ -49,7 +49,7 @@ def fall(job: Json, children: list[Child], **ends: Any) -> tuple[Json, list[Chil
         ("Never", 137, "", "Failed"),
         ("OnFailure", 1, "", "Restarting"),
         ("Always", 1, "", "Restarting"),
-        # the training-operator since 1.5 (spec §2.5): below 128 is for good, all others are not
+        # as the training-operator since 1.5: codes below 128 are permanent, all others are not
         *(("ExitCode", code, "", "Failed") for code in (1, 2, 126, 127)),
         *(("ExitCode", code, "", "Restarting") for code in (128, 130, 137, 138, 139, 143, 255)),
         # a list of the job's own, say that of the mxnet-operator

@@ -1,4 +1,4 @@
-"""Pods and services of both kinds around a coordinator, side by side: words, names, environment (spec §1.5)."""
+"""Pods and services of both kinds around a coordinator, side by side: words, names, environment (docs/dijob.md)."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What others tell an AITrainingJob from outside: annotations that end it (spec §3.4), and orders to stop and go on."""
+"""Annotations that end an AITrainingJob, and what suspends it (docs/aitrainingjob.md, Annotations)."""
 
 from trainmaster.core.condition import SUSPENDED, is_true
 from trainmaster.kinds.aitrainingjob import labels
@@ -54,7 +54,7 @@ def clean_of(phase: str, job: AITrainingJob, *, is_asked: bool) -> CleanPodPolic
 
 
 def _annotation(job: AITrainingJob, phase: str) -> str | None:
-    """The value under the old key, in lower case, or with the prefix of the group; the seed says ``nodefailed``."""
+    """The value under the old key, in lower case, or with the prefix of the group; ``nodefailed`` is NodeFail, too."""
     for key in (phase, phase.lower(), *(("nodefailed",) if phase == NODE_FAIL else ())):
         for spelling in (key, f"{labels.GROUP}/{key}"):
             if spelling in job.metadata.annotations:

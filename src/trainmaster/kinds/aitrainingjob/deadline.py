@@ -1,4 +1,4 @@
-"""Deadlines of an AITrainingJob (spec §2.7): how long it may run, and how long it may wait for nodes and containers."""
+"""Deadlines of an AITrainingJob: how long it may run, and how long it may wait for nodes and containers."""
 
 from trainmaster.core.observed import Observed
 from trainmaster.kinds.aitrainingjob.elastic import enough
