@@ -1,4 +1,4 @@
-"""What coordinators request and get, through a client that exits at any error (docs/di-server.md)."""
+"""Requests of coordinators, sent by a client that exits after any error (docs/di-server.md)."""
 
 import asyncio
 import re

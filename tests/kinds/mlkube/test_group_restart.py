@@ -1,4 +1,4 @@
-"""ps-lite does not let a lost process join again, so all replicas restart together."""
+"""ps-lite takes no lost process back: all replicas restart together."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""The life of an MxJob: names on record, Jobs, a verdict, a clean-up, an end (docs/mxjob.md)."""
+"""The life of an MxJob: names, Jobs, a result, a clean-up, an end."""
 
 from datetime import timedelta
 from typing import Any
