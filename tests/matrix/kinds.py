@@ -97,7 +97,7 @@ class Options:
     spec: tuple[tuple[Path, Any], ...] = ()
 
 
-def _template(main: str, options: Options, **pod_spec: Any) -> Json:
+def template_of(main: str, options: Options, **pod_spec: Any) -> Json:
     trains = a_container(main, resources={"limits": {GPU: "1"}}) if options.gpu else a_container(main)
     containers = [trains] + ([a_container(SIDECAR)] if options.sidecar else [])
     return a_template(*containers, **pod_spec)
@@ -125,7 +125,7 @@ def is_true(job: Json, type_: str) -> bool:
 
 
 def _aitrainingjob(options: Options) -> Json:
-    template = _template("aitj-main", options)
+    template = template_of("aitj-main", options)
     policy = {"restartPolicy": {NEVER: "Never", AFTER_NODE_FAULTS: "OnNodeFail"}.get(options.policy, "Always")}
     roles = {
         "ps": a_replica(1, template, completePolicy="None", **policy),
@@ -146,7 +146,7 @@ def _result_of_phase(job: Json) -> str:
 
 
 def _mxjob(options: Options) -> Json:
-    template = _template("mxnet", options)
+    template = template_of("mxnet", options)
     policy = {"restartPolicy": {NEVER: "Never", AFTER_NODE_FAULTS: "ExitCode"}.get(options.policy, "OnFailure")}
     roles = {role: an_mx_replica(n, template, **policy) for role, n in _MX_ROLES.items()}
     job = an_mxjob("job", policy={"cleanPodPolicy": "Running"}, spec={"mxReplicaSpecs": roles})
@@ -165,7 +165,7 @@ def _mxjob_result(job: Json) -> str:
 
 def _mlkube(group: str) -> Callable[[Options], Json]:
     def build(options: Options) -> Json:
-        template = _template("mxnet", options)
+        template = template_of("mxnet", options)
         roles = [{"mxReplicaType": role.upper(), "replicas": n, "template": template} for role, n in _MX_ROLES.items()]
         # an id of the user's, so that the names of the first attempt are known
         spec = {"jobMode": "dist", "RuntimeId": "1kkf", "replicaSpecs": roles}
@@ -194,7 +194,7 @@ DECLARED = {"members": {name: {"role": "collector", "at": "2026-01-01T00:00:00Z"
 def _rl(make: Callable[..., Json], mains: Mapping[str, str]) -> Callable[[Options], Json]:
     def build(options: Options) -> Json:
         # Collectors of restartPolicy Always, the default, are restarted in place by their kubelet.
-        templates = {role: _template(main, options, restartPolicy="Never") for role, main in mains.items()}
+        templates = {role: template_of(main, options, restartPolicy="Never") for role, main in mains.items()}
         spec = {"collector": {"template": templates["collector"]}}
         job = make("job", coordinator=templates["coordinator"], spec=spec, status={"declared": DECLARED})
         return with_options(job, options)

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from tests.build import Json, a_container, a_template
+from tests.build import Json
 from tests.kinds.plain import kind as plain
 from tests.laws.machine import hold, machine_of
 from tests.laws.maker import Maker
 from tests.laws.memory import Object
-from tests.matrix.kinds import AFTER_NODE_FAULTS, NEVER, SIDECAR, Options, Row, is_true, used_of, with_options
+from tests.matrix.kinds import AFTER_NODE_FAULTS, NEVER, Options, Row, is_true, template_of, used_of, with_options
 from tests.matrix.outcome import VICTIM, Case, GoesOn, Outcome
 from tests.matrix.table import POD_AND_NODE, TABLE, Situation
 from trainmaster.core.ids import Key
@@ -74,11 +74,10 @@ def test_the_laws_hold_in_every_history(maker: Maker) -> None:
 
 
 def _job(options: Options) -> Json:
-    containers = [a_container(plain.MAIN)] + ([a_container(SIDECAR)] if options.sidecar else [])
     policy = {NEVER: "Never", AFTER_NODE_FAULTS: "OnNodeFail"}.get(options.policy, "OnFailure")
     spec = {
         "replicas": 3,
-        "template": a_template(*containers),
+        "template": template_of(plain.MAIN, options),
         "restartPolicy": policy,
         "runPolicy": {"cleanPodPolicy": "Running"},
     }
