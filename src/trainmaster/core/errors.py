@@ -1,30 +1,30 @@
-"""What can go wrong, by meaning. Callers catch these; nobody above the transport looks at a status code.
+"""All errors, by meaning. Callers catch these; only the transport reads status codes.
 
 Trainmaster
-├── ApiError                the API server answered, and the answer is no
-│   ├── Unauthorized        401: who are you?
-│   ├── Forbidden           403: you may not (RBAC, quota, admission)
+├── ApiError                the API server refused the request
+│   ├── Unauthorized        401: the credential is missing or not valid
+│   ├── Forbidden           403: not allowed (RBAC, quota, admission)
 │   ├── NotFound            404
 │   ├── AlreadyExists       409 with reason AlreadyExists
 │   ├── Conflict            409 otherwise: a precondition (uid, resourceVersion) does not hold
 │   ├── Gone                410: the resourceVersion is too old, list again
 │   ├── Invalid             400, 413, 422: the body can never be accepted
-│   ├── TooManyRequests     429, with the seconds the server asked to wait
+│   ├── TooManyRequests     429, with the seconds of Retry-After
 │   └── ServerError         5xx
-├── Unreachable             no answer: refused, cut, or not in time; a write may or may not have happened
+├── Unreachable             no answer: refused, cut, or timed out; a write may or may not have happened
 ├── NotSynced               a store was read before its first complete list
 ├── NotLeading              a write was attempted without a valid lease
-├── BadSpec                 a job that cannot be understood or must not be run as written
-└── BadConfig               the process cannot start with what it was given
+├── BadSpec                 a job that cannot be decoded or must not be run as written
+└── BadConfig               the process cannot start with its options or environment
 """
 
 
 class Trainmaster(Exception):
-    """Root of everything that trainmaster raises on purpose."""
+    """Base of all exceptions that trainmaster raises."""
 
 
 class ApiError(Trainmaster):
-    """The API server refused. ``message`` is its own sentence; ``reason`` its CamelCase word."""
+    """The API server refused the request. ``message`` and ``reason`` are those of its Status."""
 
     def __init__(self, message: str, *, code: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ class NotLeading(Trainmaster): ...
 
 
 class BadSpec(Trainmaster):
-    """All that is wrong with a job's spec, each as ``path: what is wrong and what to do``."""
+    """All errors of a job's spec, each as ``path: what is wrong and what to do``."""
 
     def __init__(self, *errors: str) -> None:
         super().__init__("; ".join(errors))
@@ -84,6 +84,6 @@ class BadConfig(Trainmaster): ...
 
 
 def located(error: Exception, root: str = "") -> str:
-    """msgspec says ``Expected `int`, got `str` - at `$.spec.x` ``; Kubernetes' users expect the path first."""
+    """A msgspec error (``Expected `int`, got `str` - at `$.spec.x` ``) with the path first, as in Kubernetes."""
     what, _, where = str(error).partition(" - at `$")
     return f"{(root + where.rstrip('`')).lstrip('.') or 'object'}: {what}"

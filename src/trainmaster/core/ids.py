@@ -1,4 +1,4 @@
-"""Names of things: which API a resource belongs to, and which object is meant."""
+"""Identifiers of API resources and of objects."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Key(NamedTuple):
-    """The address of a namespaced object. A uid says which incarnation is meant; a key does not."""
+    """Namespace and name of an object. The uid distinguishes objects that had the same key one after the other."""
 
     namespace: str
     name: str

@@ -1,4 +1,4 @@
-"""The naming rules of Kubernetes that a job's children must obey, checked before anything is created."""
+"""Kubernetes' rules for the names of a job's children, checked before anything is created."""
 
 import re
 
@@ -9,7 +9,7 @@ _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def child_name_error(job: str, child: str) -> str:
-    """Why ``child`` cannot be the name of a pod and its service; empty when it can."""
+    """Why ``child`` cannot be the name of a pod and its service; empty if it can."""
     if not _DNS_1035.fullmatch(child):
         return (
             f"{job!r} must start with a letter and consist of lower-case letters, digits and '-': "

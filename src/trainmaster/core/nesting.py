@@ -1,9 +1,9 @@
 """Reads JSON that is nested too deeply for a decoder.
 
-msgspec calls itself for each level, also in values that it skips, and raises ``RecursionError`` at a limit that depends
+msgspec recurses for each level, also in values that it skips, and raises ``RecursionError`` at a limit that depends
 on the version of Python (about 1 000 levels in 3.11). The API server stores objects of 10 000 levels. The functions
-here do not recurse: they look at strings and brackets alone. They are a hundred times slower than msgspec, so call
-them only after msgspec has failed. Raising Python's limit would not do: since 3.12 it is not the one that counts.
+here do not recurse: they only scan strings and brackets. They are a hundred times slower than msgspec, so call them
+only after msgspec has failed. Raising Python's recursion limit does not help: since 3.12 C code has another limit.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 LEVELS = 64
-"""Kept by ``prune``. The fields of a pod that Kubernetes knows end before level 30, also inside of a job."""
+"""Levels that ``prune`` keeps. The fields of a pod that Kubernetes knows end before level 30, also inside of a job."""
 
 TOO_DEEP = "object: it is nested too deeply to be read; remove the nested values, which no pod can have"
 
@@ -30,7 +30,7 @@ def _tokens(raw: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def prune(raw: bytes, levels: int = LEVELS) -> bytes:
-    """The same JSON with ``null`` in the place of everything that is nested deeper than ``levels``."""
+    """The same JSON with ``null`` instead of every value that is nested deeper than ``levels``."""
     pieces: list[bytes] = []
     depth = kept = 0
     for token in _tokens(raw):

@@ -1,7 +1,6 @@
-"""What a kind decided: data, to be applied by ``runtime.executor`` and shown by anybody.
+"""The decision of a kind as data: ``runtime.executor`` applies it, other callers print it.
 
-Every action says ``why`` in the words of a user; the log, the Event and the explanation of a job all
-show that one string.
+Every action has a ``why``, which the log and the Event show.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,12 +12,12 @@ from trainmaster.core.ids import Key, Resource
 from trainmaster.core.view import ChildView, PodView, ServiceView
 
 MAX_ACTIONS = 500
-"""Actions in one pass: a giant job takes several passes and cannot starve the others."""
+"""Actions in one pass: a large job takes several passes, so that it cannot starve the others."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Bodies that one pass creates, as JSON: pods with a large environment are created a few at a time. A body in memory
+"""Bytes of JSON that one pass creates: pods with a large environment are created a few at a time. A body in memory
 may need six times as much."""
 MAX_REPLICAS = 10_000
-"""Replicas of a job, all roles together. A plan looks at every replica, also at those that it does not create."""
+"""Replicas of a job, all roles together. A plan visits every replica, also those that it does not create."""
 
 Body = dict[str, Any]
 
@@ -40,11 +39,11 @@ class Delete(msgspec.Struct, frozen=True):
     uid: str
     why: str
     grace: int | None = None
-    """Seconds; None leaves it to the object, 0 does not wait for its node."""
+    """Seconds; None uses the grace period of the object, 0 force-deletes it."""
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """A JSON merge patch of something that the job owns, refused when it is not of this version any more."""
+    """A JSON merge patch of an object that the job owns. The API server refuses it if the object has changed."""
 
     resource: Resource
     key: Key
@@ -55,15 +54,14 @@ class Patch(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """The creates of one pass. ``retry_after`` is set when more may be left for the next pass."""
+    """The creates of one pass. ``retry_after`` is set if the next pass may have more of them."""
 
     creates: tuple[Create, ...] = ()
     retry_after: float | None = None
 
 
 def batch_of(creates: Iterable[Create]) -> Batch:
-    """Takes creates until there are MAX_ACTIONS of them or their bodies have MAX_BYTES. The rest is never built if
-    ``creates`` builds one body at a time."""
+    """Takes creates up to MAX_ACTIONS or MAX_BYTES. If ``creates`` is a generator, the other bodies are never built."""
     found: list[Create] = []
     size = 0
     for create in creates:
@@ -75,7 +73,7 @@ def batch_of(creates: Iterable[Create]) -> Batch:
 
 
 def replicas_error(total: int, fields: str = "replicas") -> str:
-    """What is wrong with so many replicas in a job; empty when nothing is."""
+    """The error if a job has too many replicas; empty otherwise."""
     if total <= MAX_REPLICAS:
         return ""
     return f"the replicas of all roles add up to {total}, and a job may have {MAX_REPLICAS}; lower {fields}"
@@ -84,7 +82,7 @@ def replicas_error(total: int, fields: str = "replicas") -> str:
 def deletions(
     resource: Resource, views: Iterable[PodView] | Iterable[ServiceView] | Iterable[ChildView], why: str
 ) -> tuple[Delete, ...]:
-    """Deletes of exactly these incarnations; what is on its way out already is left alone."""
+    """Deletes of these objects, by uid. Objects that are already being deleted are skipped."""
     return tuple(Delete(resource, view.key, view.uid, why) for view in views if not view.deleting)
 
 
@@ -103,23 +101,23 @@ def warning(reason: str, message: str) -> Event:
 
 
 def soonest(*seconds: float | None) -> float | None:
-    """The earliest of several times to look again; None is never."""
+    """The earliest of several requeue times; None means never."""
     return min((s for s in seconds if s is not None), default=None)
 
 
 LAZY = 5.0
-"""Seconds that a status may wait for company that differs in counters alone."""
+"""Seconds that a status write may be delayed if only counters differ, so that several changes share one write."""
 BRIEF = 0.2
-"""The same of one that tells of a success: others mostly follow at once, and its pod may be cleared away."""
+"""Delay before storing a status that only adds succeeded replicas, so that simultaneous successes share one write. It
+is short because the succeeded pods may be deleted."""
 
 
 class Plan(msgspec.Struct, frozen=True):
     """The next step for one job. An empty Plan means that the job has settled.
 
-    ``status`` is the whole new status, None when it stays as it is. With ``status_first`` the pass only
-    stores it: a verdict is on record before anything irreversible follows from it. ``lazy`` are the seconds
-    that the status may wait, to be stored together with more. ``ports`` are those that this status takes and
-    nobody had before.
+    ``status`` is the whole new status, None if it does not change. With ``status_first`` the pass only stores the
+    status: a verdict is stored before any irreversible action. ``lazy`` are the seconds that the status write may be
+    delayed. ``ports`` are the ports that this status allocates.
     """
 
     deletes: tuple[Delete, ...] = ()
@@ -137,8 +135,7 @@ class Plan(msgspec.Struct, frozen=True):
         return not self.deletes and not self.creates and not self.patches and self.status is None
 
     def bounded(self, limit: int = MAX_ACTIONS) -> "Plan":
-        """At most ``limit`` actions, deletes first. What is cut is planned again in the next pass, which follows at
-        once."""
+        """At most ``limit`` actions, deletes first. The next pass follows at once and plans the others again."""
         if len(self.deletes) + len(self.creates) + len(self.patches) <= limit:
             return self
         deletes = self.deletes[:limit]

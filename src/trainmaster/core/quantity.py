@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them (``500m``, ``2``, ``1.5Gi``, ``1e3``), read exactly and written in one form."""
+"""Kubernetes' resource quantities (``500m``, ``2``, ``1.5Gi``, ``1e3``): exact parsing and the canonical form."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 MAX_LENGTH = 64
 LARGEST = Decimal(2**63 - 1)
-"""What Kubernetes can still count."""
+"""The largest amount that Kubernetes supports."""
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
@@ -17,18 +17,18 @@ _BINARY_SUFFIXES = {power: suffix for suffix, power in _BINARY.items()}
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _QUANTITY = re.compile(rf"(?P<number>{_NUMBER})(?P<suffix>[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{{1,2}})?")
 _SMALLEST = Decimal("1e-9")
-# More digits than any amount of this length can have: nothing is ever rounded by accident.
+# More digits than any amount of this length can have, so that nothing is rounded.
 _EXACT = Context(prec=2 * MAX_LENGTH)
 
 
 class Quantity(NamedTuple):
     amount: Decimal
     suffix: str
-    """As it was written; it decides between ``1Gi`` and ``1073741824`` when it is written again."""
+    """The original text. Its suffix decides between ``1Gi`` and ``1073741824`` in the canonical form."""
 
 
 def parsed(text: str) -> Quantity:
-    """Any sign and any size; raises ``ValueError`` for what is no quantity."""
+    """Accepts any sign and size; raises ``ValueError`` if the text is not a quantity."""
     found = _QUANTITY.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if found is None:
         raise ValueError(f"{text[:32]!r} is not a quantity; write for example 500m, 2 or 1Gi")
@@ -40,7 +40,7 @@ def parsed(text: str) -> Quantity:
 
 
 def amount_of(text: str) -> Decimal:
-    """The amount; raises ``ValueError``, with a sentence, for what is none or cannot be had."""
+    """The amount; raises ``ValueError`` if the text is not a quantity, is negative or is too large."""
     amount = parsed(text).amount
     if amount < 0:
         raise ValueError(f"{text!r} is less than nothing; leave it out to get what the template says")
@@ -50,7 +50,7 @@ def amount_of(text: str) -> Decimal:
 
 
 def total(parts: Iterable[Quantity]) -> Quantity:
-    """All of them together, written like the first."""
+    """The sum, in the format of the first part."""
     found = Quantity(Decimal(0), "")
     with localcontext(_EXACT):
         for number, part in enumerate(parts):
@@ -65,7 +65,7 @@ def rounded_up(amount: Decimal) -> int:
 def canonical(quantity: Quantity) -> str:
     """The form in which the API server stores it: with the largest suffix that needs no fraction.
 
-    kube-apiserver keeps some odd spellings as they are (``+1``, ``01``); here they get the one form, too.
+    kube-apiserver keeps some spellings (``+1``, ``01``); here they get the canonical form, too.
     """
     amount, suffix = quantity
     with localcontext(_EXACT):

@@ -1,7 +1,6 @@
-"""Pod templates: read the few fields that we touch, and build bodies around the rest.
+"""Pod templates: reads the few fields that we use, and builds bodies around the others.
 
-A template stays the dict that the user wrote, so fields that we have never heard of survive. Only the
-levels that change are copied.
+A template stays the dict that the user wrote, so unknown fields survive. Only the levels that change are copied.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,10 +13,10 @@ from trainmaster.core.ids import POD, SERVICE, Resource
 from trainmaster.core.plan import Body
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "trainmaster"}
-"""On every child: one watch with this selector sees the children of all kinds, and nothing else."""
+"""On every child: one watch with this selector covers the children of all kinds."""
 
 MAX_OBJECT = 3 * 512 * 1024
-"""Bytes: etcd stores no larger object unless it is told to."""
+"""Bytes: etcd's default limit for an object."""
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
@@ -61,7 +60,7 @@ class TemplatePart(msgspec.Struct):
 
 
 def errors(template: Mapping[str, Any], path: str) -> list[str]:
-    """What is wrong with the fields that we touch; all the rest is for the API server to judge."""
+    """Errors in the fields that we use; the API server validates the others."""
     try:
         read(template)
     except msgspec.ValidationError as error:
@@ -70,17 +69,17 @@ def errors(template: Mapping[str, Any], path: str) -> list[str]:
 
 
 def is_on_host(template: Mapping[str, Any]) -> bool:
-    """True when its pods use the network of their machine."""
+    """True if its pods use the host network."""
     return bool(template["spec"].get("hostNetwork"))
 
 
 def read(template: Mapping[str, Any]) -> TemplatePart:
-    """Raises ``msgspec.ValidationError`` when a field that we touch has the wrong shape."""
+    """Raises ``msgspec.ValidationError`` if a field that we use has the wrong type."""
     return msgspec.convert(template, TemplatePart)
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The job, as its children name it."""
+    """The job in the owner references of its children."""
 
     resource: Resource
     namespace: str
@@ -107,9 +106,9 @@ def env_of(values: Mapping[str, str]) -> dict[str, Body]:
 
 
 def with_env(container: Mapping[str, Any], env: Env) -> Body:
-    """The container with ``env`` before the user's own variables; ours win over the same name.
+    """The container with ``env`` before the user's own variables; ours override the same name.
 
-    Kubernetes expands ``$(NAME)`` in a value only where NAME is defined before it.
+    They are first because Kubernetes expands ``$(NAME)`` only for variables that are defined earlier.
     """
     if not env:
         return dict(container)
@@ -118,7 +117,7 @@ def with_env(container: Mapping[str, Any], env: Env) -> Body:
 
 
 def env_errors(path: str, size: int) -> list[str]:
-    """What is wrong with a template whose containers together get at least ``size`` bytes of variables."""
+    """The error if the containers of a template together get ``size`` bytes of variables and that is too much."""
     if size <= MAX_OBJECT:
         return []
     room = f"an object may have {MAX_OBJECT // 1024} KiB"
@@ -132,7 +131,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 def with_ports(
     container: Mapping[str, Any], ports: Mapping[str, int], is_ours: Callable[[str], bool], *, on_host: bool
 ) -> Body:
-    """The container with its ports of our names moved to what they were given; probes by number follow them."""
+    """The container with the numbers of ``ports``, by name. Probes that refer to the old numbers follow."""
     moved = dict(container)
     if container.get("ports"):
         moved["ports"] = [
@@ -148,7 +147,7 @@ def with_ports(
 def _with_number(port: Mapping[str, Any], ports: Mapping[str, int], *, on_host: bool) -> Body:
     declared = port["containerPort"]
     number = ports.get(str(declared), declared)
-    # On the host's network the API server wants both to be equal.
+    # On the host network the API server requires both to be equal.
     return {**port, "containerPort": number} | ({"hostPort": number} if on_host else {})
 
 
@@ -159,7 +158,7 @@ def _with_probed(target: Any, ports: Mapping[str, int]) -> Any:
 
 
 def resolve_on_host(spec: Body) -> None:
-    """Without this a pod on the network of its machine does not resolve the names of services."""
+    """Lets a pod on the host network resolve the DNS names of services."""
     if spec.get("hostNetwork") and not spec.get("dnsPolicy"):
         spec["dnsPolicy"] = "ClusterFirstWithHostNet"
 
@@ -173,7 +172,7 @@ def pod_body(
     owner: Body,
     spec: Body,
 ) -> Body:
-    """A pod of the template's metadata, our labels over it, and the given spec."""
+    """A pod with the template's metadata, our labels over it, and this spec."""
     given = template.get("metadata") or {}
     metadata: Body = {
         "name": name,

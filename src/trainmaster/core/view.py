@@ -1,8 +1,8 @@
-"""Slim views: the part of an object that decisions need, and all that the stores hold.
+"""Slim views: the part of an object that decisions need. The stores hold nothing else.
 
-A pod on the wire is about 6 KB; its view is well under 2 KB and decodes 12 times faster than a dict.
-``Codec`` turns bytes of a list page or of a watch line into views; nothing else decodes them.
-Server-provided words (phases, reasons) stay ``str``: a new word must never stop a watch.
+A pod on the wire has about 6 KB; its view has less than 2 KB and decodes 12 times faster than a dict.
+``Codec`` decodes list pages and watch lines into views. Enumerations of the server (phases, reasons) stay ``str``:
+an unknown value must not stop a watch.
 """
 
 import re
@@ -21,7 +21,7 @@ V = TypeVar("V", bound="PodView | ServiceView | ChildView | CandidateView | JobV
 W = TypeVar("W")
 
 LONGEST_LINE = 200
-"""What is kept of a termination message, which may have 4 KB."""
+"""Characters kept of a termination message, which may have 4 KB."""
 
 
 class OwnerView(msgspec.Struct, frozen=True, gc=False):
@@ -39,11 +39,11 @@ class ContainerView(msgspec.Struct, frozen=True, gc=False):
     exit_code: int | None = None
     reason: str = ""
     line: str = ""
-    """The last line of its termination message, or of why it waits."""
+    """The last line of the termination message, or of the message of the waiting state."""
     image: str = ""
-    """Of one that waits for more than its turn."""
+    """Set while the container waits for another reason than normal creation."""
     last: "ContainerView | None" = None
-    """How it ended before it was started again."""
+    """How the previous run of the container ended."""
 
 
 class ServiceView(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class ServiceView(msgspec.Struct, frozen=True):
 
 
 class ChildView(msgspec.Struct, frozen=True):
-    """Something else that a job owns, undecoded: only the job's kind knows what to read of it."""
+    """Any other object that a job owns. It is not decoded: only the job's kind knows its fields."""
 
     key: Key
     uid: str
@@ -96,21 +96,21 @@ class PodView(msgspec.Struct, frozen=True):
     containers: tuple[ContainerView, ...]
     host_ports: tuple[int, ...] = ()
     leaves: datetime | None = None
-    """Until when it was given time to go; None while nobody told it to."""
+    """The deletionTimestamp: when the grace period ends. None while the pod is not being deleted."""
     is_forced: bool = False
-    """It was told to go at once."""
+    """The pod was deleted with a grace period of 0."""
     init_containers: tuple[ContainerView, ...] = ()
-    """Those that wait or have failed: most pods have none to tell of."""
+    """Only the init containers that wait or have failed."""
     started: datetime | None = None
-    """When its node took it."""
+    """The startTime: when the kubelet accepted the pod."""
     devices: tuple[tuple[str, int], ...] = ()
-    """What it was given of its node's extended resources, by name: ``nvidia.com/gpu``."""
+    """The limits of its extended resources, by name: ``nvidia.com/gpu``."""
     disruption: str = ""
-    """Why Kubernetes evicts it: the reason of its condition DisruptionTarget."""
+    """Why Kubernetes evicts the pod: the reason of its condition DisruptionTarget."""
     unhealthy: tuple[tuple[str, int], ...] = ()
-    """How many of its devices are Unhealthy by the account of its kubelet, by name."""
+    """The number of its devices that the kubelet reports as Unhealthy, by name."""
     healthy: tuple[str, ...] = ()
-    """The names of devices that are all Healthy by the same account. Most kubelets give none."""
+    """The names of devices that the kubelet reports as Healthy, all of them. Most kubelets report none."""
 
     @property
     def is_ended(self) -> bool:
@@ -127,11 +127,11 @@ class NodeConditionView(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """What may go wrong with a node. A heartbeat changes nothing of it but the version.
+    """The health of a node. A heartbeat changes only the version of this view.
 
-    ``ready`` is the status of its condition Ready, empty while it has none; ``conditions`` are the others that are
-    True, ``taints`` those that Kubernetes itself puts on nodes, with the time at which it did; ``devices`` are its
-    extended resources that work. ``is_gone`` is for a node that there was and is no more.
+    ``ready`` is the status of the condition Ready, empty if there is none. ``conditions`` are the other conditions that
+    are True. ``taints`` are the taints that Kubernetes sets, with their times. ``devices`` are the allocatable extended
+    resources. ``is_gone`` is set for a node that was deleted.
     """
 
     key: Key
@@ -141,7 +141,7 @@ class NodeView(msgspec.Struct, frozen=True):
     ready: str = ""
     ready_since: datetime | None = None
     message: str = ""
-    """Why it is not ready."""
+    """Why the node is not ready."""
     taints: tuple[tuple[str, datetime | None], ...] = ()
     conditions: tuple[NodeConditionView, ...] = ()
     devices: Mapping[str, int] = {}
@@ -153,9 +153,8 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """One of our resources, undecoded: only its kind can tell whether the rest makes sense. ``ports`` are those
-    that its status says it has on a shared network. ``error`` says why the spec must not be used: ``raw`` is then not
-    the whole job."""
+    """One of our resources. It is not decoded: only its kind can validate it. ``ports`` are the ports in its status, of
+    jobs on a shared network. ``error`` says why the spec must not be used; ``raw`` is then only a part of the job."""
 
     key: Key
     uid: str
@@ -167,7 +166,7 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """An object of which there is no view. ``key`` is None when not even its name can be read."""
+    """An object that cannot be decoded. ``key`` is None if its name cannot be read either."""
 
     key: Key | None
     error: str
@@ -181,8 +180,8 @@ class Page(msgspec.Struct, Generic[V]):
 
 
 class WatchLine(msgspec.Struct, Generic[V]):
-    """One line of a watch. ``view`` is None for a bookmark, for an error, which has ``code``, and for an object that
-    cannot be read. ``resource_version`` is empty when there is none."""
+    """One line of a watch. ``view`` is None for a bookmark, for an error (which has ``code``), and for an object that
+    cannot be decoded. ``resource_version`` is empty if the line has none."""
 
     type: str
     view: V | None
@@ -193,7 +192,7 @@ class WatchLine(msgspec.Struct, Generic[V]):
 
 
 class Codec(Generic[V]):
-    """How one resource is read: ``wire`` is what msgspec decodes, ``slim`` makes the view of it."""
+    """Decodes one resource: msgspec decodes ``wire``, ``slim`` makes the view."""
 
     def __init__(self, wire: type[W], slim: Callable[[W], V]) -> None:
         self._slim: Callable[[Any], V] = slim
@@ -202,7 +201,7 @@ class Codec(Generic[V]):
         self._line = msgspec.json.Decoder(_LineWire[wire])  # type: ignore[valid-type]
 
     def page(self, body: bytes) -> Page[V]:
-        """Raises ``msgspec.DecodeError`` for what is no list. Items that cannot be read are in ``unreadable``."""
+        """Raises ``msgspec.DecodeError`` if the body is not a list. ``unreadable`` are items that cannot be decoded."""
         try:
             page = self._page.decode(body)
             return Page([self._slim(item) for item in page.items], page.metadata.version, page.metadata.cursor, [])
@@ -210,7 +209,7 @@ class Codec(Generic[V]):
             return self._page_by_items(body)
 
     def _page_by_items(self, body: bytes) -> Page[V]:
-        """Reads each item by itself: one that cannot be read must not hide the others."""
+        """Decodes each item separately, so that one bad item does not hide the others."""
         metadata, items = _split_page(body)
         views: list[V] = []
         unreadable: list[Unreadable] = []
@@ -222,7 +221,7 @@ class Codec(Generic[V]):
         return Page(views, metadata.version, metadata.cursor, unreadable)
 
     def object(self, raw: bytes) -> V:
-        """The view of one object. One that is nested too deeply is read as far as it goes; a job says so."""
+        """The view of one object. Values that are nested too deeply are dropped; the view of a job then has ``error``."""
         try:
             return self._slim(self._item.decode(raw))
         except RecursionError:
@@ -230,10 +229,10 @@ class Codec(Generic[V]):
             return msgspec.structs.replace(view, error=TOO_DEEP) if isinstance(view, JobView) else view
 
     def line(self, line: bytes) -> WatchLine[V]:
-        """Raises ``msgspec.DecodeError`` for what is no event."""
+        """Raises ``msgspec.DecodeError`` if the line is not a watch event."""
         try:
             wire = self._line.decode(line)
-            if wire.type not in ("BOOKMARK", "ERROR"):  # these can look like resources of which we read little
+            if wire.type not in ("BOOKMARK", "ERROR"):  # their objects may decode as a view with few fields
                 view = self._slim(wire.object)
                 return WatchLine(wire.type, view, str(view.resource_version))
         except Exception:
@@ -241,12 +240,12 @@ class Codec(Generic[V]):
         return self._special_line(line)
 
     def _special_line(self, line: bytes) -> WatchLine[V]:
-        """A bookmark, an error, or an object that cannot be read or is nested too deeply."""
+        """A bookmark, an error, or an object that cannot be decoded or is nested too deeply."""
         event = members(line)
         type_, raw = _text(event.get(b"type", b"")), event.get(b"object", b"")
         if type_ == "ERROR":
             return _error_line(line)
-        if type_ == "BOOKMARK":  # it has a version and not even a name
+        if type_ == "BOOKMARK":  # its object has a resourceVersion and no name
             return WatchLine("BOOKMARK", None, version_of(line))
         try:
             view = self.object(raw)
@@ -274,7 +273,7 @@ def _name_of(raw: bytes) -> Key | None:
 
 
 def _metadata_of(raw: bytes) -> dict[bytes, bytes]:
-    """The metadata of an object of any shape, value by value: also of one that has another ``metadata`` in its spec."""
+    """The metadata of an object of any shape, undecoded, by field. A ``metadata`` inside of the spec is ignored."""
     metadata = members(raw).get(b"metadata", b"")
     return members(metadata) if metadata.startswith(b"{") else {}
 
@@ -293,7 +292,7 @@ def _text(raw: bytes) -> str:
     """A JSON string; empty for anything else."""
     try:
         return msgspec.json.decode(raw, type=str)
-    except ValueError:  # UnicodeDecodeError is one, and every error of msgspec
+    except ValueError:  # base class of UnicodeDecodeError and of msgspec's errors
         return ""
 
 
@@ -303,7 +302,7 @@ def _error_line(line: bytes) -> WatchLine[Any]:
 
 
 def version_of(line: bytes) -> str:
-    """The resourceVersion of a watch line whose object is of no interest."""
+    """The resourceVersion of a watch line whose object is not needed."""
     return _KIND.decode(line).object.metadata.resource_version
 
 
@@ -384,7 +383,7 @@ class _PortWire(msgspec.Struct, rename="camel", gc=False):
 
 
 class _PortsWire(msgspec.Struct):
-    """A container of the spec; the rest of it is most of a pod, and skipped."""
+    """A container of the spec. Its other fields, most of the pod's bytes, are skipped."""
 
     ports: list[_PortWire] | None = None
 
@@ -500,8 +499,8 @@ _LIMITS = msgspec.json.Decoder(list[_LimitedWire])
 _DEVICE_LIMIT = re.compile(rb'"limits"\s*:\s*\{[^}]*/')
 """Names with a slash are extended resources."""
 _KUBERNETES_TAINT = "node.kubernetes.io/"
-_BEGINNING = ("", "ContainerCreating", "PodInitializing")
-"""Why a container waits with which nothing is wrong."""
+_CREATING = ("", "ContainerCreating", "PodInitializing")
+"""Reasons of a container that waits during normal creation."""
 _JOB_STATUS = msgspec.json.Decoder(_JobStatusWire)
 
 
@@ -510,7 +509,7 @@ _DISRUPTED = "DisruptionTarget"
 
 def _slim_pod(wire: _PodWire) -> PodView:
     meta, spec, status = wire.metadata, wire.spec, wire.status
-    # The same few hundred label strings stand on every pod: interned, a label costs one pointer.
+    # All pods share a few hundred label strings: interned, a label costs one pointer.
     labels = {intern(k): intern(v) for k, v in (meta.labels or {}).items()}
     unhealthy, healthy = _health(status.container_statuses or ())
     unschedulable = next(
@@ -533,7 +532,7 @@ def _slim_pod(wire: _PodWire) -> PodView:
         host_ports=_host_ports(bytes(spec.containers)),
         leaves=meta.deletion_timestamp,
         is_forced=meta.deletion_grace_period_seconds == 0,
-        init_containers=tuple(_told(status.init_container_statuses or ())),
+        init_containers=tuple(_unhealthy(status.init_container_statuses or ())),
         started=status.start_time,
         devices=_devices(bytes(spec.containers)),
         disruption=next(
@@ -557,7 +556,7 @@ def _health(containers: Iterable[_ContainerWire]) -> tuple[tuple[tuple[str, int]
 
 
 def _host_ports(containers: bytes) -> tuple[int, ...]:
-    if b'"hostPort"' not in containers:  # nearly always, and looking costs a tenth of reading
+    if b'"hostPort"' not in containers:  # the usual case; the search costs a tenth of decoding
         return ()
     return tuple(port.host_port for c in _PORTS.decode(containers) for port in c.ports or () if port.host_port)
 
@@ -574,7 +573,7 @@ def _devices(containers: bytes) -> tuple[tuple[str, int], ...]:
 
 
 def _extended(amounts: Mapping[str, str | int]) -> dict[str, int]:
-    """Of the resources those that a device plugin gives out."""
+    """The resources that device plugins advertise."""
     return {intern(name): _whole(str(amount)) for name, amount in amounts.items() if "/" in name}
 
 
@@ -585,7 +584,7 @@ def _whole(amount: str) -> int:
         return 0
 
 
-def _told(wires: Iterable[_ContainerWire]) -> Iterator[ContainerView]:
+def _unhealthy(wires: Iterable[_ContainerWire]) -> Iterator[ContainerView]:
     for wire in wires:
         view = _slim_container(wire)
         if view.exit_code or view.waiting:
@@ -601,10 +600,10 @@ def _slim_container(wire: _ContainerWire) -> ContainerView:
     last = _ended_container(name, before) if before else None
     if state.waiting is None:
         return ContainerView(name, last=last)
-    waiting, said = state.waiting, intern(state.waiting.reason)
-    if waiting.reason in _BEGINNING:
-        return ContainerView(name, waiting=said, last=last)
-    return ContainerView(name, waiting=said, line=_last_line(waiting.message), image=wire.image, last=last)
+    waiting, reason = state.waiting, intern(state.waiting.reason)
+    if waiting.reason in _CREATING:
+        return ContainerView(name, waiting=reason, last=last)
+    return ContainerView(name, waiting=reason, line=_last_line(waiting.message), image=wire.image, last=last)
 
 
 def _ended_container(name: str, ended: _TerminatedWire) -> ContainerView:
@@ -677,7 +676,7 @@ def _job_ports(status: bytes) -> tuple[int, ...]:
     try:
         ports = _JOB_STATUS.decode(status).ports or {}
     except msgspec.ValidationError:
-        return ()  # a foreign shape: the kind will say what it thinks of it
+        return ()  # an unknown shape: the kind's validation reports it
     return tuple(number for of_replica in ports.values() for number in of_replica.values())
 
 

@@ -1,4 +1,4 @@
-"""What every wire type shares: camelCase names, frozen data, and the metadata that jobs are read with."""
+"""What all wire types share: camelCase names, frozen data, and the metadata of jobs."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from trainmaster.core.template import Port, TemplatePart, VolumePart
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of all wire types: what is not set is not written, what is unknown is ignored."""
+    """Base of all wire types: unset fields are not written, unknown fields are ignored."""
 
 
 class ObjectMeta(Wire, frozen=True):
@@ -24,15 +24,15 @@ class ObjectMeta(Wire, frozen=True):
 
 
 Template = Annotated[dict[str, Any], msgspec.Meta(extra={"schema": TemplatePart})]
-"""A PodTemplateSpec as its user wrote it; the schema names only the fields that we read."""
+"""A PodTemplateSpec as the user wrote it; the schema has only the fields that we read."""
 
 Ports = dict[str, dict[str, Port]]
-"""Of the replicas that share a network: by replica, and by the port that its template declares, the port it has."""
+"""Ports of replicas that share a network: by replica, then by the name of the port in its template."""
 
 Volumes = Annotated[list[dict[str, Any]], msgspec.Meta(extra={"schema": list[VolumePart]})]
-"""Volumes as their user wrote them, like a template."""
+"""Volumes as the user wrote them, like a template."""
 
 _MANAGER = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/[-._A-Za-z0-9]+)?$"
 ManagedBy = Annotated[str, msgspec.Meta(max_length=63, extra={"pattern": _MANAGER})]
-"""Who drives a job, as in Kubernetes' own Job: a name with a domain, say ``kueue.x-k8s.io/multikueue``. It is settled
-when the job is created. The API server looks at its form; for us any other name than ours means somebody else."""
+"""The controller of a job, as ``spec.managedBy`` of Kubernetes' Job: a name with a domain, for example
+``kueue.x-k8s.io/multikueue``. It cannot change after creation. We ignore jobs with any other name than ours."""
