@@ -20,7 +20,7 @@ def logs() -> Iterator[list[MutableMapping[str, Any]]]:
 @pytest.fixture(autouse=True)
 def short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a test waits for no client that was refused in the middle of its request."""
-    monkeypatch.setattr(serve, "GUARD_SECONDS", 0.2)
+    monkeypatch.setattr(serve, "REQUEST_TIMEOUT", 0.2)
 
 
 @pytest.fixture

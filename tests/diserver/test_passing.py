@@ -155,7 +155,7 @@ async def test_an_api_server_in_trouble_is_worth_another_try(bench: Bench, error
 async def test_an_api_server_that_does_not_answer_is_not_waited_for_long(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(face, "GUARD_SECONDS", 0.2)
+    monkeypatch.setattr(face, "REQUEST_TIMEOUT", 0.2)
     address = bench.pod("cart-coordinator")
     await bench.client(address).get()
     bench.cluster.before = waiting("patch", 60.0)

@@ -14,7 +14,7 @@ from tests.diserver.client import Client
 from tests.runtime.cluster import raising
 from trainmaster.core.errors import Conflict, Forbidden, Unreachable
 from trainmaster.core.ids import EVENT, POD, Key
-from trainmaster.diserver import handlers as desk
+from trainmaster.diserver import handlers
 from trainmaster.diserver.limits import Rules
 from trainmaster.kinds.dijob.types import RESOURCE
 
@@ -209,7 +209,7 @@ async def test_on_a_shared_network_the_answer_waits_for_the_ports() -> None:
 async def test_on_a_shared_network_ports_that_do_not_come_are_worth_another_try(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(desk, "PATIENCE", 0.05)
+    monkeypatch.setattr(handlers, "WAIT_TIMEOUT", 0.05)
     async with serving(rules=Rules(shared_network=True)) as bench:
         bench.job()
         client = bench.client(bench.pod("cart-coordinator"))
@@ -467,7 +467,7 @@ async def test_the_events_on_the_job_tell_who_asked_for_what(bench: Bench, clien
     events = await eventually(told)
     assert [event["reason"] for event in events] == ["ReplicasCreated", "ReplicasReplaced", "ReplicasDeleted"]
     assert {event["source"]["component"] for event in events} == {"di-server"}
-    assert events[0]["message"].startswith("cart-coordinator asked for 1 collectors and 1 learners: cart-collector-")
+    assert events[0]["message"].startswith("cart-coordinator requested 1 collectors and 1 learners: cart-collector-")
 
 
 async def test_two_servers_serve_one_job(bench: Bench, client: Client) -> None:

@@ -13,7 +13,7 @@ from tests.runtime.cluster import FakeCluster
 from tests.runtime.kind import TOY
 from trainmaster.core.ids import CONFIG_MAP, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.view import CHILD_CODEC, JOB_CODEC, NODE_CODEC, POD_CODEC, SERVICE_CODEC, Codec
-from trainmaster.diserver.view import POD_FACE_CODEC
+from trainmaster.diserver.view import CALLER_POD_CODEC
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.looptime
 
 CODECS: dict[str, tuple[Resource, Codec[Any]]] = {
     "pods": (POD, POD_CODEC),
-    "pods of di-server": (POD, POD_FACE_CODEC),
+    "pods of di-server": (POD, CALLER_POD_CODEC),
     "services": (SERVICE, SERVICE_CODEC),
     "children": (CONFIG_MAP, CHILD_CODEC),
     "jobs": (TOY, JOB_CODEC),

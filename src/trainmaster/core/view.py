@@ -221,7 +221,7 @@ class Codec(Generic[V]):
         return Page(views, metadata.version, metadata.cursor, unreadable)
 
     def object(self, raw: bytes) -> V:
-        """The view of one object. Values that are nested too deeply are dropped; the view of a job then has ``error``."""
+        """The view of one object. Values that are nested too deeply are dropped; a job then has ``error``."""
         try:
             return self._slim(self._item.decode(raw))
         except RecursionError:

@@ -1,6 +1,7 @@
-"""di-server: where the coordinator of a DIJob or NerveXJob asks for collectors and learners (docs/di-server.md).
+"""di-server: the REST API through which the coordinator of a DIJob or NerveXJob requests collectors and learners
+(docs/di-server.md).
 
-It declares on the job what is wanted and answers with URLs; the operator creates. So it keeps nothing, and several
-may run at once. DI-engine's client dies of any 4xx or 5xx: whatever passes by itself is answered with 200 and
-``success: false``, which is the only answer that it tries again after.
+It stores the requested replicas in the job's status and answers with their URLs; the operator creates the pods. It has
+no state of its own, so several servers may run at once. DI-engine's client exits after any 4xx or 5xx: temporary
+errors are answered with 200 and ``success: false``, the only answer after which it retries.
 """

@@ -1,4 +1,4 @@
-"""Answers, in the envelope and the words that DI-engine's client reads."""
+"""Response bodies, with the envelope and the messages that DI-engine's client reads."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -26,23 +26,23 @@ def success(message: str, data: Any) -> bytes:
 
 
 def failure(message: str, data: Any = None) -> bytes:
-    # Some clients take the body from a shell's command line: a single quote would end it.
+    # Some clients pass the body through a shell's command line: a single quote would end it.
     return msgspec.json.encode(Envelope(False, 1, message.replace("'", '"'), data))
 
 
-def replicas_of(job: DIJob, is_told: Callable[[str], bool]) -> Replicas:
-    """What a job's coordinator has, as far as it is to be told; aggregators come after learners without one."""
+def replicas_of(job: DIJob, is_included: Callable[[str], bool]) -> Replicas:
+    """The replicas of a job's coordinator that pass the filter. Aggregators come after the learners without one."""
     members = {} if job.status.phase in ENDED else job.status.declared.members
-    collectors, learners = (filter(is_told, counted(members, role)) for role in (COLLECTOR, LEARNER))
+    collectors, learners = (filter(is_included, counted(members, role)) for role in (COLLECTOR, LEARNER))
     return named(job, coordinator_name(job), collectors, learners)
 
 
-def learners_behind(job: DIJob, aggregator: str, is_told: Callable[[str], bool]) -> Replicas:
-    """The processes of the DDP learners that an aggregator gathers: each listens on a port of its own."""
+def learners_of(job: DIJob, aggregator: str, is_included: Callable[[str], bool]) -> Replicas:
+    """The processes of the DDP learners of an aggregator: each listens on a port of its own."""
     members = {} if job.status.phase in ENDED else job.status.declared.members
     urls = (
         address.url(job, name, port)
-        for name in filter(is_told, group_of(members, aggregator))
+        for name in filter(is_included, group_of(members, aggregator))
         for port_name, port in address.ports_of(job, name, members[name]).items()
         if port_name != labels.MASTER_PORT_NAME
     )
@@ -50,7 +50,7 @@ def learners_behind(job: DIJob, aggregator: str, is_told: Callable[[str], bool])
 
 
 def named(job: DIJob, coordinator: str, collectors: Iterable[str], learners: Iterable[str]) -> Replicas:
-    """These replicas, whether they are still wanted or not any more."""
+    """These replicas, also those that are no longer declared."""
     return Replicas(job.metadata.namespace, coordinator, _urls(job, collectors), _urls(job, learners))
 
 

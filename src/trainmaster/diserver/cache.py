@@ -1,7 +1,7 @@
-"""What di-server knows: jobs and pods, kept by watches, and read through to the API server where they are late.
+"""di-server's cache of jobs and pods. Watches keep it up to date; where a watch may be late, the API server is read.
 
-A watch is a little behind, and a client that is told 404 for that dies. So nothing is said to be missing before the
-API server itself was asked; and what this process wrote it knows before the watch shows it.
+DI-engine's client exits after a 404, so an object counts as missing only if the API server does not have it. Writes of
+this process are in the cache before the watch shows them.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from trainmaster.core.errors import ApiError, Invalid, NotFound, Trainmaster
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import JOB_CODEC, JobView, OwnerView
-from trainmaster.diserver.refusal import NotNow, Refused
-from trainmaster.diserver.view import POD_FACE_CODEC, CallerPod, read_pod
+from trainmaster.diserver.refusal import Refused, RetryLater
+from trainmaster.diserver.view import CALLER_POD_CODEC, CallerPod, read_pod
 from trainmaster.kinds.dijob.profile import PROFILES, Profile, profile_of, type_of
 from trainmaster.kinds.dijob.types import DIJob
 from trainmaster.runtime.cluster import Cluster
@@ -25,7 +25,7 @@ from trainmaster.runtime.store import Store
 
 
 class JobId(NamedTuple):
-    """A job: those of two kinds may have the same name."""
+    """Profile and key of a job: jobs of two kinds may have the same name."""
 
     profile: Profile
     key: Key
@@ -34,8 +34,8 @@ class JobId(NamedTuple):
         return f"{self.profile.word} {self.key}"
 
 
-class Known(msgspec.Struct):
-    """A job at one version, decoded once; ``answer`` is what a GET of it said."""
+class KnownJob(msgspec.Struct):
+    """A job at one version, decoded once. ``answer`` is the cached answer of a GET."""
 
     view: JobView
     job: DIJob
@@ -54,14 +54,14 @@ class Known(msgspec.Struct):
         return self.view.resource_version
 
     def owns(self, pod: CallerPod) -> bool:
-        """An owner is of the same namespace: anybody may write the uid of a foreign job into a pod of their own."""
+        """Compares the namespace, too: a user can write the uid of a job in another namespace into their own pod."""
         is_named = pod.owner is not None and pod.owner.uid == self.view.uid
         return is_named and pod.key.namespace == self.view.key.namespace
 
 
 _DECODERS = {profile: msgspec.json.Decoder(type_of(profile)) for profile in PROFILES}
 _MISSING = (NotFound, Invalid)
-"""A name that no object can have is not there, either."""
+"""Invalid: a name that no object can have."""
 
 
 class Cache:
@@ -73,11 +73,11 @@ class Cache:
         selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
         self.reflectors: tuple[Reflector[Any], ...] = (
             *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in self._jobs.values()),
-            Reflector(cluster, self._pods, POD_FACE_CODEC, namespace=namespace, selector=selector),
+            Reflector(cluster, self._pods, CALLER_POD_CODEC, namespace=namespace, selector=selector),
         )
-        self._known: dict[JobId, Known] = {}
-        self._ahead: dict[JobId, Known] = {}
-        """What was read or written past the watch, until the watch has it."""
+        self._known: dict[JobId, KnownJob] = {}
+        self._ahead: dict[JobId, KnownJob] = {}
+        """Versions that were read or written before the watch shows them."""
         self._callers: dict[str, dict[Key, CallerPod]] = {}
         self._changed = asyncio.Event()
         for profile, store in self._jobs.items():
@@ -89,25 +89,25 @@ class Cache:
         return self._pods.is_synced and all(store.is_synced for store in self._jobs.values())
 
     async def synced(self) -> None:
-        """Until everything was read once."""
+        """Waits until all initial lists are complete."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
 
     async def change(self) -> None:
-        """Until a watch shows something new."""
+        """Waits until a watch shows a change."""
         await self._changed.wait()
 
     # --- jobs ---
 
     def owner_of(self, pod: CallerPod) -> JobId | None:
-        """The job that a pod says it belongs to; None when that is no job of ours."""
+        """The job that controls the pod; None if the owner is of another kind."""
         owner = pod.owner or OwnerView("", "", "", "")
         group = owner.api_version.rpartition("/")[0]
-        found = [p for p in self.profiles if (p.resource.group, p.resource.kind) == (group, owner.kind)]
-        return JobId(found[0], Key(pod.key.namespace, owner.name)) if found else None
+        profiles = [p for p in self.profiles if (p.resource.group, p.resource.kind) == (group, owner.kind)]
+        return JobId(profiles[0], Key(pod.key.namespace, owner.name)) if profiles else None
 
-    def job(self, job: JobId) -> Known | None:
-        """The newest that is known of a job; raises ``Refused`` for one that cannot be read."""
+    def job(self, job: JobId) -> KnownJob | None:
+        """The newest known version of a job; raises ``Refused`` if it cannot be decoded."""
         store = self._jobs[job.profile]
         view = store.get(job.key)
         ahead = self._ahead.get(job)
@@ -117,11 +117,11 @@ class Cache:
             return None
         known = self._known.get(job)
         if known is None or known.view is not view:
-            known = self._known[job] = Known(view, _decoded(job, view))
+            known = self._known[job] = KnownJob(view, _decoded(job, view))
         return known
 
-    def jobs(self, namespace: str) -> Iterator[Known]:
-        """All jobs of a namespace, or of all; those that cannot be read are left out."""
+    def jobs(self, namespace: str) -> Iterator[KnownJob]:
+        """All jobs of a namespace, or of all if it is empty. Jobs that cannot be decoded are skipped."""
         for profile, store in self._jobs.items():
             for key in sorted(store.keys()):
                 if namespace in ("", key.namespace):
@@ -132,23 +132,23 @@ class Cache:
                     if known is not None:
                         yield known
 
-    async def fresh_job(self, job: JobId) -> Known:
-        """As the API server has it now."""
+    async def fresh_job(self, job: JobId) -> KnownJob:
+        """Reads the job from the API server."""
         profile, key = job
         try:
             body = await self._cluster.get(profile.resource, key)
         except _MISSING:
             raise Refused(404, f"{profile.word}: {key} not exists in cache, nor on the API server") from None
         except Trainmaster as error:
-            raise passing(error) from error
+            raise retry_later(error) from error
         try:
             view = JOB_CODEC.object(body)
         except ValueError as error:
             raise _unreadable(job, error) from error
-        return self.learn(Known(view, _decoded(job, view)))
+        return self.learn(KnownJob(view, _decoded(job, view)))
 
-    def learn(self, known: Known) -> Known:
-        """Something newer than the watch has shown."""
+    def learn(self, known: KnownJob) -> KnownJob:
+        """Stores a version that is newer than the watch."""
         if self._jobs[known.profile].seen < known.version:
             self._ahead[known.id] = known
         return known
@@ -158,38 +158,38 @@ class Cache:
     def pod(self, key: Key) -> CallerPod | None:
         return self._pods.get(key)
 
-    def pods_of(self, known: Known) -> list[CallerPod]:
+    def pods_of(self, known: KnownJob) -> list[CallerPod]:
         return [pod for pod in self._pods.owned(known.view.key.namespace, known.view.uid) if known.owns(pod)]
 
     def pods_at(self, ip: str) -> list[CallerPod]:
-        """Who calls from this address: several on a shared network."""
+        """The pods with this address: several if they share a network."""
         return list(self._callers.get(ip, {}).values())
 
     async def fresh_pod(self, key: Key) -> CallerPod | None:
-        """As the API server has it now; None when it has none."""
+        """Reads the pod from the API server; None if it does not exist."""
         try:
             return read_pod(await self._cluster.get(POD, key))
         except _MISSING:
             return None
         except Trainmaster as error:
-            raise passing(error) from error
+            raise retry_later(error) from error
 
     async def fresh_pods(self, namespace: str, selector: str) -> list[CallerPod]:
         try:
-            return POD_FACE_CODEC.page(await self._cluster.list(POD, namespace=namespace, selector=selector)).views
+            return CALLER_POD_CODEC.page(await self._cluster.list(POD, namespace=namespace, selector=selector)).views
         except Trainmaster as error:
-            raise passing(error) from error
+            raise retry_later(error) from error
 
     async def find(self, resource: Resource, key: Key) -> bytes | None:
-        """Any other object; None when it is not there."""
+        """Reads any other object; None if it does not exist."""
         try:
             return await self._cluster.get(resource, key)
         except NotFound:
             return None
         except Trainmaster as error:
-            raise passing(error) from error
+            raise retry_later(error) from error
 
-    # --- inside ---
+    # --- watches ---
 
     def _job_changed(self, profile: Profile, before: JobView | None, after: JobView | None) -> None:
         job = JobId(profile, (after or before).key)  # type: ignore[union-attr]  # never both None
@@ -198,7 +198,7 @@ class Cache:
             del self._ahead[job]
         if after is None:
             self._known.pop(job, None)
-        self._tell()
+        self._notify()
 
     def _pod_changed(self, before: CallerPod | None, after: CallerPod | None) -> None:
         if before is not None:
@@ -210,17 +210,17 @@ class Cache:
         if after is not None:
             for ip in after.ips:
                 self._callers.setdefault(ip, {})[after.key] = after
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
 
-def passing(error: Trainmaster) -> NotNow:
-    """Whatever the API server could not or would not do: a client that asks again may live to see it mended."""
-    said = error.message if isinstance(error, ApiError) else str(error)
-    return NotNow(f"the API server does not do its part, try again: {said}")
+def retry_later(error: Trainmaster) -> RetryLater:
+    """The answer to a request for which the API server failed: the client retries."""
+    message = error.message if isinstance(error, ApiError) else str(error)
+    return RetryLater(f"a request to the API server failed, try again: {message}")
 
 
 def _decoded(job: JobId, view: JobView) -> DIJob:

@@ -1,8 +1,8 @@
-"""Who calls, and whether they may: a job acts on itself, an administrator on everything.
+"""Authenticates and authorises callers: a pod acts on its own job, an administrator on all jobs.
 
-DI-engine's client sends no token. It is known by the address that it calls from: that of a pod, whose owner is the
-job. Whoever sends a bearer token is asked about at the API server: a token that is bound to a pod speaks for the
-pod's job, any other for a user, who may do with a job's replicas what RBAC says about updating jobs.
+DI-engine's client sends no token. It is identified by its address: that of a pod, whose owner is the job. A bearer
+token is checked with a TokenReview: a token that is bound to a pod may act on the pod's job; for any other user RBAC
+decides, by the permission to update jobs.
 """
 
 import asyncio
@@ -14,17 +14,18 @@ import msgspec
 
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
-from trainmaster.diserver.cache import Cache, Known, passing
-from trainmaster.diserver.refusal import NotNow, Refused
+from trainmaster.diserver.cache import Cache, KnownJob, retry_later
+from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.diserver.view import CallerPod
 
 TOKEN_REVIEW = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
 ACCESS_REVIEW = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
 
 REVIEW_SECONDS = 30.0
-"""How long the API server's word about a token is taken for true."""
+"""How long the result of a review is cached."""
 REVIEWS_KEPT = 1024
-PATIENCE = 2.0
+ADDRESS_TIMEOUT = 2.0
+"""Seconds that a request waits for the kubelet to report the address of the calling pod."""
 
 _POD_NAME = "authentication.kubernetes.io/pod-name"
 _POD_UID = "authentication.kubernetes.io/pod-uid"
@@ -33,12 +34,12 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 class Reviewer(Protocol):
     async def review(self, resource: Resource, body: bytes) -> bytes:
-        """A question that is put by creating an object, which comes back with the answer in its status."""
+        """Creates a review object, such as a TokenReview, and returns it with its status."""
         ...
 
 
 class Origin(NamedTuple):
-    """Where a request comes from."""
+    """Address and token of a request."""
 
     ip: str
     token: str = ""
@@ -52,7 +53,7 @@ class _User(msgspec.Struct):
 
     @property
     def pod(self) -> tuple[Key, str] | None:
-        """The pod that this token is bound to, and its uid."""
+        """The pod that the token is bound to, and its uid."""
         if _POD_NAME not in self.extra or not self.username.startswith(_SERVICE_ACCOUNT):
             return None
         namespace = self.username.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
@@ -69,11 +70,11 @@ class _Review(msgspec.Struct):
     status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
 
 
-IsVisible = Callable[[Known], bool]
+IsVisible = Callable[[KnownJob], bool]
 
 
 class Callers:
-    """With ``is_open`` a caller without a token may be anybody: for one machine, whose user is the only one."""
+    """With ``is_open`` callers without a token may act on every job: for a machine with one user."""
 
     def __init__(self, cache: Cache, reviewer: Reviewer, *, is_open: bool) -> None:
         self._cache = cache
@@ -81,8 +82,8 @@ class Callers:
         self._is_open = is_open
         self._reviews: dict[str, tuple[float, _ReviewStatus]] = {}
 
-    async def check(self, origin: Origin, known: Known) -> bool:
-        """Whether an administrator calls; raises ``Refused`` for who may not act on this job."""
+    async def check(self, origin: Origin, known: KnownJob) -> bool:
+        """True if the caller is an administrator; raises ``Refused`` if the caller may not act on this job."""
         if origin.token:
             user = await self._user(origin.token)
             if await self._is_bound_to(user, known):
@@ -97,7 +98,7 @@ class Callers:
         return False
 
     async def visible(self, origin: Origin, namespace: str) -> IsVisible:
-        """Which jobs a list for this caller may name; an empty namespace is all of them."""
+        """Selects the jobs that a list for this caller may contain. An empty namespace means all namespaces."""
         if origin.token:
             user = await self._user(origin.token)
             if (pod := await self._bound_pod(user)) is not None and pod.owner is not None:
@@ -115,14 +116,14 @@ class Callers:
     def _callers_at(self, ip: str) -> list[CallerPod]:
         return [pod for pod in self._cache.pods_at(ip) if pod.owner is not None and not pod.is_ended]
 
-    def _calls_from(self, ip: str, known: Known) -> bool:
+    def _calls_from(self, ip: str, known: KnownJob) -> bool:
         return any(known.owns(pod) for pod in self._callers_at(ip))
 
-    async def _wait_for(self, ip: str, known: Known) -> None:
-        """A pod that has just started may call before its kubelet has said which address it has."""
+    async def _wait_for(self, ip: str, known: KnownJob) -> None:
+        """A pod that has just started may call before the kubelet has reported its address."""
         job = known.view.key
-        found = await self._cache.fresh_pods(job.namespace, f"{known.profile.job_name}={job.name}")
-        own = [pod for pod in found if known.owns(pod) and not pod.is_ended]
+        pods = await self._cache.fresh_pods(job.namespace, f"{known.profile.job_name}={job.name}")
+        own = [pod for pod in pods if known.owns(pod) and not pod.is_ended]
         if any(ip in pod.ips for pod in own):
             return  # the watch is late
         if all(pod.ips for pod in own):
@@ -130,11 +131,11 @@ class Callers:
                 403, f"{ip} is not the address of a pod of {known.id}: call from inside the job, or with a token"
             )
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ADDRESS_TIMEOUT):
                 while not self._calls_from(ip, known):
                     await self._cache.change()
         except TimeoutError:
-            raise NotNow(f"{ip} is not yet known as an address of {known.id}, try again") from None
+            raise RetryLater(f"{ip} is not yet known as an address of {known.id}, try again") from None
 
     # --- by token ---
 
@@ -144,7 +145,7 @@ class Callers:
             raise Refused(401, "the API server does not know this bearer token: it may have expired")
         return answer.user
 
-    async def _is_bound_to(self, user: _User, known: Known) -> bool:
+    async def _is_bound_to(self, user: _User, known: KnownJob) -> bool:
         pod = await self._bound_pod(user)
         return pod is not None and known.owns(pod)
 
@@ -156,7 +157,7 @@ class Callers:
         return pod if pod is not None and uid in ("", pod.uid) else None
 
     async def _updatable(self, user: _User, namespace: str) -> IsVisible:
-        """Jobs of the kinds that a user may update there."""
+        """Selects the jobs of the kinds that a user may update in the namespace."""
         profiles = self._cache.profiles
         kinds = {profile for profile in profiles if await self._may_update(user, profile.resource, namespace)}
         if not kinds:
@@ -184,7 +185,7 @@ class Callers:
         try:
             answer = await self._reviewer.review(resource, msgspec.json.encode(body))
         except Trainmaster as error:
-            raise passing(error) from error
+            raise retry_later(error) from error
         status = msgspec.json.decode(answer, type=_Review).status
         while len(self._reviews) >= REVIEWS_KEPT:
             del self._reviews[next(iter(self._reviews))]

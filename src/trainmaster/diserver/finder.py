@@ -1,4 +1,4 @@
-"""Finds the job that a request is about, past a watch that is late and a coordinator that is on its way."""
+"""Finds the job of a request, also while a watch is late or the coordinator is being created."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from contextlib import suppress
 
 from trainmaster.core.ids import Key
 from trainmaster.core.name import MAX_LABEL
-from trainmaster.diserver.cache import Cache, JobId, Known
-from trainmaster.diserver.refusal import NotNow, Refused
+from trainmaster.diserver.cache import Cache, JobId, KnownJob
+from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.diserver.view import CallerPod
 from trainmaster.kinds.dijob import address
 from trainmaster.kinds.dijob.address import coordinator_name
 from trainmaster.kinds.dijob.profile import COORDINATOR
 
-PATIENCE = 2.0
-"""Seconds that a request waits for what is surely about to happen."""
+WAIT_TIMEOUT = 2.0
+"""Seconds that a request waits for a state that is expected soon."""
 POLL = 0.1
 
 
@@ -22,23 +22,23 @@ class Finder:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    async def job_of(self, pod: Key) -> Known:
-        """The job of a pod; its name is enough when it has no pod at the moment."""
+    async def job_of(self, pod: Key) -> KnownJob:
+        """The job of a pod. A pod that does not exist now is matched by its name."""
         await self.be_synced()
         if not pod.namespace or not pod.name:
             raise Refused(404, f"pod: {pod} not exists in cache: namespace and coordinator must be given")
         if len(pod.namespace) > MAX_LABEL or len(pod.name) > MAX_LABEL:
-            # Whoever calls is not known yet: the API server is not bothered with a megabyte, nor is it kept in mind.
+            # The caller is not authenticated yet: do not send long names to the API server or cache them.
             raise Refused(404, f"pod: {pod.name[:MAX_LABEL]}… not exists in cache: no name has so many characters")
-        if (face := self._cache.pod(pod)) is not None:
-            with suppress(Refused):  # by now another pod may have this name
-                return await self._owner_of(face)
-        if (face := await self._cache.fresh_pod(pod)) is not None:
-            return await self._owner_of(face)
+        if (view := self._cache.pod(pod)) is not None:
+            with suppress(Refused):  # the pod in the cache may have been replaced
+                return await self._owner_of(view)
+        if (view := await self._cache.fresh_pod(pod)) is not None:
+            return await self._owner_of(view)
         return await self._job_named_by(pod)
 
-    async def _owner_of(self, face: CallerPod) -> Known:
-        pod, owner, job = face.key, face.owner, self._cache.owner_of(face)
+    async def _owner_of(self, view: CallerPod) -> KnownJob:
+        pod, owner, job = view.key, view.owner, self._cache.owner_of(view)
         if owner is None or job is None:
             words = " or ".join(profile.word for profile in self._cache.profiles)
             raise Refused(404, f"module {pod.name} is not owned by any {words}")
@@ -50,7 +50,7 @@ class Finder:
             raise Refused(404, f"coordinator {pod.name} is owned by stale {word}: another one has its name now")
         return known
 
-    async def _job_named_by(self, pod: Key) -> Known:
+    async def _job_named_by(self, pod: Key) -> KnownJob:
         missing = Refused(404, f"pod: {pod} not exists in cache, nor on the API server")
         for job in self._jobs_that_may_have(pod):
             try:
@@ -69,24 +69,24 @@ class Finder:
             for name in (*fixed, *asked_for):
                 yield JobId(profile, Key(pod.namespace, name))
 
-    async def incarnation(self, known: Known) -> str:
-        """Of the coordinator, as the API server sees it now: its first request must not be taken for a further one."""
+    async def incarnation(self, known: KnownJob) -> str:
+        """The coordinator's incarnation, read from the API server: its first request must not count as a later one."""
         key = Key(known.view.key.namespace, coordinator_name(known.job))
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        deadline = asyncio.get_running_loop().time() + WAIT_TIMEOUT
         while True:
             pod = await self._cache.fresh_pod(key)
             main = known.profile.container(COORDINATOR)
             if pod is not None and known.owns(pod) and not pod.deleting and not pod.is_between(main):
                 return pod.incarnation(main)
             if asyncio.get_running_loop().time() >= deadline:
-                raise NotNow(f"coordinator {key} does not run at the moment, try again")
+                raise RetryLater(f"coordinator {key} does not run at the moment, try again")
             await asyncio.sleep(POLL)
 
     async def be_synced(self) -> None:
         if self._cache.is_synced:
             return
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_TIMEOUT):
                 await self._cache.synced()
         except TimeoutError:
-            raise NotNow("di-server has just started and does not know all jobs yet, try again") from None
+            raise RetryLater("di-server has just started and does not know all jobs yet, try again") from None

@@ -1,4 +1,4 @@
-"""How many GPUs a learner's pod can have: ``--gpu-alloc-policy simple``."""
+"""GPUs per node, to split a learner over pods: ``--gpu-alloc-policy simple``."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import structlog
 
 from trainmaster.core.errors import Forbidden, Trainmaster
 from trainmaster.core.ids import NODE
-from trainmaster.diserver.cache import passing
+from trainmaster.diserver.cache import retry_later
 from trainmaster.kinds.dijob.declare import usual_gpus
 from trainmaster.runtime.cluster import Cluster
 
@@ -37,7 +37,7 @@ class _Node(msgspec.Struct):
 
     @property
     def gpus(self) -> int:
-        """Those that a pod may get: a node that takes no pods has none."""
+        """Allocatable GPUs; 0 if the node is unschedulable or not ready."""
         is_ready = any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
         number = self.status.allocatable.get("nvidia.com/gpu", "0")
         return int(number) if is_ready and not self.spec.unschedulable and number.isdecimal() else 0
@@ -53,7 +53,7 @@ class _Nodes(msgspec.Struct):
 
 
 class Nodes:
-    """Asked for only when a learner wants several GPUs; the answer is kept for a moment."""
+    """Lists nodes only if a learner requests several GPUs. The result is cached for KEPT_SECONDS."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -61,7 +61,7 @@ class Nodes:
         self._usual = 0
 
     async def usual_gpus(self) -> int:
-        """GPUs of most nodes that take pods and have any; 0 when that is not known."""
+        """The most frequent number of GPUs among usable nodes that have any; 0 if it is unknown."""
         now = asyncio.get_running_loop().time()
         if now >= self._until:
             self._usual = await self._look()
@@ -75,10 +75,10 @@ class Nodes:
             try:
                 page = msgspec.json.decode(await self._cluster.list(NODE, limit=PAGE, cursor=cursor), type=_Nodes)
             except Forbidden as error:
-                log.warning("GPUs are not split over nodes: they may not be listed", because=str(error))
+                log.warning("GPUs are not split over nodes: listing nodes is forbidden", because=str(error))
                 return 0
             except Trainmaster as error:
-                raise passing(error) from error
+                raise retry_later(error) from error
             found += [node.gpus for node in page.items]
             cursor = page.metadata.cursor
             if not cursor:

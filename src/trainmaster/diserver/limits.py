@@ -1,4 +1,4 @@
-"""What a coordinator asks for, made precise: templates that are there, GPUs split over pods, numbers within limits."""
+"""Checks a request of replicas: templates exist, GPUs are split over pods, numbers are within the limits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +9,9 @@ from trainmaster.core import template
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.ids import Key
 from trainmaster.core.name import child_name_error
-from trainmaster.diserver.cache import Cache, Known
+from trainmaster.diserver.cache import Cache, KnownJob
 from trainmaster.diserver.gpu import Nodes
-from trainmaster.diserver.refusal import NotNow, Refused
+from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.kinds.dijob import address, declare
 from trainmaster.kinds.dijob.aggregatorconfig import RESOURCE as AGGREGATOR_CONFIG
 from trainmaster.kinds.dijob.config import aggregator_template
@@ -23,7 +23,7 @@ from trainmaster.settings import SERVER
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may be asked for, and where an aggregator's template is."""
+    """Limits of replicas, and the AggregatorConfig that has the aggregator's template."""
 
     max_per_job: int = SERVER.max_replicas_per_job
     max_per_namespace: int = SERVER.max_replicas_per_namespace
@@ -37,11 +37,11 @@ class RequestLimits:
         self._nodes = nodes
         self.rules = rules
 
-    async def prepared(self, known: Known, asked: Mapping[Role, Asked]) -> tuple[dict[Role, Asked], Any]:
-        """Templates that are needed, and the GPUs of a learner split over pods."""
+    async def prepared(self, known: KnownJob, asked: Mapping[Role, Asked]) -> tuple[dict[Role, Asked], Any]:
+        """Checks that the templates exist, and splits the GPUs of a learner over pods."""
         ready = dict(asked)
-        for role, each in asked.items():
-            if each.replicas:
+        for role, demand in asked.items():
+            if demand.replicas:
                 _check_template(known, role)
         learners = asked.get(LEARNER)
         is_single = learners is None or not learners.replicas or learners.gpus <= 1
@@ -64,12 +64,12 @@ class RequestLimits:
             raise Refused(409, f"AGConfig: {key} cannot be used: {'; '.join(bad.errors)}") from bad
 
     def check_number(self, asked: Mapping[Role, Asked]) -> None:
-        """Before a million names are made up."""
-        new = sum(each.replicas * (1 + len(each.shares)) for each in asked.values())
+        """Checked before any names are generated."""
+        new = sum(demand.replicas * (1 + len(demand.shares)) for demand in asked.values())
         if new > self.rules.max_per_job:
             raise Refused(400, f"{new} replicas are asked for: a job may have {self.rules.max_per_job}")
 
-    def check_limits(self, known: Known, change: Change) -> None:
+    def check_limits(self, known: KnownJob, change: Change) -> None:
         before, after = len(known.job.status.declared.members), len(change.declared.members)
         key = known.view.key
         if after > before and after > self.rules.max_per_job:
@@ -80,19 +80,19 @@ class RequestLimits:
             if other.view.uid != known.view.uid and other.job.status.phase not in ENDED
         )
         if after > before and others + after > self.rules.max_per_namespace:
-            raise NotNow(
+            raise RetryLater(
                 f"namespace {key.namespace} would have {others + after} replicas, and may have "
                 f"{self.rules.max_per_namespace}: try again when other jobs have ended"
             )
 
 
-def _check_template(known: Known, role: Role) -> None:
-    job, said = known.job, f"{known.profile.word} {known.view.key.name}"
-    given = address.template_of(job, role)
-    if given is None:
-        raise Refused(400, f"{said} has no template for {role}s: add spec.{role} to it")
-    if wrong := template.errors(given, f"spec.{role}.template"):
-        raise Refused(409, f"{said} cannot be run as written: {'; '.join(wrong)}")
+def _check_template(known: KnownJob, role: Role) -> None:
+    job, name = known.job, f"{known.profile.word} {known.view.key.name}"
+    pod_template = address.template_of(job, role)
+    if pod_template is None:
+        raise Refused(400, f"{name} has no template for {role}s: add spec.{role} to it")
+    if errors := template.errors(pod_template, f"spec.{role}.template"):
+        raise Refused(409, f"{name} cannot be run as written: {'; '.join(errors)}")
     _check_name(job, role)
 
 

@@ -1,11 +1,11 @@
-"""Answers that are not what was asked for: for good, or for now."""
+"""Errors that become answers: permanent (``Refused``) and temporary (``RetryLater``)."""
 
 LONGEST = 1000
-"""Characters of a sentence: it may quote what a caller wrote, and goes into the log."""
+"""Characters of a message: it may quote the request, and it is logged."""
 
 
 class Refused(Exception):
-    """No, and asking again does not help: a status that ends DI-engine's client, with a sentence that says why."""
+    """The request can never succeed: a 4xx or 5xx, after which DI-engine's client exits."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -13,8 +13,8 @@ class Refused(Exception):
         self.message = message[:LONGEST]
 
 
-class NotNow(Exception):
-    """Something that passes is in the way: 200 with ``success: false``, after which a client asks again."""
+class RetryLater(Exception):
+    """A temporary error: 200 with ``success: false``, after which the client retries."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

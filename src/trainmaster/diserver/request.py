@@ -1,4 +1,4 @@
-"""Requests, read and judged before anything is looked up: what is wrong is said with 400 and a sentence."""
+"""Decodes and validates requests before anything is looked up. Errors are answered with 400 and a message."""
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
@@ -15,7 +15,7 @@ from trainmaster.kinds.dijob.declare import COLLECTOR, LEARNER, Asked
 
 BODY_LIMIT = 1024 * 1024
 MAX_GPUS = 1024
-"""Of one learner: each of its processes has a port of its own."""
+"""GPUs of one learner: each of its processes has a port of its own."""
 
 PARAMETERS = ("namespace", "coordinator", "name", "aggregator")
 
@@ -23,7 +23,7 @@ R = TypeVar("R", ReplicasRequest, FailedRequest)
 
 
 def decoded(body: bytes, type_: type[R]) -> R:
-    """Raises ``Refused`` in the words of the server that clients know."""
+    """Raises ``Refused`` with the messages of the ancestor."""
     if not body.strip():
         raise Refused(400, "failed to decode request body: EOF")
     try:
@@ -37,7 +37,7 @@ def coordinator_of(request: ReplicasRequest | FailedRequest) -> Key:
 
 
 def parameters(query: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """Names in any case; the first of several values counts."""
+    """Names are case-insensitive; the first of several values counts."""
     found: dict[str, str] = {}
     for name, value in query:
         if name.lower() not in PARAMETERS:
@@ -47,7 +47,7 @@ def parameters(query: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def wanted_of(request: ReplicasRequest) -> dict[Role, Wanted]:
-    """By role; a role that the body does not name is not asked about."""
+    """By role, without the roles that the body does not have."""
     given: dict[Role, Wanted | None] = {COLLECTOR: request.collectors, LEARNER: request.learners}
     return {role: wanted for role, wanted in given.items() if wanted is not None}
 
@@ -60,7 +60,7 @@ def number_of(role: Role, wanted: Wanted) -> int:
 
 
 def asked_of(role: Role, wanted: Wanted) -> Asked:
-    """What one replica gets, checked; whether a learner becomes a group is not known here."""
+    """The resources of one replica, validated. Whether a learner becomes a DDP group is decided later."""
     cpus, memory = _quantity(role, "cpus", wanted.cpus), _quantity(role, "memory", wanted.memory)
     gpus = rounded_up(amount_of(_quantity(role, "gpus", wanted.gpus) or "0"))
     if gpus > MAX_GPUS:
@@ -69,12 +69,12 @@ def asked_of(role: Role, wanted: Wanted) -> Asked:
 
 
 def digest_of(verb: str, request: ReplicasRequest | FailedRequest) -> str:
-    """The same for the same request, however its client happened to write it."""
+    """Equal for equal requests, independent of their JSON formatting."""
     return sha256(verb.encode() + msgspec.json.encode(request, order="deterministic")).hexdigest()[:16]
 
 
 def pod_names(entries: Iterable[str], namespace: str) -> tuple[str, ...]:
-    """Pods by name, name.namespace or URL, each once."""
+    """Pods by name, name.namespace or URL, without duplicates."""
     return tuple(dict.fromkeys(_pod_name(entry, namespace) for entry in entries))
 
 
@@ -87,7 +87,7 @@ def _pod_name(entry: str, namespace: str) -> str:
 
 
 def _quantity(role: Role, field: str, given: Quantity) -> str:
-    """Empty for none and for 0: then the template decides."""
+    """Empty if unset or 0: the template decides then."""
     text = "" if given is None else str(given)
     try:
         return text if text and amount_of(text) else ""

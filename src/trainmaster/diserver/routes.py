@@ -1,4 +1,4 @@
-"""di-server's routes over HTTP, as its clients have always known them."""
+"""di-server's HTTP routes, as its existing clients know them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,19 +11,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from trainmaster.core.errors import NotSynced
 from trainmaster.diserver import answer, metrics
+from trainmaster.diserver.acknowledgement import SentAnswer
 from trainmaster.diserver.caller import Origin
-from trainmaster.diserver.delivery import Delivery
 from trainmaster.diserver.handlers import Done, Handlers
-from trainmaster.diserver.refusal import NotNow, Refused
+from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.diserver.request import BODY_LIMIT, decoded, parameters
 from trainmaster.diserver.types import FailedRequest, ReplicasRequest
-from trainmaster.diserver.writer import Declarer
+from trainmaster.diserver.writer import DeclarationWriter
 
 REPLICAS = "/v1alpha1/replicas"
 FAILED = "/v1alpha1/replicas/failed"
 
-GUARD_SECONDS = 6.0
-"""No request is kept longer, whatever happens to the API server meanwhile."""
+REQUEST_TIMEOUT = 6.0
+"""Upper limit for every request, also if the API server does not answer."""
 MAX_IN_FLIGHT = 1000
 
 log = structlog.get_logger(__name__)
@@ -32,11 +32,11 @@ Handler = Callable[[web.Request, Origin], Awaitable[Done]]
 
 
 class Routes:
-    """``is_ready`` says whether this server should get requests: it has read everything and does not end."""
+    """``is_ready`` says whether this server should get requests: its cache is synced and it is not stopping."""
 
-    def __init__(self, desk: Handlers, declarer: Declarer, is_ready: Callable[[], bool]) -> None:
-        self._desk = desk
-        self._declarer = declarer
+    def __init__(self, handlers: Handlers, writer: DeclarationWriter, is_ready: Callable[[], bool]) -> None:
+        self._handlers = handlers
+        self._writer = writer
         self._is_ready = is_ready
         self._in_flight = 0
         self._replicas: dict[str, Handler] = {"GET": self._get, "POST": self._create, "DELETE": self._delete}
@@ -63,37 +63,37 @@ class Routes:
         return await self._serve(request, FAILED, self._failed)
 
     async def _get(self, request: web.Request, origin: Origin) -> Done:
-        return await self._desk.get(parameters(request.query.items()), origin)
+        return await self._handlers.get(parameters(request.query.items()), origin)
 
     async def _create(self, request: web.Request, origin: Origin) -> Done:
-        return await self._desk.create(decoded(await _body(request), ReplicasRequest), origin)
+        return await self._handlers.create(decoded(await _body(request), ReplicasRequest), origin)
 
     async def _delete(self, request: web.Request, origin: Origin) -> Done:
-        return await self._desk.delete(decoded(await _body(request), ReplicasRequest), origin)
+        return await self._handlers.delete(decoded(await _body(request), ReplicasRequest), origin)
 
     async def _report(self, request: web.Request, origin: Origin) -> Done:
-        return await self._desk.failed(decoded(await _body(request), FailedRequest), origin)
+        return await self._handlers.failed(decoded(await _body(request), FailedRequest), origin)
 
-    # --- around all of them ---
+    # --- common to all routes ---
 
-    async def _serve(self, request: web.Request, route: str, handlers: dict[str, Handler]) -> web.StreamResponse:
+    async def _serve(self, request: web.Request, route: str, by_method: dict[str, Handler]) -> web.StreamResponse:
         started = perf_counter()
         self._in_flight += 1
         metrics.IN_FLIGHT.set(self._in_flight)
         try:
-            status, done, because = await self._answer(request, handlers.get(request.method))
+            status, done, because = await self._answer(request, by_method.get(request.method))
         finally:
             self._in_flight -= 1
             metrics.IN_FLIGHT.set(self._in_flight)
         response = web.Response(status=status, body=done.body, content_type="application/json")
         if done.stored is not None:
-            # Whether a client has its answer matters: without it the same request comes again.
+            # Followed until the client has acknowledged it: without the answer it sends the same request again.
             try:
                 await response.prepare(request)
                 await response.write_eof()
-                self._declarer.answered(done.stored, Delivery(request.transport))
+                self._writer.answered(done.stored, SentAnswer(request.transport))
             except ConnectionError:
-                because = "the caller has gone"
+                because = "the client has closed the connection"
         self._record(request, route, status, because, perf_counter() - started)
         return response
 
@@ -103,22 +103,22 @@ class Routes:
             if handler is None:
                 raise Refused(501, f"{request.method} not implemented")  # noqa: TRY301 one way out for all of them
             if self._in_flight > MAX_IN_FLIGHT:
-                raise NotNow("too many requests at once, try again")  # noqa: TRY301
-            async with asyncio.timeout(GUARD_SECONDS):
+                raise RetryLater("too many requests at once, try again")  # noqa: TRY301
+            async with asyncio.timeout(REQUEST_TIMEOUT):
                 return 200, await handler(request, _origin(request)), ""
         except Refused as refused:
             return refused.status, Done(answer.failure(refused.message, nothing)), refused.message
-        except NotNow as passing:
-            said = passing.message
+        except RetryLater as error:
+            message = error.message
         except NotSynced as error:
-            said = f"{error}, try again"
+            message = f"{error}, try again"
         except TimeoutError:
-            said = f"no end after {GUARD_SECONDS:.0f} seconds, try again: the API server may be slow"
+            message = f"no end after {REQUEST_TIMEOUT:.0f} seconds, try again: the API server may be slow"
         except Exception:
-            # A defect of ours must not end a client that could as well ask again.
+            # After an error of our own the client retries instead of exiting.
             log.exception("request failed by a defect in trainmaster", method=request.method, path=request.path)
-            said = "di-server failed; its log says why"
-        return 200, Done(answer.failure(said, nothing)), said
+            message = "di-server failed; its log says why"
+        return 200, Done(answer.failure(message, nothing)), message
 
     def _record(self, request: web.Request, route: str, status: int, because: str, seconds: float) -> None:
         key = (request.method if request.method in self._replicas else "other", route, status, not because)
@@ -146,12 +146,12 @@ class Routes:
 
 def _origin(request: web.Request) -> Origin:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    ip = (request.remote or "").removeprefix("::ffff:")  # an IPv4 address on a socket of both
+    ip = (request.remote or "").removeprefix("::ffff:")  # an IPv4 address on a dual-stack socket
     return Origin(ip, token.strip() if scheme.lower() == "bearer" else "")
 
 
 async def _body(request: web.Request) -> bytes:
-    """Whatever its Content-Type says: DI-engine's client sends none."""
+    """Ignores the Content-Type: DI-engine's client sends none."""
     if (request.content_length or 0) > BODY_LIMIT:
         raise Refused(400, f"failed to decode request body: it is larger than {BODY_LIMIT} bytes")
     try:

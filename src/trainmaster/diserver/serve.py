@@ -1,4 +1,4 @@
-"""Starts di-server and ends it: ready when everything was read, drained before it goes."""
+"""Starts and stops di-server: ready after the initial lists, drained before it exits."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from trainmaster.diserver.caller import Callers, Reviewer
 from trainmaster.diserver.gpu import Nodes
 from trainmaster.diserver.handlers import Handlers
 from trainmaster.diserver.limits import RequestLimits, Rules
-from trainmaster.diserver.routes import GUARD_SECONDS, Routes
-from trainmaster.diserver.writer import Declarer
+from trainmaster.diserver.routes import REQUEST_TIMEOUT, Routes
+from trainmaster.diserver.writer import DeclarationWriter
 from trainmaster.kinds.dijob.profile import PROFILES, Profile
 from trainmaster.monitoring import split_address
 from trainmaster.runtime.cluster import Cluster
@@ -32,10 +32,10 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     bind_address: str
     namespace: str = ""
     kinds: tuple[str, ...] = ()
-    """Of which jobs are served; none for all."""
+    """Kinds of jobs that are served; empty for all."""
     allow_unidentified: bool = False
     drain: float = SERVER.shutdown_delay
-    """Seconds between "not ready" and the end: until nobody sends requests here any more."""
+    """Seconds between "not ready" and exit, in which load balancers remove this server."""
     rules: Rules = Rules()
 
 
@@ -48,21 +48,21 @@ async def run_server(
     now: Callable[[], datetime],
     started: asyncio.Event | None = None,
 ) -> None:
-    """Until ``stop`` is set. The socket is open from the beginning: who comes early is told to try again."""
+    """Runs until ``stop`` is set. The socket listens at once; requests before the initial lists get "try again"."""
     cache, recorder = (
         Cache(cluster, namespace=options.namespace, profiles=_profiles(options.kinds)),
         Recorder(cluster, now),
     )
-    declarer = Declarer(cluster, cache, now)
+    writer = DeclarationWriter(cluster, cache, now)
     callers = Callers(cache, reviewer, is_open=options.allow_unidentified)
-    wishes = RequestLimits(cache, Nodes(cluster), options.rules)
-    desk = Handlers(cache, callers, declarer, wishes, recorder, now)
-    face = Routes(desk, declarer, lambda: cache.is_synced and not stop.is_set())
+    limits = RequestLimits(cache, Nodes(cluster), options.rules)
+    handlers = Handlers(cache, callers, writer, limits, recorder, now)
+    routes = Routes(handlers, writer, lambda: cache.is_synced and not stop.is_set())
     runner = web.AppRunner(
-        face.application(),
+        routes.application(),
         access_log=None,
         handle_signals=False,
-        shutdown_timeout=GUARD_SECONDS,
+        shutdown_timeout=REQUEST_TIMEOUT,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
     )
     await runner.setup()
@@ -75,18 +75,18 @@ async def run_server(
             if started is not None:
                 started.set()
             await stop.wait()
-            log.info("stopping: answering what still comes", seconds=options.drain)
+            log.info("stopping: draining requests", seconds=options.drain)
             await asyncio.sleep(options.drain)
         finally:
             await runner.cleanup()
-            await declarer.close(FLUSH_SECONDS)
+            await writer.close(FLUSH_SECONDS)
             await recorder.flush(FLUSH_SECONDS)
             for task in background:
                 task.cancel()
 
 
 def _profiles(names: Sequence[str]) -> list[Profile]:
-    """Of these kinds, in whatever case somebody wrote them."""
+    """The profiles of these kinds, case-insensitive."""
     known = {profile.word.lower(): profile for profile in PROFILES}
     wanted = [name.lower() for name in names] or list(known)
     if unknown := sorted(set(wanted) - set(known)):

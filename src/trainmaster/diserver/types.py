@@ -1,4 +1,4 @@
-"""The bodies of di-server's requests and answers, as DI-engine's client writes and reads them."""
+"""Request and response bodies, as DI-engine's client writes and reads them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ Quantity = str | int | float | None
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """How many replicas of a role, and what each of them gets; nothing is what the template says."""
+    """Number of replicas of a role, and the resources of each. Unset resources are those of the template."""
 
     replicas: int | None = None
     cpus: Quantity = None
@@ -17,7 +17,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class ReplicasRequest(msgspec.Struct, frozen=True):
-    """Of POST and DELETE. A role that is left out is not spoken about."""
+    """Body of POST and DELETE. Roles that are left out do not change."""
 
     namespace: str | None = None
     coordinator: str | None = None
@@ -26,7 +26,7 @@ class ReplicasRequest(msgspec.Struct, frozen=True):
 
 
 class FailedRequest(msgspec.Struct, frozen=True):
-    """Replicas that cannot be reached: a pod's name, name.namespace, or a URL of ours."""
+    """Replicas that cannot be reached, by pod name, name.namespace or URL."""
 
     namespace: str | None = None
     coordinator: str | None = None
@@ -35,7 +35,7 @@ class FailedRequest(msgspec.Struct, frozen=True):
 
 
 class Replicas(msgspec.Struct, frozen=True):
-    """URLs ``<pod>.<namespace>:<port>``. The client iterates over the lists without looking: they are never null."""
+    """URLs ``<pod>.<namespace>:<port>``. The client iterates over the lists without a check: they are never null."""
 
     namespace: str = ""
     coordinator: str = ""
@@ -44,7 +44,7 @@ class Replicas(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """Around every answer; ``code`` is 0 for success and 1 otherwise."""
+    """Every response body; ``code`` is 0 for success and 1 otherwise."""
 
     success: bool
     code: int

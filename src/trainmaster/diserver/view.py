@@ -1,4 +1,4 @@
-"""Pods as di-server sees them: what the operator sees, and by which address they call."""
+"""The view of pods for di-server: that of the operator, with addresses and restart counts."""
 
 from datetime import datetime
 
@@ -11,16 +11,16 @@ from trainmaster.core.view import Codec, ContainerView, OwnerView, PodView
 class CallerPod(PodView, frozen=True):
     ips: tuple[str, ...] = ()
     restarts: tuple[tuple[str, int], ...] = ()
-    """By container, of those that were started again."""
+    """Restart counts, by container, of containers that were restarted."""
 
     def is_between(self, container: str) -> bool:
-        """One process of it has ended and no next one is known. Who calls from it is that next one, which its kubelet
-        tells about a second later."""
+        """The last known process of the container has ended. A request from this pod comes from the next process, which
+        the kubelet reports about a second later."""
         main = self.container(container)
         return main is not None and (main.exit_code is not None or (bool(main.waiting) and main.last is not None))
 
     def incarnation(self, container: str) -> str:
-        """Another one for each process that ever was this container."""
+        """Identifies one process of this container: it changes with each restart."""
         restarts = dict(self.restarts).get(container)
         return f"{self.uid}/{restarts}" if restarts else self.uid
 
@@ -121,7 +121,7 @@ def _exit_code(state: _State | None) -> int | None:
     return state.terminated.exit_code if state and state.terminated else None
 
 
-POD_FACE_CODEC: Codec[CallerPod] = Codec(_Pod, _slim)
+CALLER_POD_CODEC: Codec[CallerPod] = Codec(_Pod, _slim)
 _POD = msgspec.json.Decoder(_Pod)
 
 

@@ -1,7 +1,8 @@
-"""Writes declarations: read, decide, store under the version that was read, and again when somebody was faster.
+"""Writes declarations: read the job, decide, store with the version that was read, and retry after a conflict.
 
-A client that lost an answer asks again. The request is stored with what it did, so its second coming, at whichever
-server, gets the same names; when an answer has arrived, that is stored too, and the same request is a new one.
+A client that lost an answer sends the same request again. The last request and its result are stored with the
+declaration, so that every server answers the repeated request with the same names. When the client has acknowledged
+the answer, that is stored, too: an equal request is a new one from then on.
 """
 
 import asyncio
@@ -18,47 +19,47 @@ import structlog
 from trainmaster.core.errors import Conflict, NotFound, Trainmaster
 from trainmaster.core.plan import merge_patch
 from trainmaster.diserver import metrics
-from trainmaster.diserver.cache import Cache, Known
-from trainmaster.diserver.delivery import Delivery
-from trainmaster.diserver.refusal import NotNow, Refused
+from trainmaster.diserver.acknowledgement import SentAnswer
+from trainmaster.diserver.cache import Cache, KnownJob
+from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.kinds.dijob.declaration import Declared, LastRequest
 from trainmaster.kinds.dijob.declare import Change, recognised
 from trainmaster.runtime.cluster import Cluster
 
 TRIES = 10
 MARK_TRIES = 3
-PAUSE = 0.02
+RETRY_PAUSE = 0.02
 ANSWERED_KEPT = 4096
 
 log = structlog.get_logger(__name__)
 
-Decide = Callable[[Known], Change]
+Decide = Callable[[KnownJob], Change]
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A change that is on record, new or from before."""
+    """A stored change, of this request or of an earlier equal one."""
 
-    known: Known
+    known: KnownJob
     collectors: tuple[str, ...]
     learners: tuple[str, ...]
     request: str = ""
-    """Its id; empty when nothing had to be stored."""
+    """The request's id; empty if nothing had to be stored."""
     is_new: bool = True
 
 
-class Declarer:
+class DeclarationWriter:
     def __init__(self, cluster: Cluster, cache: Cache, now: Callable[[], datetime]) -> None:
         self._cluster = cluster
         self._cache = cache
         self._now = now
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._answered: deque[str] = deque(maxlen=ANSWERED_KEPT)
-        self._on_their_way: dict[str, Delivery] = {}
-        """Answers, by the id of their request."""
+        self._unacknowledged: dict[str, SentAnswer] = {}
+        """Sent answers, by the id of their request."""
         self._marking: set[asyncio.Task[None]] = set()
 
-    async def store(self, known: Known, digest: str, incarnation: str, decide: Decide) -> Stored:
-        """One change of one job; requests of a job wait for each other."""
+    async def store(self, known: KnownJob, digest: str, incarnation: str, decide: Decide) -> Stored:
+        """Stores one change of one job. Requests of the same job are serialised."""
         async with self._lock(known):
             known, is_fresh = self._newest(known), False
             for attempt in range(TRIES):
@@ -84,39 +85,39 @@ class Declarer:
                 except Conflict:
                     metrics.CONFLICTS.inc()
                 except Trainmaster as error:
-                    # It may have happened: the next look tells.
-                    log.warning("declaration not stored, looking again", job=str(known.view.key), because=str(error))
-                await asyncio.sleep(PAUSE * attempt * random.random())  # noqa: S311 not for secrets
+                    # The write may have happened: the next read shows it.
+                    log.warning("declaration not stored, retrying", job=str(known.view.key), because=str(error))
+                await asyncio.sleep(RETRY_PAUSE * attempt * random.random())  # noqa: S311 not for secrets
                 known, is_fresh = self._same(known, await self._cache.fresh_job(known.id)), True
-        raise NotNow(f"{known.id} is being changed by others all the time, try again")
+        raise RetryLater(f"{known.id} is being changed by others all the time, try again")
 
-    def answered(self, stored: Stored, delivery: Delivery) -> None:
-        """The answer was written. When it has arrived, the same request is another one. Nobody waits for this."""
+    def answered(self, stored: Stored, sent: SentAnswer) -> None:
+        """Follows a sent answer in the background. Once it is acknowledged, an equal request counts as a new one."""
         if not stored.request:
-            delivery.close()
+            sent.close()
             return
-        self._on_their_way[stored.request] = delivery
-        task = asyncio.ensure_future(self._follow(stored, delivery))
+        self._unacknowledged[stored.request] = sent
+        task = asyncio.ensure_future(self._follow(stored, sent))
         self._marking.add(task)
         task.add_done_callback(self._marking.discard)
 
-    async def _follow(self, stored: Stored, delivery: Delivery) -> None:
-        with delivery:
-            has_arrived = await delivery.arrives()
-            if has_arrived:
+    async def _follow(self, stored: Stored, sent: SentAnswer) -> None:
+        with sent:
+            is_acknowledged = await sent.acknowledged()
+            if is_acknowledged:
                 self._answered.append(stored.request)
-            if self._on_their_way.get(stored.request) is delivery:
-                del self._on_their_way[stored.request]
-        if has_arrived:
+            if self._unacknowledged.get(stored.request) is sent:
+                del self._unacknowledged[stored.request]
+        if is_acknowledged:
             await self._mark(stored)
 
     def _is_answered(self, request: str) -> bool:
-        """A client that has its answer may be back before anybody looked whether it has arrived."""
-        delivery = self._on_their_way.get(request)
-        return request in self._answered or (delivery is not None and delivery.has_arrived)
+        """Also checks the socket: a client may send its next request before the background task has polled."""
+        sent = self._unacknowledged.get(request)
+        return request in self._answered or (sent is not None and sent.is_acknowledged)
 
     async def close(self, timeout: float) -> None:
-        """Until what was answered is marked so."""
+        """Waits until acknowledged answers are marked."""
         if self._marking:
             await asyncio.wait(self._marking, timeout=timeout)
         for task in self._marking:
@@ -130,7 +131,7 @@ class Declarer:
                 for _ in range(MARK_TRIES):
                     declared = known.job.status.declared
                     if declared.last is None or declared.last.id != stored.request:
-                        return  # another request came after it
+                        return  # a later request has replaced it
                     last = msgspec.structs.replace(declared.last, answered=True)
                     try:
                         await self._write(known, msgspec.structs.replace(declared, last=last))
@@ -138,11 +139,11 @@ class Declarer:
                         known = await self._cache.fresh_job(known.id)
                     else:
                         return
-        except (Trainmaster, NotNow, Refused) as error:
-            # The same request within half a minute will be taken for a retry.
-            log.debug("answer not marked", job=str(known.view.key), because=str(error))
+        except (Trainmaster, RetryLater, Refused) as error:
+            # An equal request within half a minute counts as a retry.
+            log.debug("answer not marked as acknowledged", job=str(known.view.key), because=str(error))
 
-    async def _write(self, known: Known, declared: Declared) -> Known:
+    async def _write(self, known: KnownJob, declared: Declared) -> KnownJob:
         view, job = known.view, known.job
         old, new = (msgspec.to_builtins(each) for each in (job.status.declared, declared))
         patch = {
@@ -154,32 +155,32 @@ class Declarer:
         )
         status = msgspec.structs.replace(job.status, declared=declared)
         return self._cache.learn(
-            Known(
+            KnownJob(
                 msgspec.structs.replace(view, resource_version=written.resource_version),
                 msgspec.structs.replace(job, status=status),
             )
         )
 
-    def _lock(self, known: Known) -> asyncio.Lock:
+    def _lock(self, known: KnownJob) -> asyncio.Lock:
         return self._locks.setdefault(known.view.uid, asyncio.Lock())
 
-    def _newest(self, known: Known) -> Known:
-        """Who waited for the lock looks again: another request of this job may have passed."""
+    def _newest(self, known: KnownJob) -> KnownJob:
+        """Read again after the lock was acquired: another request of this job may have changed it."""
         newest = self._cache.job(known.id)
         return known if newest is None or newest.version < known.version else self._same(known, newest)
 
     @staticmethod
-    def _same(before: Known, after: Known) -> Known:
+    def _same(before: KnownJob, after: KnownJob) -> KnownJob:
         if before.view.uid != after.view.uid:
             raise Refused(404, f"{before.profile.word}: {before.view.key} was deleted; another job has its name now")
         return after
 
 
-def _decided(decide: Decide, known: Known, *, is_final: bool) -> Change | None:
-    """None when it has to be decided again, on what the API server has now.
+def _decided(decide: Decide, known: KnownJob, *, is_final: bool) -> Change | None:
+    """None if the decision must be repeated on the version that the API server has.
 
-    A change is stored under the version that it was decided on; "nothing to do" and "no" are not. Right after a change
-    at another server they may come from a watch that is late.
+    A change is stored with the version that it was decided on, so it is safe. "Nothing to do" and a refusal are not
+    stored: right after a change by another server they may be based on a stale watch.
     """
     try:
         change = decide(known)

@@ -1,8 +1,7 @@
-"""Whether an answer has arrived: written is not yet received.
+"""Waits until the client's machine has acknowledged an answer at TCP level.
 
-DI-engine's client asks again, in the same words, when its connection breaks before the answer came. What its machine
-has acknowledged it has; what was only handed to this machine's kernel may still get lost on the way. So the kernel is
-asked how much of it the other side has not acknowledged.
+DI-engine's client sends the same request again if its connection breaks before the answer. Bytes that were only written
+to the socket may still be lost, so the kernel is asked for the number of unacknowledged bytes (TIOCOUTQ).
 """
 
 import asyncio
@@ -14,16 +13,16 @@ from termios import TIOCOUTQ
 from types import TracebackType
 from typing import Self
 
-PATIENCE = 5.0
-"""Seconds. DI-engine's client asks again one second after its connection broke."""
+ACKNOWLEDGE_TIMEOUT = 5.0
+"""Seconds. DI-engine's client sends its request again one second after the connection broke."""
 POLLS = (0.001, 0.005, 0.02, 0.05)
-"""Seconds between looks; the last one again and again."""
+"""Seconds between polls; the last value repeats."""
 
 
-class Delivery:
-    """An answer that was written to a connection, from then on until it is closed.
+class SentAnswer:
+    """An answer that was written to a connection.
 
-    It keeps a descriptor of its own, which can be asked after either side has closed the connection.
+    It has a duplicate of the socket's descriptor, which stays usable after either side has closed the connection.
     """
 
     def __init__(self, transport: BaseTransport | None) -> None:
@@ -32,20 +31,20 @@ class Delivery:
         self._descriptor = os.dup(number) if number >= 0 else None
 
     @property
-    def has_arrived(self) -> bool:
-        """True when the other side has acknowledged all that was written to this connection."""
+    def is_acknowledged(self) -> bool:
+        """True if the peer has acknowledged all bytes that were written to this connection."""
         return self._descriptor is not None and not _unacknowledged(self._descriptor)
 
-    async def arrives(self, patience: float = PATIENCE) -> bool:
-        """False when it has not arrived in time, or its connection is gone."""
-        deadline = asyncio.get_running_loop().time() + patience
+    async def acknowledged(self, timeout: float = ACKNOWLEDGE_TIMEOUT) -> bool:
+        """False if the answer was not acknowledged in time or the connection is gone."""
+        deadline = asyncio.get_running_loop().time() + timeout
         looks = 0
-        while not (found := self.has_arrived) and self._descriptor is not None:
+        while not (is_acknowledged := self.is_acknowledged) and self._descriptor is not None:
             if asyncio.get_running_loop().time() >= deadline:
                 break
             await asyncio.sleep(POLLS[min(looks, len(POLLS) - 1)])
             looks += 1
-        return found
+        return is_acknowledged
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -60,7 +59,7 @@ class Delivery:
 
 
 def _unacknowledged(descriptor: int) -> int:
-    """Bytes; 0 where the system does not say: then what is written counts as received."""
+    """Number of bytes. 0 if the system does not support the call: written bytes then count as received."""
     try:
         number: int = unpack("i", ioctl(descriptor, TIOCOUTQ, bytes(4)))[0]
     except OSError:

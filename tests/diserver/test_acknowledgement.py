@@ -16,7 +16,7 @@ from tests.diserver.bench import NAMESPACE, Bench
 from tests.diserver.client import Client
 from tests.runtime.cluster import Call
 from trainmaster.diserver import serve
-from trainmaster.diserver.delivery import Delivery
+from trainmaster.diserver.acknowledgement import SentAnswer
 
 SMALL = 4096
 """What the other side's machine takes while nobody reads there; much more than that is written."""
@@ -46,9 +46,9 @@ async def connection() -> AsyncIterator[tuple[asyncio.StreamWriter, socket.socke
         server.close()
 
 
-async def arrives(writer: asyncio.StreamWriter, patience: float = 10.0) -> bool:
-    with Delivery(writer.transport) as delivery:
-        return await delivery.arrives(patience)
+async def arrives(writer: asyncio.StreamWriter, timeout: float = 10.0) -> bool:
+    with SentAnswer(writer.transport) as sent:
+        return await sent.acknowledged(timeout)
 
 
 def abort(other: socket.socket) -> None:
@@ -77,14 +77,14 @@ async def test_what_the_other_side_has_no_room_for_has_not_arrived() -> None:
     async with connection() as (writer, _):
         writer.write(b"x" * 100 * SMALL)
 
-        assert not await arrives(writer, patience=0.05)
+        assert not await arrives(writer, timeout=0.05)
 
 
 async def test_it_is_waited_for_until_it_is_read() -> None:
     async with connection() as (writer, other):
         left = 100 * SMALL
         writer.write(b"x" * left)
-        waiting = asyncio.ensure_future(arrives(writer, patience=30))
+        waiting = asyncio.ensure_future(arrives(writer, timeout=30))
         assert await asyncio.wait([waiting], timeout=0.05) == (set(), {waiting})
         while left:
             left -= len(await asyncio.get_running_loop().sock_recv(other, left))
@@ -97,7 +97,7 @@ async def test_what_was_on_its_way_when_the_connection_broke_has_not_arrived() -
         writer.write(b"x" * 100 * SMALL)
         abort(other)
 
-        assert not await arrives(writer, patience=0.05)
+        assert not await arrives(writer, timeout=0.05)
 
 
 @pytest.mark.parametrize("has_transport", [True, False])
@@ -106,8 +106,8 @@ async def test_on_a_connection_that_is_gone_nothing_arrives(has_transport: bool)
         writer.transport.abort()
         await asyncio.sleep(0)
 
-        with Delivery(writer.transport if has_transport else None) as delivery:
-            assert not await delivery.arrives()
+        with SentAnswer(writer.transport if has_transport else None) as sent:
+            assert not await sent.acknowledged()
 
 
 # --- what comes of it --------------------------------------------------------------------------
@@ -179,7 +179,7 @@ async def test_who_has_gone_before_the_answer_was_there_gets_it_when_asking_agai
     gone.set()
 
     async def is_told() -> None:
-        assert any(line.get("because") == "the caller has gone" for line in logs)
+        assert any(line.get("because") == "the client has closed the connection" for line in logs)
 
     await eventually(is_told)
     before = bench.members()
