@@ -47,7 +47,7 @@ async def echo(request: web.BaseRequest) -> web.StreamResponse:
         pytest.param(status(401, "Unauthorized", "Unauthorized"), 30.0, "(401 Unauthorized)", id="rejected"),
         pytest.param(status(403, "Forbidden", f"token {SECRET} may not"), 30.0, "token *** may not", id="Status"),
         pytest.param(echo, 30.0, "Bearer ***", id="page with our headers"),
-        pytest.param(hang, 0.05, "nothing heard", id="no answer"),
+        pytest.param(hang, 0.05, "no answer", id="no answer"),
     ],
 )
 async def test_server_trouble_shows_no_token(

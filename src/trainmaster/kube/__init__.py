@@ -1,5 +1,5 @@
 """A real API server over HTTP.
 
-``kubeconfig.load_config`` says which server and as whom (``config``), ``client.KubeCluster`` talks to it.
+``kubeconfig.load_config`` finds the server and the credentials (``config``), ``client.KubeCluster`` sends requests.
 Only this package knows aiohttp's exceptions, status codes and credentials.
 """

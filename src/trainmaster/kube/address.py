@@ -8,12 +8,12 @@ from yarl import URL
 from trainmaster.core.errors import BadConfig, Invalid
 from trainmaster.core.ids import Key, Resource
 
-# Leases make the leader, so they cannot wait for one; an event harms nobody.
+# Leader election itself writes leases; events are safe_cause.
 _UNGATED = re.compile(r"/apis/coordination\.k8s\.io/|/api/v1/namespaces/[^/]+/events(/|$)")
 
 
 def server_url(server: str, *, tls: bool, where: str) -> str:
-    """The base URL. Without a scheme it is http, or https where TLS material is given, as in client-go."""
+    """The base URL. Without a scheme it is http, or https if there is TLS material, as in client-go."""
     text = server if "://" in server else f"{'https' if tls else 'http'}://{server}"
     try:
         url = URL(text)
@@ -33,11 +33,11 @@ def is_gated(path: str) -> bool:
 
 
 MOST_PREFIXES = 10_000
-"""That are kept: di-server asks for namespaces that anybody names."""
+"""Upper limit of cached prefixes: requests to di-server may name any number of namespaces."""
 
 
 class Addresses:
-    """URLs under one server. Prefixes are kept: building and parsing a URL costs as much as encoding a pod."""
+    """URLs under one server. Prefixes are cached: building and parsing a URL costs as much as encoding a pod."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -56,7 +56,7 @@ class Addresses:
         return url
 
     def item(self, resource: Resource, key: Key, suffix: str = "") -> URL:
-        """One object; ``suffix`` is what follows its name: a subresource, a query."""
+        """One object; ``suffix`` follows its name: a subresource, a query."""
         return URL(f"{self._prefix(resource, key.namespace)}/{_segment(key.name)}{suffix}", encoded=True)
 
     def _prefix(self, resource: Resource, namespace: str) -> str:
@@ -66,14 +66,14 @@ class Addresses:
             inside = f"/namespaces/{_segment(namespace)}" if namespace else ""
             prefix = f"{self._server}/{root}/{resource.api_version}{inside}/{resource.plural}"
             if len(self._prefixes) >= MOST_PREFIXES:
-                self._prefixes.clear()  # what is in use comes back with the next call
+                self._prefixes.clear()  # prefixes in use are added again by the next call
                 self._creates.clear()
             self._prefixes[resource, namespace] = prefix
         return prefix
 
 
 def _segment(name: str) -> str:
-    # An empty name or a dot would address the collection or its parent: a delete of all there is.
+    # An empty name or a dot would address the collection or its parent: a DELETE would delete all objects.
     if name in ("", ".", ".."):
         raise Invalid(f"{name!r} cannot be the name of an object", reason="Invalid")
     return quote(name, safe="")

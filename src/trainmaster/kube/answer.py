@@ -1,4 +1,4 @@
-"""What an answer means: the few fields of an object that a write needs, and refusals as exceptions."""
+"""Decodes answers: the fields of an object that a write needs, and errors as exceptions."""
 
 import re
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ _decode_object = msgspec.json.Decoder(_Object).decode
 
 
 def written(body: bytes, what: object, warnings: Sequence[str] = ()) -> Written:
-    """The incarnation and version that a write answered; a Status has neither. ``warnings`` are header values."""
+    """The uid and version in the answer to a write; a Status has neither. ``warnings`` are header values."""
     try:
         metadata = _decode_object(body).metadata
     except msgspec.MsgspecError as error:
@@ -85,7 +85,7 @@ def _warning_text(header: str) -> str:
 
 
 def name_in(body: bytes) -> str:
-    """The name of the object in a body that was sent, for the sentence about its refusal."""
+    """The name of the object in a request body, for error messages."""
     try:
         metadata = msgspec.json.decode(body, type=_Body).metadata
     except msgspec.MsgspecError:
@@ -94,7 +94,7 @@ def name_in(body: bytes) -> str:
 
 
 def refusal(what: object, code: int, body: bytes, retry_after: str) -> ApiError:
-    """The exception that an unsuccessful answer means; ``retry_after`` is the header, or ""."""
+    """The exception for an unsuccessful answer; ``retry_after`` is the header, or ""."""
     status = _status(body)
     sentence = status.message[:_STATUS_MESSAGE] or _excerpt(body)
     message = f"{what}: {sentence} ({' '.join(filter(None, (str(code), status.reason)))})"

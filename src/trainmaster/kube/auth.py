@@ -1,7 +1,7 @@
-"""Who we are, now: the headers and the SSLContext of the next request.
+"""Credentials: the headers and the SSLContext of the next request.
 
 Tokens and certificates in files are read again every minute and after a 401; exec plug-ins (``plugin``)
-run again at their credential's expiry and after a 401. ``client`` asks before each request, which costs a
+run again when their credential expires and after a 401. ``client`` checks before each request, which costs a
 comparison of two floats.
 """
 
@@ -17,14 +17,14 @@ from multidict import CIMultiDict
 
 from trainmaster.core.errors import BadConfig
 from trainmaster.kube.call import JSON, MERGE_PATCH
-from trainmaster.kube.config import Config, Material, Plugin, Quiet, User
+from trainmaster.kube.config import Config, Material, Plugin, Redacted, User
 from trainmaster.kube.plugin import run_plugin
 from trainmaster.kube.tls import ssl_context
 
 _REREAD = 60.0
 
 
-class Credential(Quiet, frozen=True):
+class Credential(Redacted, frozen=True):
     authorization: str = ""
     certificate: bytes = b""
     key: bytes = b""
@@ -32,7 +32,7 @@ class Credential(Quiet, frozen=True):
 
 
 class Source(Protocol):
-    """Where credentials come from; a ``renewable`` one may give another next time, but not within
+    """A source of credentials. A ``renewable`` one may return another credential next time, but not within
     ``pause`` seconds."""
 
     renewable: bool
@@ -41,8 +41,8 @@ class Source(Protocol):
     async def obtain(self) -> Credential: ...
 
 
-class Given:
-    """What the kubeconfig or the service account says, inline or in files."""
+class ConfiguredSource:
+    """Credentials of the kubeconfig or the service account, inline or in files."""
 
     pause = 0.0
 
@@ -62,32 +62,32 @@ class Given:
         )
 
 
-class Executed:
-    """What an exec plug-in says; certificates in the kubeconfig stay in use beside its token."""
+class PluginSource:
+    """Credentials of an exec plug-in; certificates in the kubeconfig are used beside its token."""
 
     renewable = True
     pause = 5.0
 
-    def __init__(self, plugin: Plugin, given: Given, timeout: float) -> None:
+    def __init__(self, plugin: Plugin, configured: ConfiguredSource, timeout: float) -> None:
         self._plugin = plugin
-        self._given = given
+        self._configured = configured
         self._timeout = timeout
 
     async def obtain(self) -> Credential:
         status = await run_plugin(self._plugin, self._timeout)
-        given = await self._given.obtain()
+        configured = await self._configured.obtain()
         expiry = status.expiration_timestamp
         what = f"credential plug-in {self._plugin.command}"
         return Credential(
-            _bearer(status.token, what) if status.token else given.authorization,
-            status.client_certificate_data.encode() or given.certificate,
-            status.client_key_data.encode() or given.key,
+            _bearer(status.token, what) if status.token else configured.authorization,
+            status.client_certificate_data.encode() or configured.certificate,
+            status.client_key_data.encode() or configured.key,
             expiry.timestamp() if expiry else math.inf,
         )
 
 
 class Auth:
-    """Holds the credential in use. ``generation`` grows whenever it changed."""
+    """Holds the current credential. ``generation`` grows with each change."""
 
     def __init__(self, config: Config, *, now: Callable[[], float] = time.time, plugin_timeout: float = 60.0) -> None:
         self.headers: dict[str, CIMultiDict[str]] = {}
@@ -106,8 +106,8 @@ class Auth:
         return self._now() >= self._stale_at
 
     async def fresh(self) -> None:
-        """Obtain the credential if it is time to. A file that cannot be read now does no harm while the
-        old credential is good; a 401 will tell."""
+        """Obtains the credential if it is due. If a file cannot be read, the old credential is used until the server
+        answers 401."""
         if not self.is_stale():
             return
         try:
@@ -118,14 +118,14 @@ class Auth:
             self._stale_at = self._now() + _REREAD
 
     async def renew(self, rejected: int) -> bool:
-        """After a 401 for generation ``rejected``: is there another credential to try?"""
+        """After a 401 for generation ``rejected``: returns True if there is another credential to try."""
         is_early = self._now() < self._obtained_at + self._source.pause
         if self.generation == rejected and self._source.renewable and not is_early:
             await self._obtain()
         return self.generation != rejected
 
     def redact(self, text: bytes) -> bytes:
-        """Some servers repeat what they were sent."""
+        """Removes credentials from an answer: some servers echo request headers."""
         _, _, secret = (self._credential or Credential()).authorization.partition(" ")
         return text.replace(secret.encode(), b"***") if secret else text
 
@@ -135,8 +135,8 @@ class Auth:
             await asyncio.wait([self._flight])
 
     async def _obtain(self) -> None:
-        # One at a time, and whoever waits shares the outcome. Shielded: the first caller's timeout must not
-        # take the credential from the others.
+        # One at a time; all waiting callers share the result. Shielded: the timeout of the first caller must not
+        # cancel the task for the others.
         if self._flight is None or self._flight.done():
             self._flight = asyncio.create_task(self._load())
             self._flight.add_done_callback(_retrieve)
@@ -168,10 +168,10 @@ class Auth:
 
 
 def _source(user: User, now: Callable[[], float], plugin_timeout: float) -> Source:
-    given = Given(user, now)
+    configured = ConfiguredSource(user, now)
     if user.plugin is None or user.token is not None:
-        return given
-    return Executed(user.plugin, given, plugin_timeout)
+        return configured
+    return PluginSource(user.plugin, configured, plugin_timeout)
 
 
 def _authorization(user: User) -> str:
@@ -193,6 +193,6 @@ def _bearer(token: str, what: str) -> str:
 
 
 def _retrieve(flight: asyncio.Task[None]) -> None:
-    """Every waiter may have been cancelled: then nobody else would look at the exception."""
+    """Retrieves the exception: if every waiter was cancelled, asyncio would log it as never retrieved."""
     if not flight.cancelled():
         flight.exception()

@@ -1,11 +1,11 @@
-"""A limit on retries: a server in trouble must not get more requests because it is in trouble."""
+"""A retry budget: an overloaded server must not get more requests because of retries."""
 
 from trainmaster.runtime.backoff import RETRY_BUDGET, RETRY_EARNING
 
 
 class RetryBudget:
-    """A bucket of tokens. A retry takes one, a success gives a tenth back: in the long run at most one
-    request in ten is a retry."""
+    """A token bucket. A retry takes one token, a success adds a tenth: in the long run at most one request in ten is
+    a retry."""
 
     def __init__(self, capacity: float = RETRY_BUDGET, earning: float = RETRY_EARNING) -> None:
         self._capacity = capacity

@@ -1,4 +1,4 @@
-"""One request to the API server, as data. As text it is the beginning of every error about it."""
+"""One request to the API server, as data. Its text is the prefix of every error about it."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from trainmaster.kube.answer import name_in
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""An object without its spec and status, from servers that know how to leave them out."""
+"""PartialObjectMetadata: an object without spec and status, if the server supports it."""
 
 
 class Call(NamedTuple):

@@ -1,8 +1,8 @@
-"""``KubeCluster``: the ``runtime.cluster.Cluster`` that is a real API server.
+"""``KubeCluster``: the ``runtime.cluster.Cluster`` of a real API server.
 
-One call is one or more attempts: ``_persist`` says when trying again is right, ``_answer`` and ``_open`` are one
-attempt. What an answer means is in ``answer``, who we are in ``auth``, how a request gets there in ``exchange``, the
-sockets in ``transport``.
+One call is one or more attempts: ``_with_retries`` decides about retries, ``_answer`` and ``_open`` are one attempt.
+``answer`` decodes answers, ``auth`` has the credentials, ``exchange`` sends requests, ``transport`` has the
+connections.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from trainmaster.kube.budget import RetryBudget
 from trainmaster.kube.call import JSON, MERGE_PATCH, METADATA, Call
 from trainmaster.kube.config import Config
 from trainmaster.kube.exchange import Answer, Exchange
-from trainmaster.kube.transport import CONNECTIONS, drop, explain, harmless, open_session, proxy_of, read_body
+from trainmaster.kube.transport import CONNECTIONS, drop, explain, open_session, proxy_of, read_body, safe_cause
 from trainmaster.kube.watch import WatchLines
 from trainmaster.runtime.backoff import REQUEST_TRIES, RETRY_AFTER_CAP
 from trainmaster.runtime.cluster import Written
@@ -34,7 +34,7 @@ Observe = Callable[[str, str, float], None]
 Gate = Callable[[], None]
 
 _MANAGED = "?fieldManager=trainmaster"
-# How long after its own timeout a server may still be ending a watch.
+# Seconds that a server may take to end a watch after the watch's timeout.
 _WATCH_GRACE = 15.0
 
 T = TypeVar("T")
@@ -43,10 +43,10 @@ T = TypeVar("T")
 class KubeCluster:
     """Construct it inside a running event loop, use it as ``async with``, or ``close`` it.
 
-    ``timeout`` bounds every call but watches, with all its attempts and the renewal of a credential; ``watch_idle``
-    the silence of a watch; ``connections`` how many calls are under way at once.
-    ``observe(method, code, seconds)`` hears of every request, with code "<error>" when there was no answer.
-    ``gate()`` is asked directly before each write is sent, except of leases and events, and may raise.
+    ``timeout`` limits every call except watches, including all attempts and the renewal of a credential;
+    ``watch_idle`` limits the silence of a watch; ``connections`` limits the concurrent calls.
+    ``observe(method, code, seconds)`` is called for every request, with code "<error>" if there was no answer.
+    ``gate()`` is called directly before each write, except for leases and events, and may raise.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class KubeCluster:
         self._clock = asyncio.get_running_loop().time
 
     async def __aenter__(self) -> Self:
-        """Credentials are obtained now, so that a configuration that cannot work is noticed at the start."""
+        """Obtains credentials, so that a wrong configuration fails at the start."""
         try:
             await self._auth.fresh()
         except BaseException:
@@ -92,7 +92,7 @@ class KubeCluster:
 
     async def get(self, resource: Resource, key: Key) -> bytes:
         url = self._addresses.item(resource, key)
-        return await self._persist(Call("get", "GET", url, resource, key.namespace, key.name), self._ask)
+        return await self._with_retries(Call("get", "GET", url, resource, key.namespace, key.name), self._ask)
 
     async def list(
         self,
@@ -105,8 +105,8 @@ class KubeCluster:
         cursor: str = "",
     ) -> bytes:
         query = {"labelSelector": selector, "fieldSelector": fields, "limit": str(limit or ""), "continue": cursor}
-        url = self._addresses.collection(resource, namespace, _given(query))
-        return await self._persist(Call("list", "GET", url, resource, namespace), self._ask)
+        url = self._addresses.collection(resource, namespace, _non_empty(query))
+        return await self._with_retries(Call("list", "GET", url, resource, namespace), self._ask)
 
     @asynccontextmanager
     async def watch(
@@ -127,10 +127,10 @@ class KubeCluster:
             "labelSelector": selector,
             "fieldSelector": fields,
         }
-        url = self._addresses.collection(resource, namespace, _given(query))
+        url = self._addresses.collection(resource, namespace, _non_empty(query))
         call = Call("watch", "GET", url, resource, namespace)
         limits = aiohttp.ClientTimeout(total=timeout + _WATCH_GRACE, sock_read=self._watch_idle)
-        response = await self._persist(call, partial(self._open, limits=limits))
+        response = await self._with_retries(call, partial(self._open, limits=limits))
         try:
             yield WatchLines(response, what=call, idle=self._watch_idle)
         finally:
@@ -141,15 +141,15 @@ class KubeCluster:
         return await self._write(Call("create", "POST", url, resource, namespace, "", body, JSON))
 
     async def review(self, resource: Resource, body: bytes) -> bytes:
-        """A question that is put by creating an object, such as a TokenReview: the object with its answer."""
+        """Creates a review object, such as a TokenReview, and returns it with its status."""
         url = self._addresses.create(resource, "")
-        return await self._persist(Call("create", "POST", url, resource, "", "", body, JSON), self._ask)
+        return await self._with_retries(Call("create", "POST", url, resource, "", "", body, JSON), self._ask)
 
     async def ask(self, resource: Resource, key: Key, subresource: str, body: bytes) -> bytes:
-        """A question about one object, such as a TokenRequest of a service account: the same with its answer."""
+        """Creates a subresource that answers a question, such as a TokenRequest, and returns it with its status."""
         url = self._addresses.item(resource, key, f"/{subresource}")
         call = Call("create", "POST", url, resource, key.namespace, key.name, body, JSON)
-        return await self._persist(call, self._ask)
+        return await self._with_retries(call, self._ask)
 
     async def replace(self, resource: Resource, key: Key, body: bytes) -> Written:
         url = self._addresses.item(resource, key, _MANAGED)
@@ -165,7 +165,7 @@ class KubeCluster:
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid},
-            "propagationPolicy": "Background",  # the default of all but batch Jobs, which leave their pods behind
+            "propagationPolicy": "Background",  # the default of all kinds except batch Jobs, which orphan their pods
         }
         if grace is not None:
             options["gracePeriodSeconds"] = grace
@@ -174,14 +174,14 @@ class KubeCluster:
         return await self._write(Call("delete", "DELETE", url, resource, key.namespace, key.name, body, JSON))
 
     async def _write(self, call: Call) -> Written:
-        """The incarnation and version of what is stored now: the server need not write out all the rest of it."""
-        answer = await self._persist(call._replace(accept=METADATA), self._answer)
+        """Returns uid and version of the stored object. The server is asked to leave out spec and status."""
+        answer = await self._with_retries(call._replace(accept=METADATA), self._answer)
         return written(answer.body, call, answer.warnings)
 
-    async def _persist(self, call: Call, attempt: Callable[[Call, float], Awaitable[T]]) -> T:
-        """Try, and try again where that is safe and affordable: with another credential after a 401, after
-        the wait that the server asked for, and reads after a broken connection. A write whose connection
-        broke may have happened: its caller has to look."""
+    async def _with_retries(self, call: Call, attempt: Callable[[Call, float], Awaitable[T]]) -> T:
+        """Retries where that is safe and within the budget: with another credential after a 401, after the wait that
+        the server requested, and reads after a broken connection. A write whose connection broke may have happened:
+        the caller must read the object."""
         deadline = self._clock() + self._timeout
         if self._auth.is_stale():
             await self._obtain(call, deadline, self._auth.fresh())
@@ -210,7 +210,7 @@ class KubeCluster:
             tries += 1
 
     async def _obtain(self, call: Call, deadline: float, credential: Awaitable[T]) -> T:
-        """A plug-in that takes longer is not stopped: the next call finds what it brings."""
+        """A plug-in that exceeds the deadline is not stopped: the next call uses its credential."""
         try:
             async with asyncio.timeout_at(deadline):
                 return await credential
@@ -230,7 +230,7 @@ class KubeCluster:
             async with asyncio.timeout_at(deadline):
                 answer = await self._exchange.ask(call)
         except (aiohttp.ClientError, OSError) as error:
-            raise self._unreachable(call, started, error) from harmless(error)
+            raise self._unreachable(call, started, error) from safe_cause(error)
         self._observe(call.method, str(answer.status), time.perf_counter() - started)
         if answer.status >= 300:
             raise self._refusal(call, answer.status, answer.body, answer.retry_after)
@@ -246,7 +246,7 @@ class KubeCluster:
                 if response.status != 200:
                     body = await read_body(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise self._unreachable(call, started, error) from harmless(error)
+            raise self._unreachable(call, started, error) from safe_cause(error)
         self._observe(call.method, str(response.status), time.perf_counter() - started)
         if response.status != 200:
             raise self._refusal(call, response.status, body, response.headers.get("Retry-After", ""))
@@ -277,7 +277,7 @@ class KubeCluster:
         return refusal(call, status, self._auth.redact(body), retry_after)
 
 
-def _given(query: dict[str, str]) -> dict[str, str]:
+def _non_empty(query: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in query.items() if value}
 
 

@@ -1,4 +1,4 @@
-"""Which API server, and as whom: plain data.
+"""The API server's address and our credentials: plain data.
 
 ``kubeconfig`` and ``incluster`` make a ``Config``; ``auth``, ``tls`` and ``client`` use it.
 """
@@ -11,8 +11,8 @@ import msgspec
 from trainmaster.core.errors import BadConfig
 
 
-class Quiet(msgspec.Struct, frozen=True):
-    """Data that may hold secrets: neither a log line, an error nor a pretty traceback shows its fields."""
+class Redacted(msgspec.Struct, frozen=True):
+    """Data that may contain secrets. Its repr hides the fields, so that logs and tracebacks cannot leak them."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -21,7 +21,7 @@ class Quiet(msgspec.Struct, frozen=True):
         return []
 
 
-class Material(Quiet, frozen=True):
+class Material(Redacted, frozen=True):
     """A token, certificate or key: inline, or in a file that may be rotated. ``what`` names it in errors."""
 
     what: str
@@ -29,7 +29,7 @@ class Material(Quiet, frozen=True):
     path: Path | None = None
 
     def read(self) -> bytes:
-        """The file's content now; inline data is what remains when the file cannot be read."""
+        """The current content of the file, or the inline data if the file cannot be read."""
         if self.path is None:
             return self.data
         try:
@@ -45,8 +45,8 @@ class Material(Quiet, frozen=True):
         return content
 
 
-class Plugin(Quiet, frozen=True):
-    """An exec credential plug-in; ``cluster`` is what it is told about the cluster, if it asked for that."""
+class Plugin(Redacted, frozen=True):
+    """An exec credential plug-in; ``cluster`` is the cluster info that is passed to it if it requests that."""
 
     api_version: str
     command: str
@@ -56,8 +56,9 @@ class Plugin(Quiet, frozen=True):
     cluster: dict[str, Any] | None = None
 
 
-class User(Quiet, frozen=True):
-    """Who we are. A token wins over the plug-in, as in client-go; certificates go beside either."""
+class User(Redacted, frozen=True):
+    """The client's identity. A token takes precedence over the plug-in, as in client-go; certificates are used beside
+    either."""
 
     token: Material | None = None
     basic: str = ""
@@ -67,16 +68,16 @@ class User(Quiet, frozen=True):
     impersonate: tuple[tuple[str, str], ...] = ()
 
 
-class Tls(Quiet, frozen=True):
-    """How the server proves itself. Without ``ca`` the system's roots are trusted."""
+class Tls(Redacted, frozen=True):
+    """How the server's certificate is verified. Without ``ca`` the system's roots are trusted."""
 
     ca: Material | None = None
     insecure: bool = False
     server_name: str = ""
 
 
-class Config(Quiet, frozen=True):
-    """``server`` is an absolute URL without a slash at its end; ``source`` says where all this was found."""
+class Config(Redacted, frozen=True):
+    """``server`` is an absolute URL without a trailing slash; ``source`` names the file or account of this config."""
 
     server: str
     source: str

@@ -1,8 +1,8 @@
-"""One request and its whole answer, over the connections of the session.
+"""One request and its whole answer, over the connections of the aiohttp session.
 
-aiohttp's connector has all that is hard: sockets, TLS, tunnels through proxies, keep-alive and the parser of HTTP.
-What a session, a request and a response do around it takes twice its time, for every call anew; and an operator sends
-thousands of calls that are all alike. Watches are few and long: they go through the session.
+aiohttp's connector provides sockets, TLS, tunnels through proxies, keep-alive and the HTTP parser. Its session, request
+and response objects cost twice as much time again for every call, and an operator sends thousands of similar calls, so
+they are bypassed here. Watches are few and long: they use the session.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ class Answer(NamedTuple):
 
 
 class _Route(NamedTuple):
-    """What every call has in common as long as the credential stays the same."""
+    """What all calls have in common until the credential changes."""
 
     request: ClientRequest
-    """Never sent: it tells the connector where to, with which TLS, and through which proxy."""
+    """Never sent: it carries host, TLS context and proxy to the connector."""
     heads: dict[tuple[str, str], bytes]
-    """The headers by the body's content type and the form of the answer."""
+    """Header bytes, by the body's content type and the accepted form of the answer."""
 
 
 class Exchange:
@@ -52,7 +52,7 @@ class Exchange:
         self._generation = -1
 
     async def ask(self, call: Call) -> Answer:
-        """The answer, whatever it says. Who gives up waiting for it drops the connection."""
+        """The answer, with any status. If the caller is cancelled, the connection is dropped."""
         route = self._current()
         if self._session.connector is None:
             raise aiohttp.ClientConnectionError("this client is closed")
@@ -60,8 +60,8 @@ class Exchange:
         transport = connection.transport
         try:
             if self._gate is not None and call.method != "GET" and is_gated(call.url.raw_path):
-                self._gate()  # only now: waiting for a connection may outlive a lease
-            answer = await self._converse(connection, self._bytes_of(call, route))
+                self._gate()  # only now: the lease may expire while waiting for a connection
+            answer = await self._send(connection, self._bytes_of(call, route))
         except HttpProcessingError as error:
             abort(transport)
             connection.close()
@@ -74,11 +74,11 @@ class Exchange:
             connection.close()
             raise
         if connection.protocol is not None and connection.protocol.should_close:
-            abort(transport)  # a server that refused in the middle of a body says no farewell
+            abort(transport)  # a server that refused before it read the body may not close the connection
         connection.release()
         return answer
 
-    async def _converse(self, connection: Connection, request: bytes) -> Answer:
+    async def _send(self, connection: Connection, request: bytes) -> Answer:
         protocol = connection.protocol
         if protocol is None or protocol.transport is None:
             raise aiohttp.ServerDisconnectedError
@@ -86,13 +86,13 @@ class Exchange:
         protocol.transport.write(request)
         while True:
             message, payload = await protocol.read()
-            if message.code >= 200:  # else there is more to come
+            if message.code >= 200:  # 1xx: the final answer follows
                 headers = message.headers
                 warnings = headers.getall("Warning", ())
                 return Answer(message.code, headers.get("Retry-After", ""), warnings, await payload.read())
 
     def _bytes_of(self, call: Call, route: _Route) -> bytes:
-        # A proxy that does not tunnel reads the request itself: it has to find there whom it is for.
+        # A proxy without a tunnel reads the request itself and needs the absolute URL.
         is_read_on_the_way = self._proxy.url is not None and call.url.scheme == "http"
         target = str(call.url) if is_read_on_the_way else call.url.raw_path_qs
         body = call.body or b""
@@ -125,7 +125,7 @@ class Exchange:
 
 
 def _head(headers: Sequence[tuple[str, str]], who: str) -> bytes:
-    """Header lines up to the empty one; ``who`` gave us what they hold."""
+    """Header lines including the empty one; ``who`` names their source in errors."""
     for name, value in headers:
         if any(character in f"{name}{value}" for character in "\r\n\0"):
             raise BadConfig(

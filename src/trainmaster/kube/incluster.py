@@ -1,4 +1,4 @@
-"""The API server of the cluster we run in, as every pod finds it: environment and service account."""
+"""The API server of the cluster that this pod runs in, from the environment and the service account."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def is_in_cluster() -> bool:
 
 
 def in_cluster_config(service_account: Path = SERVICE_ACCOUNT) -> Config:
-    """The kubelet replaces the token's file before it expires: it stays a path, and is read again."""
+    """The token stays a path and is read again: the kubelet replaces the file before the token expires."""
     host, port = _service()
     if not host or not port:
         raise BadConfig(

@@ -1,6 +1,6 @@
-"""Which kubeconfig files, which context in them, and what it means as a ``config.Config``.
+"""Finds the kubeconfig files, selects the context and converts it to a ``config.Config``.
 
-The rules are client-go's. ``kubefile`` reads the files; where no file is meant, ``incluster`` answers.
+The rules are client-go's. ``kubefile`` reads the files; without any file, ``incluster`` is used.
 """
 
 import base64
@@ -26,10 +26,10 @@ _PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
 def load_config(
     *, kubeconfig: str = "", context: str = "", master: str = "", service_account: Path = SERVICE_ACCOUNT
 ) -> Config:
-    """The API server that the options and the environment mean, in this order: ``kubeconfig``; ``master``
-    alone, without credentials; $KUBECONFIG; the cluster we run in; ~/.kube/config.
+    """The API server by options and environment, in this order: ``kubeconfig``; ``master``
+    alone, without credentials; $KUBECONFIG; the cluster that we run in; ~/.kube/config.
 
-    ``master`` with ``kubeconfig`` or ``context`` replaces the server's address and nothing else.
+    ``master`` with ``kubeconfig`` or ``context`` replaces only the server's address.
     """
     if not kubeconfig and not context and master:
         server = server_url(master, tls=False, where="--master")
@@ -49,7 +49,7 @@ def load_config(
 
 
 def _files(kubeconfig: str) -> list[Path]:
-    """The files that were named, those that exist. Naming only files that do not exist is an error."""
+    """The files that exist. It is an error if none of the named files exists."""
     if kubeconfig:
         named = [Path(kubeconfig)]
         where = "--kubeconfig"
@@ -125,13 +125,13 @@ def _tls(cluster: Entry[FileCluster], master: str) -> Tls:
     )
     if ca and value.insecure_skip_tls_verify:
         raise BadConfig(f"{where} has both a certificate-authority and insecure-skip-tls-verify; remove one")
-    # The name belongs to the address that was in the file.
+    # The TLS server name belongs to the address in the file.
     name = "" if master else value.tls_server_name
     return Tls(ca=ca, insecure=value.insecure_skip_tls_verify, server_name=name)
 
 
 def _material(what: str, entry: Entry[Any], path: str, encoded: str) -> Material | None:
-    """Inline data wins over a file, as documented. A file is read once here, so that a start fails early."""
+    """Inline data takes precedence over a file, as documented. A file is read once here, so that errors show early."""
     if encoded:
         try:
             return Material(what, base64.b64decode("".join(encoded.split()), validate=True))

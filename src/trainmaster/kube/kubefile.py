@@ -1,6 +1,6 @@
-"""Kubeconfig files as they are written, read and merged; ``kubeconfig`` makes sense of them.
+"""Parses and merges kubeconfig files; ``kubeconfig`` interprets them.
 
-Errors say which file and where in it, and never a value: any value may be a secret.
+Errors name the file and the position, and never a value: any value may be a secret.
 """
 
 from pathlib import Path
@@ -10,17 +10,17 @@ import msgspec
 import yaml
 
 from trainmaster.core.errors import BadConfig
-from trainmaster.kube.config import Quiet
+from trainmaster.kube.config import Redacted
 
 T = TypeVar("T")
 
 
-class _Extension(Quiet, frozen=True):
+class _Extension(Redacted, frozen=True):
     name: str
     extension: Any = None
 
 
-class FileCluster(Quiet, frozen=True, rename="kebab"):
+class FileCluster(Redacted, frozen=True, rename="kebab"):
     server: str = ""
     certificate_authority: str = ""
     certificate_authority_data: str = ""
@@ -30,12 +30,12 @@ class FileCluster(Quiet, frozen=True, rename="kebab"):
     extensions: list[_Extension] = []
 
 
-class _Variable(Quiet, frozen=True):
+class _Variable(Redacted, frozen=True):
     name: str
     value: str = ""
 
 
-class FileExec(Quiet, frozen=True, rename="camel"):
+class FileExec(Redacted, frozen=True, rename="camel"):
     api_version: str = ""
     command: str = ""
     args: list[str] = []
@@ -44,7 +44,7 @@ class FileExec(Quiet, frozen=True, rename="camel"):
     provide_cluster_info: bool = False
 
 
-class FileUser(Quiet, frozen=True, rename="kebab"):
+class FileUser(Redacted, frozen=True, rename="kebab"):
     token: str = ""
     token_file: str = msgspec.field(default="", name="tokenFile")
     client_certificate: str = ""
@@ -61,28 +61,28 @@ class FileUser(Quiet, frozen=True, rename="kebab"):
     impersonate_extra: dict[str, list[str]] = msgspec.field(default={}, name="as-user-extra")
 
 
-class FileContext(Quiet, frozen=True):
+class FileContext(Redacted, frozen=True):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
 
 
-class _NamedCluster(Quiet, frozen=True):
+class _NamedCluster(Redacted, frozen=True):
     name: str
     cluster: FileCluster = FileCluster()
 
 
-class _NamedUser(Quiet, frozen=True):
+class _NamedUser(Redacted, frozen=True):
     name: str
     user: FileUser = FileUser()
 
 
-class _NamedContext(Quiet, frozen=True):
+class _NamedContext(Redacted, frozen=True):
     name: str
     context: FileContext = FileContext()
 
 
-class _File(Quiet, frozen=True, rename="kebab"):
+class _File(Redacted, frozen=True, rename="kebab"):
     current_context: str = ""
     clusters: list[_NamedCluster] = []
     users: list[_NamedUser] = []
@@ -90,7 +90,7 @@ class _File(Quiet, frozen=True, rename="kebab"):
 
 
 class Entry(NamedTuple, Generic[T]):
-    """One cluster, user or context, and the file it is from: relative paths count from that file's folder."""
+    """One cluster, user or context, and its file: relative paths are relative to that file's folder."""
 
     file: Path
     name: str
@@ -101,7 +101,7 @@ class Entry(NamedTuple, Generic[T]):
 
 
 class Merged:
-    """All files as one. The first file that defines a name, or the current context, wins as a whole."""
+    """All files as one. For each name, and for the current context, the first file that defines it is used."""
 
     def __init__(self) -> None:
         self.current_context = ""
@@ -117,7 +117,7 @@ class Merged:
 
 
 def merged(files: list[Path]) -> Merged:
-    """The files as one, in their order of precedence."""
+    """Merges the files in their order of precedence."""
     result = Merged()
     for path in dict.fromkeys(path.absolute() for path in files):
         result.add(path, _parsed(path))

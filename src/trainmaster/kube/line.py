@@ -1,12 +1,12 @@
-"""Bytes of a watch into lines.
+"""Splits the bytes of a watch into lines.
 
-Only ``\\n`` ends a line: strings in an object may hold U+0085 or U+2028, at which ``str.splitlines`` breaks.
+Only ``\\n`` ends a line: strings in an object may contain U+0085 or U+2028, at which ``str.splitlines`` splits.
 """
 
 
 class LineBuffer:
-    """Feed chunks, get the lines that became complete. Each byte is copied at most twice, however long
-    its line is; ``pending`` counts the bytes of the unfinished one."""
+    """Takes chunks and returns the lines that are complete. Each byte is copied at most twice, independent of the
+    length of its line; ``pending`` is the number of bytes of the incomplete line."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -1,7 +1,7 @@
-"""Exec credential plug-ins (client.authentication.k8s.io): run the command, read its ExecCredential.
+"""Exec credential plug-ins (client.authentication.k8s.io): runs the command and reads its ExecCredential.
 
-The plug-in's stdout is the credential and is never shown. Its stderr is ours, as with kubectl: what it
-has to say about a failure is on the terminal or in the log of the pod.
+The plug-in's stdout is the credential and is never shown. Its stderr is inherited, as with kubectl: its error messages
+are on the terminal or in the log of the pod.
 """
 
 import asyncio
@@ -15,25 +15,25 @@ from datetime import datetime
 import msgspec
 
 from trainmaster.core.errors import BadConfig, Unreachable
-from trainmaster.kube.config import Plugin, Quiet
+from trainmaster.kube.config import Plugin, Redacted
 
 
-class ExecStatus(Quiet, frozen=True, rename="camel"):
+class ExecStatus(Redacted, frozen=True, rename="camel"):
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
     expiration_timestamp: datetime | None = None
 
 
-class _ExecCredential(Quiet, frozen=True, rename="camel"):
+class _ExecCredential(Redacted, frozen=True, rename="camel"):
     kind: str = ""
     api_version: str = ""
     status: ExecStatus | None = None
 
 
 async def run_plugin(plugin: Plugin, timeout: float) -> ExecStatus:
-    """The credential that the plug-in gives now. A plug-in that fails or hangs is ``Unreachable``: it
-    usually asks a server; one that is missing or talks nonsense is ``BadConfig``."""
+    """Runs the plug-in. One that fails or hangs raises ``Unreachable``, since it usually depends on a server; one that
+    is missing or writes invalid output raises ``BadConfig``."""
     process = await _start(plugin)
     output = None
     try:
@@ -72,7 +72,7 @@ async def _start(plugin: Plugin) -> asyncio.subprocess.Process:
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:
-    """The whole session of the plug-in: it may have ended itself and left a child that holds its stdout."""
+    """Kills the whole session: a plug-in that has exited may have left a child that holds its stdout."""
     with suppress(ProcessLookupError):
         if sys.platform == "win32":
             process.kill()
@@ -80,7 +80,7 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
     if process.stdout is not None:
-        # asyncio closes its end of the pipe when it has seen the other end closed.
+        # asyncio closes its end of the pipe after the other end is closed.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await process.stdout.read()

@@ -1,7 +1,7 @@
-"""Which proxy leads to the API server: Go's rules, because that is what kubectl's users have set up.
+"""Selects the proxy to the API server by Go's rules, which users of kubectl have configured.
 
-aiohttp's own ``trust_env`` is not used: it asks in a thread for every request, reads ``~/.netrc``,
-knows no CIDR in NO_PROXY, and sends loopback addresses through the proxy.
+aiohttp's own ``trust_env`` is not used: it needs a thread for every request, reads ``~/.netrc``,
+does not support CIDRs in NO_PROXY, and sends loopback addresses through the proxy.
 """
 
 import base64
@@ -26,7 +26,7 @@ def proxy_from(environ: Mapping[str, str], server: str) -> str:
 
 
 def checked_proxy(text: str, where: str) -> str:
-    """A proxy's URL, with Go's default scheme. The text may hold a password: errors do not repeat it."""
+    """The URL of a proxy, with Go's default scheme. The text may contain a password, so errors do not quote it."""
     try:
         url = URL(text if "://" in text else f"http://{text}")
         usable = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
@@ -38,9 +38,9 @@ def checked_proxy(text: str, where: str) -> str:
 
 
 def split_credentials(proxy: str) -> tuple[URL | None, str]:
-    """The proxy without user and password, and its Proxy-Authorization; None and "" where there is none.
+    """The proxy without user and password, and its Proxy-Authorization; None and "" if there is none.
 
-    aiohttp would take them from the URL, but it also keeps that URL in its exceptions.
+    aiohttp could take them from the URL, but it also keeps that URL in its exceptions.
     """
     if not proxy:
         return None, ""

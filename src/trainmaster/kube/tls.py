@@ -1,7 +1,7 @@
 """SSLContexts: the server's CA and our client certificate.
 
-A rotated certificate gets a new context instead of a reload in place: aiohttp keeps connections apart by
-their context, so nothing goes out any more over a connection that was opened with the old certificate.
+A rotated certificate gets a new context instead of a reload in place: aiohttp separates connections by their
+context, so no request uses a connection that was opened with the old certificate.
 """
 
 import ssl
@@ -13,9 +13,9 @@ from trainmaster.kube.config import Tls
 
 
 def ssl_context(tls: Tls, *, ca: bytes, certificate: bytes, key: bytes, who: str) -> ssl.SSLContext:
-    """A context that trusts ``ca``, the content of ``tls.ca`` now, and shows our certificate, if any (all PEM)."""
+    """A context that trusts ``ca``, the content of ``tls.ca`` now, and presents our certificate, if any (all PEM)."""
     context = _trusting(tls, ca)
-    # Python 3.13 became stricter than Go: CAs of many clusters have no authority key identifier, and a
+    # Since 3.13 Python is stricter than Go: CAs of many clusters have no authority key identifier, and a
     # server's own certificate may be the trusted one.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -40,12 +40,12 @@ def _trusting(tls: Tls, ca: bytes) -> ssl.SSLContext:
 
 
 def _show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, who: str) -> None:
-    # OpenSSL reads certificates from files only. The folder is ours alone (0700) and gone at once.
+    # OpenSSL reads certificates only from files. The folder is private (0700) and removed at once.
     with tempfile.TemporaryDirectory(prefix="trainmaster-") as folder:
         pem = Path(folder, "client.pem")
         pem.write_bytes(certificate + b"\n" + key + b"\n")
         try:
-            # A password is always given, or OpenSSL would ask for one on the terminal.
+            # Without a password argument OpenSSL would prompt on the terminal.
             context.load_cert_chain(pem, password="")
         except (ssl.SSLError, ValueError) as error:
             because = getattr(error, "reason", None) or "an unencrypted PEM certificate and its key are needed"

@@ -1,5 +1,5 @@
-"""The aiohttp session: connections, TCP keep-alive, and aiohttp's exceptions in plain words. ``client`` decides what to
-do about them."""
+"""The aiohttp session: connections, TCP keep-alive, and messages for aiohttp's exceptions. ``client`` decides about
+retries."""
 
 import asyncio
 import socket
@@ -16,24 +16,24 @@ from trainmaster.kube.call import JSON
 from trainmaster.kube.config import Config
 from trainmaster.kube.proxy import split_credentials
 
-# HTTP/1.1 has one request per connection at a time, and a dozen of them are for watches. More would not make an API
-# server faster, and each costs both sides some milliseconds when it is opened: a burst opens them all.
+# HTTP/1.1 has one request per connection at a time, and about ten connections are for watches. More connections would
+# not make an API server faster, and opening one costs both sides some milliseconds: a burst opens all of them.
 CONNECTIONS = 64
-# API servers close idle connections after 90 s: ours must be gone before that, since a write that meets a closing
-# connection has an unknown outcome.
+# API servers close idle connections after 90 s. Ours are closed earlier, since a write on a connection that is being
+# closed has an unknown outcome.
 _IDLE_CONNECTION = 30.0
 
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _EXCERPT = 256
 
 UNLIMITED = aiohttp.ClientTimeout()
-"""Whoever asks sets the time limit."""
+"""The caller sets the time limit."""
 
 
 class Proxy(NamedTuple):
     url: URL | None
     headers: dict[str, str] | None
-    """For the proxy alone."""
+    """Headers for the proxy only."""
 
 
 def proxy_of(config: Config) -> Proxy:
@@ -42,7 +42,7 @@ def proxy_of(config: Config) -> Proxy:
 
 
 def open_session(config: Config, connections: int = CONNECTIONS) -> aiohttp.ClientSession:
-    """Our credentials are never among its default headers: aiohttp would show those to the proxy, too."""
+    """Credentials are not among the session's default headers: aiohttp would send those to the proxy, too."""
     headers = {
         "Accept": JSON,
         "Accept-Encoding": "identity",
@@ -50,7 +50,7 @@ def open_session(config: Config, connections: int = CONNECTIONS) -> aiohttp.Clie
     }
     proxy = proxy_of(config)
     if proxy.headers and config.server.startswith("http:"):
-        headers |= proxy.headers  # without a tunnel the proxy reads the request itself
+        headers |= proxy.headers  # without a tunnel the proxy reads the headers of the request
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             limit=connections, keepalive_timeout=_IDLE_CONNECTION, socket_factory=_open_socket
@@ -64,8 +64,8 @@ def open_session(config: Config, connections: int = CONNECTIONS) -> aiohttp.Clie
     )
 
 
-def explain(error: BaseException, patience: float) -> str:
-    """Why there is no answer. Never aiohttp's own text for an answer: that one holds the request's headers."""
+def explain(error: BaseException, timeout: float) -> str:
+    """Why there is no answer. aiohttp's text of response errors is not used: it contains the request headers."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             why = getattr(error.certificate_error, "verify_message", "") or "verification failed"
@@ -80,43 +80,43 @@ def explain(error: BaseException, patience: float) -> str:
         case aiohttp.ClientPayloadError():
             return "the connection was cut in the middle of the answer"
         case TimeoutError():
-            return f"nothing heard within {patience:g} s"
+            return f"no answer within {timeout:g} s"
         case _:
             return f"{error}" or type(error).__name__
 
 
-def harmless(error: Exception) -> Exception | None:
-    """The cause to chain: not one that holds our headers."""
+def safe_cause(error: Exception) -> Exception | None:
+    """The exception to chain as the cause; None if it contains our headers."""
     return None if isinstance(error, aiohttp.ClientResponseError) else error
 
 
 async def read_body(response: ClientResponse) -> bytes:
-    """All of the answer. Who gives up waiting for it drops the connection."""
+    """The whole body. If the caller is cancelled, the connection is dropped."""
     transport = _transport_of(response)
     try:
         return await response.read()
     except BaseException:
-        # After the end of the answer the connection is somebody else's already.
+        # After the end of the answer another request may use the connection.
         if not response.content.is_eof():
             abort(transport)
         raise
 
 
 def drop(response: ClientResponse) -> None:
-    """End an answer that is not read to its end."""
+    """Drops the connection of an answer that is not read completely."""
     abort(_transport_of(response))
     response.close()
 
 
 def abort(transport: asyncio.Transport | None) -> None:
-    """End a connection at once. Over TLS a mere close would say farewell and wait up to half a minute for the
-    server's: it may be the one that is silent."""
+    """Closes a connection at once. A normal close over TLS would send close_notify and wait up to 30 s for the
+    server, which may not answer."""
     if transport is not None:
         transport.abort()
 
 
 def closed_early(error: aiohttp.ClientConnectionError) -> aiohttp.ClientConnectionError:
-    """What a connection that broke before the answer means to whoever asked."""
+    """The error for a connection that broke before the answer."""
     why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
     return aiohttp.ClientConnectionError(f"the connection was closed before an answer{why}")
 
@@ -131,14 +131,14 @@ def _open_socket(info: AddrInfoType) -> socket.socket:
     opened = socket.socket(family, kind, protocol)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE.items():
-        # Not every system has every one of them.
+        # Not every system supports all of them.
         if (option := getattr(socket, name, None)) is not None:
             opened.setsockopt(socket.IPPROTO_TCP, option, value)
     return opened
 
 
 class _ApiRequest(ClientRequest):
-    """Remembers which connection it was sent over."""
+    """Keeps the connection that it was sent over."""
 
     transport: asyncio.Transport | None = None
 
@@ -148,8 +148,8 @@ class _ApiRequest(ClientRequest):
 
 
 async def _send_once(request: ClientRequest, handler: aiohttp.ClientHandlerType) -> ClientResponse:
-    """aiohttp sends a GET, PUT or DELETE again when the connection breaks. Whether that is right, and
-    within the retry budget, is not for it to say: it lets any other exception pass."""
+    """Prevents aiohttp's own retry of GET, PUT and DELETE after a broken connection: ``client`` decides about retries,
+    within the budget. aiohttp does not retry after other exceptions."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:

@@ -1,4 +1,4 @@
-"""The lines of one watch response, as they arrive."""
+"""The lines of one watch response."""
 
 from collections import deque
 
@@ -6,17 +6,17 @@ import aiohttp
 
 from trainmaster.core.errors import Unreachable
 from trainmaster.kube.line import LineBuffer
-from trainmaster.kube.transport import explain, harmless
+from trainmaster.kube.transport import explain, safe_cause
 
 _LONGEST_LINE = 16 * 1024 * 1024
 
 
 class WatchLines:
-    """Ends when the server ends the watch. A class and not a generator: whoever stops reading early
-    leaves nothing behind that must be closed.
+    """Ends when the server ends the watch. It is a class and not a generator, so that a reader that stops early does
+    not have to close it.
 
-    A connection that ends within a line was cut: the half line is dropped, and the event comes again when
-    the caller watches on from the last version it has seen.
+    If the connection breaks within a line, the incomplete line is dropped. The event is received again when the caller
+    watches on from the last version that it has seen.
     """
 
     def __init__(self, response: aiohttp.ClientResponse, *, what: object, idle: float) -> None:
@@ -45,4 +45,4 @@ class WatchLines:
         try:
             return await self._content.readany()
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"{self._what}: {explain(error, self._idle)}") from harmless(error)
+            raise Unreachable(f"{self._what}: {explain(error, self._idle)}") from safe_cause(error)
