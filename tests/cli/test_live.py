@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from trainmaster.cli.live import Screen, age, conclusion, printable, view
-from trainmaster.cli.scene import Job, Replica
+from trainmaster.cli.live import Screen, age, printable, summary, view
+from trainmaster.cli.run_model import Job, Replica
 
 START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 NOW = START + timedelta(seconds=75)
@@ -67,7 +67,7 @@ def test_a_long_line_is_cut_to_the_width() -> None:
 
 
 def test_the_time_of_a_job_that_ended_stands_still() -> None:
-    ended = job(phase="Succeed", verdict="succeeded", until=START + timedelta(seconds=5))
+    ended = job(phase="Succeed", outcome="succeeded", until=START + timedelta(seconds=5))
     assert seen([ended])[0] == "AITrainingJob mnist  Succeed  5s  0/0 running, 0 ended"
 
 
@@ -100,10 +100,10 @@ def test_the_end_says_how_and_why_and_shows_the_last_words_of_what_failed() -> N
         replica(0, "Stopped", lines=("fine",)),
         replica(1, "Failed", why="exit code 3", lines=("Traceback:", "\x1b[31mValueError\x1b[0m")),
         phase="Failed",
-        verdict="failed",
+        outcome="failed",
         message=message,
     )
-    lines = rendered(conclusion([failed], NOW))
+    lines = rendered(summary([failed], NOW))
 
     assert message.split() == " ".join(lines[1:3]).split()
     assert lines[-4:] == ["the last lines of trainer-1 (exit code 3):", "  Traceback:", "  ValueError", ""]
@@ -111,12 +111,12 @@ def test_the_end_says_how_and_why_and_shows_the_last_words_of_what_failed() -> N
 
 
 def test_at_the_end_the_last_lines_of_who_had_no_time_left_are_shown() -> None:
-    stopped = replica(1, "Stopped", why="the time of the job was up", lines=("step 41",))
+    stopped = replica(1, "Stopped", why="the job exceeded its time limit", lines=("step 41",))
     done = replica(2, "Stopped", lines=("served",))
 
-    lines = rendered(conclusion([job(stopped, done, phase="Timeout", verdict="failed")], NOW))
+    lines = rendered(summary([job(stopped, done, phase="Timeout", outcome="failed")], NOW))
 
-    assert lines[-3:] == ["the last lines of trainer-1 (the time of the job was up):", "  step 41", ""]
+    assert lines[-3:] == ["the last lines of trainer-1 (the job exceeded its time limit):", "  step 41", ""]
 
 
 # --- details ---
@@ -159,7 +159,7 @@ def test_the_screen_ends_with_the_conclusion_and_a_cursor() -> None:
     console = Console(file=io.StringIO(), width=72, height=20, force_terminal=True, color_system=None)
     with Screen(console) as screen:
         screen.show([job(phase="Running")], NOW)
-        screen.say("stopping")
+        screen.message("stopping")
         screen.show([job(phase="Terminating")], NOW)
         screen.show([job(phase="Succeed")], NOW, is_last=True)
     assert isinstance(console.file, io.StringIO)

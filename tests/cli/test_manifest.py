@@ -85,7 +85,7 @@ def test_values_are_as_they_will_travel() -> None:
         pytest.param("a: 1\nb:\n\tc: 2", "job.yaml, line 3: is not YAML: found character", id="tab"),
         pytest.param("a: {b: 1", "job.yaml, line 2: is not YAML: did not find expected", id="open brace"),
         pytest.param("a: \x01", "job.yaml: is not YAML: ", id="control character"),
-        pytest.param("a: 1\nb: {c: 1,\n c: 2}", "job.yaml, line 3: 'c' is there twice; remove one", id="twice"),
+        pytest.param("a: 1\nb: {c: 1,\n c: 2}", "job.yaml, line 3: duplicate key 'c'; remove one", id="twice"),
         pytest.param("just words", "job.yaml, document 1: is plain text, not an object; it must have", id="text"),
         pytest.param("---\n---\n[1, 2]", "job.yaml, document 2: is a list, not an object", id="list"),
         pytest.param("5", "job.yaml, document 1: is a single value, not an object", id="number"),
@@ -95,7 +95,7 @@ def test_values_are_as_they_will_travel() -> None:
         pytest.param(f"{DIJOB}metadata: {{name: 5}}", "this DIJob has no metadata.name", id="a number for a name"),
         pytest.param(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}",
-            "job.yaml, document 1: kind Deployment (apps/v1) is not known here; known are Namespace, ConfigMap, Secret,"
+            "job.yaml, document 1: kind Deployment (apps/v1) is not supported; supported are Namespace, ConfigMap, Secret,"
             " Service, Pod, AggregatorConfig (diengine.opendilab.org/v1alpha1),"
             " AggregatorConfig (nervex.sensetime.com/v1alpha1), DIJob (diengine.opendilab.org/v1alpha1),"
             " AITrainingJob (elasticdeeplearning.ai/v1), NerveXJob (nervex.sensetime.com/v1alpha1)",
@@ -112,7 +112,7 @@ def test_values_are_as_they_will_travel() -> None:
         ),
         pytest.param(
             "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List, items: []}]",
-            "job.yaml, document 1, item 1: kind List (v1) is not known here",
+            "job.yaml, document 1, item 1: kind List (v1) is not supported",
             id="a list in a list",
         ),
         pytest.param(
@@ -142,7 +142,7 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
 
 def test_files_without_a_job_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n")
-    with pytest.raises(BadConfig, match=r"a\.yaml: there is no job in it; a job is one of DIJob \("):
+    with pytest.raises(BadConfig, match=r"a\.yaml: contains no job; a job is one of DIJob \("):
         manifest.read([str(tmp_path / "a.yaml")])
 
 
@@ -220,14 +220,14 @@ def test_a_document_goes_to_its_namespace(own: str, asked: str, got: str) -> Non
 
 
 def test_two_different_namespaces_are_told() -> None:
-    with pytest.raises(BadConfig, match="dijob/job says namespace ml, but --namespace rl was given"):
+    with pytest.raises(BadConfig, match="dijob/job has namespace ml, but --namespace is rl"):
         manifest.placed([one(f"{DIJOB}metadata: {{name: job, namespace: ml}}")], "rl")
 
 
 def test_two_of_one_name_are_told_with_both_places() -> None:
     twice = list(manifest.parse(f"{DIJOB}metadata: {{name: job}}\n---\n{DIJOB}metadata: {{name: job}}", "job.yaml"))
     with pytest.raises(
-        BadConfig, match=r"job\.yaml, document 2: dijob/job is in job\.yaml, document 1, too; rename or remove"
+        BadConfig, match=r"job\.yaml, document 2: dijob/job is also in job\.yaml, document 1; rename or remove"
     ):
         manifest.placed(twice, "")
 

@@ -2,7 +2,7 @@ import io
 from datetime import UTC, datetime
 
 from trainmaster.cli.plain import Lines
-from trainmaster.cli.scene import Job, Replica
+from trainmaster.cli.run_model import Job, Replica
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -53,7 +53,7 @@ def test_nothing_waits_in_a_buffer() -> None:
         lines.line("ps-0", "hello")
         lines.show([], NOW)
         assert raw.getvalue() == b"ps-0 | hello\n"
-        lines.say("stopping")
+        lines.message("stopping")
         assert raw.getvalue().endswith(b"stopping\n")
 
 

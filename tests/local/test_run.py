@@ -108,7 +108,7 @@ def test_time_that_is_up_ends_with_124(start: Start, tmp_path: Path) -> None:
     code, out, err = start("run", file, "--timeout", "2s").end()
 
     assert (code, err) == (124, "")
-    assert re.search(r"^time is up, stopping: pods have \d+ s to end$", out, re.MULTILINE)
+    assert re.search(r"^timed out, stopping: pods have \d+ s to end$", out, re.MULTILINE)
     assert containers_of(tmp_path) == []
 
 
@@ -212,7 +212,9 @@ def test_a_bad_manifest_ends_with_2_and_starts_nothing(start: Start, tmp_path: P
     code, out, err = start("run", file).end()
 
     assert (code, out) == (2, "")
-    assert err.startswith(f"trainmaster: {file}, document 1: kind DiJob (diengine.opendilab.org/v1alpha1) is not known")
+    assert err.startswith(
+        f"trainmaster: {file}, document 1: kind DiJob (diengine.opendilab.org/v1alpha1) is not supported"
+    )
     assert err.count("\n") == 1
 
 

@@ -76,7 +76,7 @@ async def test_down_ends_what_a_killed_cluster_left_behind_and_purges(up: Up, st
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "nothing was running",
-        "ending 1 containers that were left behind: they have 30 s",
+        "ending 1 remaining containers: they have 30 s",
         f"removed {state}",
     ]
     assert containers_of(state) == []
@@ -87,6 +87,4 @@ def test_down_where_nothing_was_ever_up_is_told(start: Start, tmp_path: Path) ->
     code, out, err = start("down", "--state", str(tmp_path)).end()
 
     assert (code, out) == (1, "")
-    assert err == (
-        f"trainmaster: {tmp_path} is no state folder: nothing was started there; say which with --state DIR\n"
-    )
+    assert err == (f"trainmaster: {tmp_path} is not a state folder: no cluster was started there; give --state DIR\n")

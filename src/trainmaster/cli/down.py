@@ -1,4 +1,4 @@
-"""``trainmaster down``: the end of ``trainmaster up``."""
+"""``trainmaster down``: stops the cluster of ``trainmaster up``."""
 
 import asyncio
 import contextlib
@@ -12,14 +12,14 @@ import click
 from trainmaster.cli.up import STATE
 from trainmaster.core.errors import BadConfig
 
-PATIENCE = 120.0
-"""Seconds that ``up`` may take to stop: its parts, one after the other, and the processes of its pods."""
+STOP_TIMEOUT = 120.0
+"""Seconds that ``up`` may take to stop its parts, one after the other, and the processes of its pods."""
 _POLL = 0.05
 
 
 @click.command()
 @STATE
-@click.option("--purge", is_flag=True, help="Remove the state, too: all objects and logs.")
+@click.option("--purge", is_flag=True, help="Also remove the state: all objects and logs.")
 def down(state: Path | None, purge: bool) -> None:
     """Stop the local cluster and its pods.
 
@@ -33,11 +33,11 @@ def down(state: Path | None, purge: bool) -> None:
 
     folder = (state or default_folder()).absolute()
     if not is_state(folder):
-        raise BadConfig(f"{folder} is no state folder: nothing was started there; say which with --state DIR")
+        raise BadConfig(f"{folder} is not a state folder: no cluster was started there; give --state DIR")
     click.echo("stopped" if _stop(folder) else "nothing was running")
     with open_state(folder) as held:
         if left := leftovers(held.node):
-            click.echo(f"ending {len(left)} containers that were left behind: they have {GRACE:g} s")
+            click.echo(f"ending {len(left)} remaining containers: they have {GRACE:g} s")
             asyncio.run(end_leftovers(held.node, grace=GRACE))
         if purge:
             held.purge()
@@ -45,17 +45,17 @@ def down(state: Path | None, purge: bool) -> None:
 
 
 def _stop(folder: Path) -> bool:
-    """Whether there was anybody to stop. Who holds the lock is alive, so the number is no other process'."""
+    """False if no process was running. The process that holds the lock is alive, so its pid is not reused."""
     from trainmaster.local.state import holder_of
 
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + STOP_TIMEOUT
     asked = 0
     while (pid := holder_of(folder)) is not None:
         if pid and pid != asked:
-            with contextlib.suppress(ProcessLookupError):  # it ended just now
+            with contextlib.suppress(ProcessLookupError):  # the process has just ended
                 os.kill(pid, signal.SIGTERM)
             asked = pid
         if time.monotonic() > deadline:
-            raise BadConfig(f"process {pid} did not stop within {PATIENCE:g} s; end it with: kill -9 {pid}")
+            raise BadConfig(f"process {pid} did not stop within {STOP_TIMEOUT:g} s; end it with: kill -9 {pid}")
         time.sleep(_POLL)
     return bool(asked)

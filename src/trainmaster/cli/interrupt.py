@@ -1,4 +1,4 @@
-"""Signals that end a command: the first asks for an end in peace, the second for one at once."""
+"""Signals that end a command: the first one stops it gracefully, the second one at once."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ class Interrupts:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
         self.number = 0
-        """Of the first signal."""
+        """The number of the first signal."""
         for number in _SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._take, number)
 

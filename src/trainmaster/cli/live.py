@@ -1,4 +1,4 @@
-"""How jobs look on a terminal: a function of what is to be seen (``scene``) and of the time. ``Screen`` shows it."""
+"""Renders jobs on a terminal, as a function of the run model and the time. ``Screen`` shows the result."""
 
 import re
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from trainmaster.cli.scene import Job, Replica
+from trainmaster.cli.run_model import Job, Replica
 
 MOST_FAILED = 3
-"""Replicas of a job whose last lines are shown: they mostly die of the same."""
+"""Failed replicas of a job whose last lines are shown: most fail for the same reason."""
 
 _PHASE_STYLES = {"succeeded": "green", "failed": "red", "refused": "red", "deleted": "yellow"}
 _STATE_STYLES = {"Running": "cyan", "Succeeded": "green", "Failed": "red", "Starting": "dim", "Stopped": "dim"}
-# Escape sequences of colours and cursors, and every other control character but the tab.
+# ANSI escape sequences, and every other control character except the tab.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def view(jobs: Sequence[Job], now: datetime, *, height: int, note: str = "") -> RenderableType:
-    """All jobs, one below the other, as far as ``height`` lines show them; ``note`` stands last."""
+    """All jobs, one below the other, within ``height`` lines; ``note`` is the last line."""
     room = max(1, (height - 5 * len(jobs) - 2) // max(1, len(jobs)))
     parts: list[RenderableType] = []
     for job in jobs:
@@ -35,8 +35,8 @@ def view(jobs: Sequence[Job], now: datetime, *, height: int, note: str = "") -> 
     return Group(*parts)
 
 
-def conclusion(jobs: Sequence[Job], now: datetime) -> RenderableType:
-    """How all jobs ended, with the last words of what failed."""
+def summary(jobs: Sequence[Job], now: datetime) -> RenderableType:
+    """How all jobs ended, with the last lines of failed replicas."""
     parts: list[RenderableType] = []
     for job in jobs:
         parts += [_header(job, now), _table(job, now, len(job.replicas))]
@@ -69,14 +69,14 @@ def progress(job: Job) -> str:
 
 
 def printable(line: str) -> str:
-    """One line of a program's output without what would move the cursor: of a progress bar its last state."""
+    """One line of a program's output without control sequences; of a progress bar its last state."""
     return _CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).expandtabs(2)
 
 
 def _header(job: Job, now: datetime) -> Text:
     header = Text()
     header.append(f"{job.kind} {job.name}", style="bold")
-    header.append(f"  {job.phase or 'Accepted'}", style=_PHASE_STYLES.get(job.verdict, "cyan"))
+    header.append(f"  {job.phase or 'Accepted'}", style=_PHASE_STYLES.get(job.outcome, "cyan"))
     header.append(f"  {age(job.since, job.until or now)}  {progress(job)}")
     if job.message:
         header.append(f"\n{job.message}", style="dim")
@@ -105,7 +105,7 @@ def _table(job: Job, now: datetime, room: int) -> RenderableType:
 
 
 def _chosen(replicas: Sequence[Replica], room: int) -> tuple[list[Replica], int]:
-    """What fits; those that need attention are shown before those that just run."""
+    """The replicas that fit, and the number of hidden ones. Abnormal replicas are preferred to running ones."""
     if len(replicas) <= room:
         return list(replicas), 0
     first = sorted(replicas, key=lambda replica: (not replica.why, replica.state == "Running"))[:room]
@@ -113,7 +113,7 @@ def _chosen(replicas: Sequence[Replica], room: int) -> tuple[list[Replica], int]
 
 
 class Screen:
-    """The terminal while jobs run."""
+    """The terminal during a run."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -130,19 +130,19 @@ class Screen:
         self._live.stop()
 
     def line(self, label: str, text: str) -> None:
-        """The view shows the last one of each replica."""
+        """Does nothing: the view shows the last line of each replica."""
 
     def progress(self, label: str, text: str, now: float) -> None:
-        """As above."""
+        """Does nothing: see ``line``."""
 
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None:
         if is_last:
             self._live.update(Text(), refresh=True)
             self._live.stop()
-            self._console.print(conclusion(jobs, now), end="")
+            self._console.print(summary(jobs, now), end="")
         else:
-            picture = view(jobs, now, height=self._console.size.height, note=self._note)
-            self._live.update(picture, refresh=True)
+            content = view(jobs, now, height=self._console.size.height, note=self._note)
+            self._live.update(content, refresh=True)
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self._note = text

@@ -1,4 +1,4 @@
-"""Manifests as people write them: several files, several documents in each. What is wrong is told with its place."""
+"""Reads manifests: several files with several documents each. Errors name the file and the document."""
 
 import copy
 import sys
@@ -25,14 +25,14 @@ SECRET = Resource("", "v1", "secrets", "Secret")
 _STORED = {kind.resource for kind in KINDS}
 _DEFINED = tuple(resource for definition in DEFINITIONS for resource in definition.resources)
 _JOBS = tuple(r for definition in DEFINITIONS if definition.resource in _STORED for r in definition.resources)
-# In the order in which they are created: what others refer to is there before them.
+# In the order of creation: objects before those that refer to them.
 _KNOWN = (NAMESPACE, CONFIG_MAP, SECRET, SERVICE, POD, *(r for r in _DEFINED if r not in _JOBS), *_JOBS)
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One object that somebody wrote, and where."""
+    """One object of a manifest, and its place."""
 
     where: str
     resource: Resource
@@ -52,23 +52,23 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read(files: Sequence[str]) -> list[Document]:
-    """All documents of all files, what others refer to first."""
-    found = [document for file in files for document in parse(_text(file), _name(file))]
-    if not any(document.is_job for document in found):
+    """All documents of all files, in the order of creation."""
+    documents = [document for file in files for document in parse(_text(file), _name(file))]
+    if not any(document.is_job for document in documents):
         names = ", ".join(_name(file) for file in files)
-        raise BadConfig(f"{names}: there is no job in it; a job is one of {_choices(_JOBS)}")
-    return sorted(found, key=lambda document: _KNOWN.index(document.resource))
+        raise BadConfig(f"{names}: contains no job; a job is one of {_choices(_JOBS)}")
+    return sorted(documents, key=lambda document: _KNOWN.index(document.resource))
 
 
 def parse(text: str, name: str) -> Iterator[Document]:
-    """The documents of one file; an empty one is counted and left out."""
+    """The documents of one file. Empty documents are counted and skipped."""
     for number, body in enumerate(_bodies(text, name), 1):
         if body is not None:
             yield from _documents(body, f"{name}, document {number}")
 
 
 def _documents(body: Any, where: str) -> Iterator[Document]:
-    """One object; or those of a List, as `kubectl get --output=yaml` writes it."""
+    """One object, or the items of a List, as `kubectl get --output=yaml` writes it."""
     if not isinstance(body, dict) or (body.get("apiVersion"), body.get("kind")) != ("v1", "List"):
         yield document_of(body, where)
         return
@@ -80,18 +80,18 @@ def _documents(body: Any, where: str) -> Iterator[Document]:
 
 
 def placed(documents: Sequence[Document], namespace: str) -> list[Document]:
-    """Everything in its namespace: its own, else the one that was asked for, else ``default``; and once only."""
-    found: dict[tuple[Resource, Key], Document] = {}
-    for given in documents:
-        document = given if given.resource == NAMESPACE else _placed(given, namespace)
-        first = found.setdefault((document.resource, document.key), document)
+    """Sets the namespaces: the object's own, else the option's, else ``default``. Duplicates are an error."""
+    placed_documents: dict[tuple[Resource, Key], Document] = {}
+    for original in documents:
+        document = original if original.resource == NAMESPACE else _placed(original, namespace)
+        first = placed_documents.setdefault((document.resource, document.key), document)
         if first is not document:
-            raise BadConfig(f"{document.where}: {document} is in {first.where}, too; rename or remove one of them")
-    return list(found.values())
+            raise BadConfig(f"{document.where}: {document} is also in {first.where}; rename or remove one of them")
+    return list(placed_documents.values())
 
 
 def check_fields(documents: Sequence[Document]) -> None:
-    """A field that would be dropped in silence is a mistake, and so is one that no pod can have as it is written."""
+    """Rejects unknown fields, which would be dropped silently, and fields of templates with a wrong type."""
     for document in documents:
         if names := _unknown_fields(document):
             known = "remove it or correct its spelling" if len(names) == 1 else "remove them or correct their spelling"
@@ -109,7 +109,7 @@ def _unknown_fields(document: Document) -> list[str]:
 
 
 def _unknown_in(document: Document, kind: str, body: dict[str, Any], path: str = "") -> list[str]:
-    """By the table of a built-in kind, which a CRD does not know: it keeps all that a template says."""
+    """Checks against the fields of a built-in kind: CRDs preserve unknown fields of templates."""
     try:
         return builtin_types.read(kind, copy.deepcopy(body))
     except builtin_types.WrongType as error:
@@ -163,7 +163,7 @@ def _bodies(text: str, name: str) -> Iterator[Any]:
             node = loader.get_node()
             if twice := next(_repeated(node), None):
                 line = twice.start_mark.line + 1
-                raise BadConfig(f"{name}, line {line}: {twice.value!r} is there twice; remove one of them")
+                raise BadConfig(f"{name}, line {line}: duplicate key {twice.value!r}; remove one of them")
             yield loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -178,7 +178,7 @@ def _bodies(text: str, name: str) -> Iterator[Any]:
 
 
 def _repeated(node: Any) -> Iterator[Any]:
-    """Keys that stand twice in one mapping: of two values YAML takes the last one, and nobody meant that."""
+    """Duplicate keys of a mapping: YAML would silently use the last value."""
     if isinstance(node, yaml.MappingNode):
         seen = set()
         for key, value in node.value:
@@ -193,7 +193,7 @@ def _repeated(node: Any) -> Iterator[Any]:
 
 
 def document_of(body: Any, where: str) -> Document:
-    """Raises BadConfig for what is no object that is known here."""
+    """Raises BadConfig if the body is not an object of a known kind."""
     if not isinstance(body, dict):
         raise BadConfig(f"{where}: is {_noun(body)}, not an object; it must have apiVersion, kind and metadata")
     for name in ("apiVersion", "kind"):
@@ -204,7 +204,7 @@ def document_of(body: Any, where: str) -> Document:
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
         raise BadConfig(f"{where}: this {resource.kind} has no metadata.name; give it one")
     try:
-        # Through JSON, as it will travel: keys become strings, dates become text.
+        # Through JSON, as it is sent: keys become strings, dates become text.
         body = msgspec.json.decode(msgspec.json.encode(body))
     except (TypeError, ValueError, RecursionError) as error:
         raise BadConfig(f"{where}: cannot be written as JSON: {error}") from error
@@ -218,7 +218,7 @@ def _resource(api_version: str, kind: str, where: str) -> Resource:
     for resource in _KNOWN:
         if resource.kind == kind:
             raise BadConfig(f"{where}: {kind} is served as {resource.api_version}, not as {api_version}")
-    raise BadConfig(f"{where}: kind {kind} ({api_version}) is not known here; known are {_choices(_KNOWN)}")
+    raise BadConfig(f"{where}: kind {kind} ({api_version}) is not supported; supported are {_choices(_KNOWN)}")
 
 
 def _choices(resources: Sequence[Resource]) -> str:
@@ -233,7 +233,7 @@ def _placed(document: Document, namespace: str) -> Document:
     own = document.key.namespace
     if own and namespace and own != namespace:
         raise BadConfig(
-            f"{document.where}: {document} says namespace {own}, but --namespace {namespace} was given; drop one"
+            f"{document.where}: {document} has namespace {own}, but --namespace is {namespace}; remove one of them"
         )
     meta = {**document.body["metadata"], "namespace": own or namespace or "default"}
     return msgspec.structs.replace(document, body={**document.body, "metadata": meta})

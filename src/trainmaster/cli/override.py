@@ -1,4 +1,4 @@
-"""``--set path=value``: one value changed in every job that has a place for it."""
+"""``--set path=value``: changes one value in every job that has this path."""
 
 import copy
 import re
@@ -19,7 +19,7 @@ Path = tuple[str | int, ...]
 
 
 class Override(msgspec.Struct, frozen=True):
-    """``text`` is how it was written, for errors."""
+    """``text`` is the option as written, for errors."""
 
     text: str
     path: Path
@@ -27,15 +27,15 @@ class Override(msgspec.Struct, frozen=True):
 
 
 class _Missing(Exception):
-    """There is no such place in this job; ``depth`` parts of the path are there."""
+    """The job has no such path; its first ``depth`` parts exist."""
 
-    def __init__(self, said: str, depth: int) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, depth: int) -> None:
+        super().__init__(message)
         self.depth = depth
 
 
 def parse(text: str) -> Override:
-    """``path=value``: names with dots between them, ``[0]`` for an item of a list, ``\\.`` for a dot in a name;
+    """``path=value``: names separated by dots, ``[0]`` for an item of a list, ``\\.`` for a dot in a name;
     the value is YAML."""
     written, equals, value = text.partition("=")
     if not equals or not written:
@@ -52,7 +52,7 @@ def parse(text: str) -> Override:
 
 
 def apply(overrides: Sequence[Override], documents: Sequence[Document]) -> list[Document]:
-    """The documents, changed. An override that fits no job at all is a mistake."""
+    """Returns the changed documents. An override that fits no job is an error."""
     changed = [
         msgspec.structs.replace(document, body=copy.deepcopy(document.body)) if document.is_job else document
         for document in documents
@@ -62,7 +62,7 @@ def apply(overrides: Sequence[Override], documents: Sequence[Document]) -> list[
         missing = [error for job in jobs if (error := _applied(override, job))]
         if len(missing) == len(jobs):
             raise BadConfig(f"--set {override.text}: {max(missing, key=lambda error: error.depth)}")
-    # Read once more: a kind or a name may be another one now, or none.
+    # Parsed again: the kind or the name may have changed.
     return [document_of(document.body, document.where) if document.is_job else document for document in changed]
 
 
@@ -88,7 +88,7 @@ def _place(job: Document, parents: Path) -> Any:
 
 
 def _step(job: Document, here: Any, path: Path) -> Any:
-    """What stands at the last part of ``path``, in ``here``."""
+    """The value in ``here`` at the last part of ``path``."""
     *before, part = path
     if isinstance(here, dict) and isinstance(part, str):
         if here.get(part) is not None:
@@ -105,7 +105,7 @@ def _step(job: Document, here: Any, path: Path) -> Any:
 
 
 def _check_name(job: Document, path: Path, place: dict[str, Any]) -> None:
-    """A new name is welcome where the schema knows it or lets everything in."""
+    """A new name is accepted if the schema has it or preserves unknown fields."""
     *before, name = path
     names = field.names_at(schema_of(job.resource), tuple(before))
     if names is not None and name not in names and name not in place:

@@ -1,14 +1,14 @@
-"""How jobs look where nobody looks on: lines that can be searched, each with its replica in front."""
+"""Renders jobs without a terminal: searchable lines, each with its replica as a prefix."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Self, TextIO
 
-from trainmaster.cli.scene import Job
+from trainmaster.cli.run_model import Job
 
 BAR_PERIOD = 1.0
-"""Seconds between two states of a progress bar that are shown."""
+"""Seconds between two shown states of a progress bar."""
 
 
 class Lines:
@@ -16,9 +16,9 @@ class Lines:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._told: dict[str, tuple[str, str]] = {}
+        self._states: dict[str, tuple[str, str]] = {}
         self._bars: dict[str, tuple[str, float]] = {}
-        """By label: the state of a progress bar that was shown last, and when the next one may be."""
+        """By label: the last shown state of a progress bar, and the time from which the next one may be shown."""
 
     def __enter__(self) -> Self:
         return self
@@ -36,27 +36,27 @@ class Lines:
             self._out.write(f"{label} | {text}\n")
 
     def progress(self, label: str, text: str, now: float) -> None:
-        """A progress bar that has not ended; its end comes as a line. ``now`` is in seconds."""
+        """An incomplete progress bar; its last state comes as a line. ``now`` is in seconds."""
         _, due = self._bars.get(label, ("", 0.0))
         if now >= due:
             self._bars[label] = (text, now + BAR_PERIOD)
             self._out.write(f"{label} | {text}\n")
 
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None:
-        """Phases of jobs, and replicas with which something is wrong."""
+        """Phases of jobs, and abnormal states of replicas."""
         for job in jobs:
             for replica in job.replicas:
                 if replica.why:
-                    self._tell(f"{job} {replica.name}", replica.state, replica.why)
+                    self._write_state(f"{job} {replica.name}", replica.state, replica.why)
             if job.phase:
-                self._tell(str(job), job.phase, job.message)
+                self._write_state(str(job), job.phase, job.message)
         self._out.flush()
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self._out.write(f"{text}\n")
         self._out.flush()
 
-    def _tell(self, what: str, state: str, why: str) -> None:
-        if self._told.get(what) != (state, why):
-            self._told[what] = (state, why)
+    def _write_state(self, what: str, state: str, why: str) -> None:
+        if self._states.get(what) != (state, why):
+            self._states[what] = (state, why)
             self._out.write(f"{what} {state}{': ' if why else ''}{why}\n")

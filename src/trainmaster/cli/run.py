@@ -1,4 +1,4 @@
-"""``trainmaster run``: jobs to their end on this machine."""
+"""``trainmaster run``: runs jobs to completion on this machine."""
 
 from pathlib import Path
 
@@ -18,17 +18,17 @@ INTERRUPTED = 130
     "overrides",
     metavar="PATH=VALUE",
     multiple=True,
-    help="Change a value in all jobs that have a place for it; may be repeated.",
+    help="Set a value in all jobs that have this path; may be repeated.",
 )
-@click.option("--timeout", type=Duration(), default="0", help="Give up after this time, for example 10m.")
-@click.option("--keep", is_flag=True, help="Keep the folder of the run, with all logs, and say where it is.")
+@click.option("--timeout", type=Duration(), default="0", help="Stop after this time, for example 10m.")
+@click.option("--keep", is_flag=True, help="Keep the folder of the run, with all logs, and print its path.")
 @click.option(
     "--logs",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the log of each container into a file in this folder.",
 )
-@click.option("--namespace", "-n", default="", help="Namespace of what names none; default: default.")
+@click.option("--namespace", "-n", default="", help="Namespace of objects without one; default: default.")
 @click.pass_context
 def run(
     context: click.Context,
@@ -39,10 +39,10 @@ def run(
     logs: Path | None,
     namespace: str,
 ) -> None:
-    """Run jobs to their end on this machine.
+    """Run jobs to completion on this machine.
 
     FILE… are manifests with any number of documents: jobs, and the ConfigMaps, Secrets and Services that they need. A
-    dash reads stdin. Ctrl-C stops the jobs and lets them finish; a second one kills them at once.
+    dash reads stdin. Ctrl-C stops the jobs gracefully; a second Ctrl-C kills them at once.
 
     \b
     Exit code:
@@ -61,14 +61,14 @@ def run(
     except Trainmaster as error:
         click.echo(f"trainmaster: {error}", err=True)
         context.exit(BAD_INPUT)
-    except KeyboardInterrupt:  # before anything was started
+    except KeyboardInterrupt:  # before the signal handlers are installed
         context.exit(INTERRUPTED)
 
 
 def _run(
     files: tuple[str, ...], overrides: tuple[str, ...], timeout: float, keep: bool, logs: Path | None, namespace: str
 ) -> int:
-    # Imported step by step: a mistake in a manifest is told before the HTTP stack has been loaded.
+    # Imported step by step: errors in manifests are reported before the HTTP stack is loaded.
     from trainmaster.cli import manifest, override
 
     changes = [override.parse(text) for text in overrides]

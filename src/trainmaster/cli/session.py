@@ -1,4 +1,4 @@
-"""One run: create what the manifests say, show what happens until every job has ended, leave nothing behind."""
+"""One run: creates the objects of the manifests, shows the jobs until all have ended, and cleans up."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from trainmaster.cli.local import Local, local_cluster
 from trainmaster.cli.log import Journal, configure_logging
 from trainmaster.cli.manifest import NAMESPACE, Document
 from trainmaster.cli.plain import Lines
-from trainmaster.cli.scene import Job, Scene
+from trainmaster.cli.run_model import Job, RunModel
 from trainmaster.cli.tail import Line, Tails
 from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig, NotFound
@@ -33,37 +33,37 @@ from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
 
 TICK = 0.125
-"""Seconds between two looks at the logs, and between two pictures on the screen."""
+"""Seconds between two reads of the logs, and between two updates of the screen."""
 CLEAN_UP_SECONDS = 15.0
-"""What pods may take to go beyond their own grace period."""
+"""Seconds that pods may take to end beyond their grace period."""
 
-ASKING = frozenset({"DIJob", "NerveXJob"})
-"""Kinds whose jobs ask di-server for replicas."""
+KINDS_WITH_SERVER = frozenset({"DIJob", "NerveXJob"})
+"""Kinds whose jobs request replicas from di-server."""
 
-SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT, UNREAD = 0, 1, 2, 124, 141
-"""Exit codes. The last one is what a shell reports when nobody reads on (SIGPIPE)."""
+SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT, BROKEN_PIPE = 0, 1, 2, 124, 141
+"""Exit codes. The last one is that of a shell after SIGPIPE."""
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     documents: Sequence[Document]
     timeout: float
-    """Seconds; 0 for no end."""
+    """Seconds; 0 means no timeout."""
     keep: bool
     logs: Path | None
 
 
 class Display(Protocol):
-    """Where a run is shown."""
+    """Output of a run."""
 
     def line(self, label: str, text: str) -> None: ...
     def progress(self, label: str, text: str, now: float) -> None: ...
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None: ...
-    def say(self, text: str) -> None: ...
+    def message(self, text: str) -> None: ...
 
 
 def run_jobs(options: RunOptions) -> int:
-    """The exit code."""
-    code = UNREAD
+    """Returns the exit code."""
+    code = BROKEN_PIPE
     with temporary_state(keep=options.keep) as state, Journal(state.log) as log:
         configure_logging("json", 0, log)
         try:
@@ -73,7 +73,7 @@ def run_jobs(options: RunOptions) -> int:
                 sys.stdout.write(f"logs: {folder}\n")
                 sys.stdout.flush()
         except* BrokenPipeError:
-            # As Python's manual has it: else the interpreter would complain at its end about what nobody reads.
+            # As documented by Python: without it the interpreter fails at exit to flush stdout.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
@@ -100,8 +100,8 @@ async def _run(options: RunOptions, state: State, display: Display) -> int:
     interrupts = Interrupts()
     try:
         kinds = sorted({document.resource.kind for document in options.documents if document.is_job})
-        asks = not ASKING.isdisjoint(kinds)
-        async with local_cluster(state, workdir=Path.cwd(), has_server=asks, kinds=kinds) as local:
+        has_server = not KINDS_WITH_SERVER.isdisjoint(kinds)
+        async with local_cluster(state, workdir=Path.cwd(), has_server=has_server, kinds=kinds) as local:
             session = Session(options, state, local, display, interrupts)
             async with asyncio.TaskGroup() as group:
                 watching = [group.create_task(reflector.run()) for reflector in session.reflectors]
@@ -110,7 +110,7 @@ async def _run(options: RunOptions, state: State, display: Display) -> int:
                     task.cancel()
     finally:
         await end_leftovers(state.node)
-    session.conclude()
+    session.show_result()
     return code
 
 
@@ -126,7 +126,7 @@ class Session:
         self._created: list[tuple[Document, str]] = []
         served = all_resource_kinds(Settings())
         slots = {resource: [kind.slots for kind in each.kinds] for each in served for resource in each.resources}
-        self._scene = Scene(slots, has_many=len(self._jobs) > 1)
+        self._model = RunModel(slots, has_many=len(self._jobs) > 1)
         self._tails = Tails(state.node)
         folder = logs_folder(options, state)
         self._archive = Archive(folder) if folder else None
@@ -142,32 +142,32 @@ class Session:
         await self._create()
         is_over = await self._follow(self._is_over, self._interrupts.first, deadline)
         code = self._code(is_over)
-        if code not in (SUCCEEDED, FAILED) or self._scene.has_active_pods:
+        if code not in (SUCCEEDED, FAILED) or self._model.has_active_pods:
             await self._stop(code)
         return code
 
-    def conclude(self) -> None:
-        """Show the rest of the logs and how the jobs ended. Processes that are killed at the end of the cluster write
-        until then: a line without end is stored only when its container has ended."""
+    def show_result(self) -> None:
+        """Shows the remaining log lines and how the jobs ended. Called after the cluster has stopped: killed processes
+        write until then, and an incomplete line is stored only after its container has ended."""
         self._take_lines(self._tails.finish())
-        self._display.show(self._scene.jobs, _now(), is_last=True)
+        self._display.show(self._model.jobs, _now(), is_last=True)
 
     def _reflector(self, resource: Resource) -> Reflector[JobView]:
         store = Store[JobView](resource)
 
-        def take(before: JobView | None, after: JobView | None) -> None:
+        def observe(before: JobView | None, after: JobView | None) -> None:
             if resource == POD:
-                self._tails.see(self._scene.take_pod(before, after))
+                self._tails.see(self._model.observe_pod(before, after))
             elif resource == JOB:
-                self._scene.take_child(before, after)
+                self._model.observe_child(before, after)
             else:
-                self._scene.take_job(resource, before, after)
+                self._model.observe_job(resource, before, after)
             self._changed.set()
 
-        store.listen(take)
+        store.listen(observe)
         return Reflector(self._cluster, store, JOB_CODEC)
 
-    # --- the course of a run ---
+    # --- steps of a run ---
 
     async def _create(self) -> None:
         documents = self._options.documents
@@ -188,51 +188,51 @@ class Session:
             except ApiError as error:
                 raise BadConfig(f"{document.where}: {error}") from error
             for warning in written.warnings:
-                self._say(f"Warning: {document.where}: {document}: {warning}")
+                self._message(f"Warning: {document.where}: {document}: {warning}")
             self._created.append((document, written.uid))
             if document.is_job:
-                self._scene.expect(document.resource, written.uid)
+                self._model.expect(document.resource, written.uid)
 
     def _is_over(self) -> bool:
-        verdicts = [self._scene.verdict(job.resource, job.key) for job in self._jobs]
-        return "refused" in verdicts or all(verdicts)
+        outcomes = [self._model.outcome(job.resource, job.key) for job in self._jobs]
+        return "refused" in outcomes or all(outcomes)
 
     def _code(self, is_over: bool) -> int:
         if not is_over:
             if not self._interrupts.first.is_set():
                 return TIMED_OUT
             return 128 + self._interrupts.number
-        verdicts = {job.verdict for job in self._scene.jobs}
-        if "refused" in verdicts:
+        outcomes = {job.outcome for job in self._model.jobs}
+        if "refused" in outcomes:
             return BAD_INPUT
-        return SUCCEEDED if verdicts == {"succeeded"} else FAILED
+        return SUCCEEDED if outcomes == {"succeeded"} else FAILED
 
     async def _stop(self, code: int) -> None:
-        """Delete the jobs and wait until their pods have ended in peace, or a signal asks for more hurry."""
-        grace = self._scene.longest_grace
+        """Deletes the jobs and waits until their pods have ended, or until another signal."""
+        grace = self._model.longest_grace
         if code == TIMED_OUT:
-            self._say(f"time is up, stopping: pods have {grace} s to end")
+            self._message(f"timed out, stopping: pods have {grace} s to end")
         elif self._interrupts.first.is_set():
-            self._say(f"stopping: pods have {grace} s to end; Ctrl-C again kills them at once")
+            self._message(f"stopping: pods have {grace} s to end; Ctrl-C again kills them at once")
         for document, uid in self._created:
             if document.is_job or document.resource == POD:
                 with contextlib.suppress(NotFound):
                     await self._cluster.delete(document.resource, document.key, uid=uid)
         deadline = _clock() + grace + CLEAN_UP_SECONDS
-        hurry = self._interrupts.second if self._interrupts.first.is_set() else self._interrupts.first
-        await self._follow(lambda: not self._scene.has_active_pods, hurry, deadline)
+        kill_now = self._interrupts.second if self._interrupts.first.is_set() else self._interrupts.first
+        await self._follow(lambda: not self._model.has_active_pods, kill_now, deadline)
 
     async def _follow(self, is_done: Callable[[], bool], stop: asyncio.Event, deadline: float) -> bool:
-        """Show what happens until it is done (True), or a signal or the end of the time comes first."""
+        """Shows the run until it is done (True), or until a signal or the deadline (False)."""
         while not (done := is_done()) and not stop.is_set() and _clock() < deadline:
             self._show()
             await _any((self._changed, stop), TICK)
             if self._changed.is_set() and not is_done():
-                await _any((stop,), TICK)  # a burst of changes makes one picture
+                await _any((stop,), TICK)  # a burst of changes causes one update
         self._show()
         return done
 
-    # --- what is shown ---
+    # --- output ---
 
     def _show(self) -> None:
         lines = self._tails.read()
@@ -242,10 +242,10 @@ class Session:
         if lines or self._changed.is_set() or second != self._shown:  # ages are in whole seconds
             self._changed.clear()
             self._shown = second
-            self._display.show(self._scene.jobs, now)
+            self._display.show(self._model.jobs, now)
 
-    def _say(self, text: str) -> None:
-        self._display.say(text)
+    def _message(self, text: str) -> None:
+        self._display.message(text)
         self._changed.set()
 
     def _take_lines(self, lines: list[Line]) -> None:
@@ -254,25 +254,25 @@ class Session:
                 self._show_line(line, line.text)
         if self._archive and lines:
             try:
-                for uid, found in groupby(sorted(lines, key=lambda line: line.uid), key=lambda line: line.uid):
-                    self._archive.put(self._scene.pod_name(uid), list(found))
+                for uid, group in groupby(sorted(lines, key=lambda line: line.uid), key=lambda line: line.uid):
+                    self._archive.put(self._model.pod_name(uid), list(group))
             except OSError as error:
-                self._say(f"cannot write logs into {self._archive.folder} any more: {error.strerror}")
+                self._message(f"cannot write logs into {self._archive.folder} any more: {error.strerror}")
                 self._archive = None
 
     def _show_line(self, line: Line, text: str) -> None:
-        label = self._scene.label(line.uid, line.container).ljust(self._scene.label_width)
+        label = self._model.label(line.uid, line.container).ljust(self._model.label_width)
         if not line.is_open:
             self._display.line(label, text)
-            self._scene.take_line(line.uid, text)
+            self._model.observe_line(line.uid, text)
             return
-        self._scene.take_unfinished(line.uid, text)
+        self._model.observe_unfinished(line.uid, text)
         if line.is_bar:
             self._display.progress(label, text, _clock())
 
 
 async def _any(events: Sequence[asyncio.Event], seconds: float) -> None:
-    """Until one of the events, or the end of the time."""
+    """Waits for one of the events, at most ``seconds``."""
     waiting: list[asyncio.Task[Any]] = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -1,9 +1,8 @@
-"""The logs of a run, read where the node writes them: ``pods/<uid>/containers/<name>/<attempt>/log``.
+"""The logs of a run, read from the files of the node: ``pods/<uid>/containers/<name>/<attempt>/log``.
 
-Node and command are one process, so there is no need to ask the API for them, and nothing is lost of a pod that is
-deleted as soon as it ends. A file has lines like ``2026-11-15T12:00:00.000000000Z stdout F text``, where P instead of
-F says that the line goes on; a file that is full is moved to ``log.1`` and so on. A line whose end has not come is in
-``unfinished`` beside it.
+Node and command are one process, so the API is not needed, and no line is lost of a pod that is deleted as soon as it
+ends. A line of a file is ``2026-11-15T12:00:00.000000000Z stdout F text``; P instead of F means that the line goes on.
+A full file is renamed to ``log.1`` and so on. An incomplete line is in the file ``unfinished`` beside it.
 """
 
 import os
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 CHUNK = 1024 * 1024
-"""Bytes of one file in one reading: a program that floods its log cannot hold up the others."""
+"""Bytes that are read of one file at a time, so that a program with much output does not delay the others."""
 
 
 HEAD = 30
-"""The length of a time, with which every line begins."""
+"""The length of the time at the beginning of each line."""
 LONGEST_LINE = 64 * 1024
-"""Bytes of a line that are kept until its end comes; a longer one is shown in pieces."""
+"""Bytes of an incomplete line that are buffered; a longer line is shown in parts."""
 
 
 class Piece(NamedTuple):
@@ -25,17 +24,17 @@ class Piece(NamedTuple):
 
     time: str
     text: str | None = None
-    """The line to show, of a progress bar its newest state; None while the line goes on."""
+    """The line to show, of a progress bar its newest state; None while the line is incomplete."""
     raw: bytes = b""
-    """What the program wrote, for a log file."""
+    """The raw output, for a log file."""
     is_open: bool = False
-    """The line has not ended; it comes again when it has."""
+    """The line is incomplete; it is reported again when it is complete."""
     is_bar: bool = False
-    """It is open, and written again and again with carriage returns."""
+    """The line is incomplete and is rewritten with carriage returns."""
 
 
 class Line(NamedTuple):
-    """A piece with its place; ``attempt`` counts the restarts of this container in this pod."""
+    """A piece and its origin; ``attempt`` counts the restarts of this container in this pod."""
 
     time: str
     uid: str
@@ -48,60 +47,60 @@ class Line(NamedTuple):
 
 
 class Tail:
-    """One attempt's log, from its first line to its last."""
+    """The log of one attempt."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._known: tuple[int, int] = (0, 0)
-        """Inode and size of the newest file when we had read all of it."""
+        """Inode and size of the newest file when it was read completely."""
         self._mark = (0, b"")
-        """Which file we are in: its inode, which may be used again, and how it begins, which is a time."""
+        """The current file: its inode, which may be reused, and its first bytes, which are a time."""
         self._place = 0
         self._rest = b""
         self._open: dict[bytes, bytes] = {}
-        """By stream: a line whose end was not seen yet."""
+        """By stream: an incomplete line."""
         self._ends: dict[bytes, str] = {}
-        """By stream: the time of the last line that ended."""
+        """By stream: the time of the last complete line."""
         self._unfinished = file.with_name("unfinished")
         self._seen: tuple[int, int] = (0, 0)
         """Inode and time of the unfinished line that was read last."""
 
     def read(self) -> list[Piece]:
-        """What came since the last time, and the unfinished line after it."""
-        # Before the log: a line that ends between the two readings is read there, and known to have ended.
+        """The lines since the last call, then the unfinished line."""
+        # Before the log: a line that is completed between the two reads is then in the log.
         state, line = self._read_unfinished()
-        found = self._read_log()
+        pieces = self._read_log()
         if line and self._known == _inode_and_size(self._file):
             self._seen = state
-            found += self._unfinished_piece(line)
-        return found
+            pieces += self._unfinished_piece(line)
+        return pieces
 
     def _read_log(self) -> list[Piece]:
         newest = _inode_and_size(self._file)
         if newest == self._known:
             return []
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         budget = CHUNK
         for name in self._generations():
             content = self._content(name, budget)
-            found += self._lines(content)
+            pieces += self._lines(content)
             budget -= len(content)
             if budget <= 0:
-                return found
+                return pieces
         self._known = newest
-        return found
+        return pieces
 
     def finish(self) -> list[Piece]:
-        """The last lines, which may have no end."""
-        found: list[Piece] = []
+        """The last lines, which may be incomplete."""
+        pieces: list[Piece] = []
         while more := self._read_log():
-            found += more
-        found += [Piece("", _shown(line)) for line in self._open.values()]
+            pieces += more
+        pieces += [Piece("", _shown(line)) for line in self._open.values()]
         self._open.clear()
-        return found
+        return pieces
 
     def _read_unfinished(self) -> tuple[tuple[int, int], bytes]:
-        """Its state and content; no content when it has not changed."""
+        """State and content of the file; no content if it has not changed."""
         try:
             status = self._unfinished.stat()
             state = (status.st_ino, status.st_mtime_ns)
@@ -117,7 +116,7 @@ class Tail:
         return [Piece(moment, shown, is_open=True, is_bar=b"\r" in text)]
 
     def _generations(self) -> list[str]:
-        """The files from the one that we are in to the newest, the oldest first."""
+        """The files from the current one to the newest, the oldest first."""
         names = [f"{self._file}.2", f"{self._file}.1", str(self._file)]
         ours = [index for index, name in enumerate(names) if _mark(name, self._mark) == self._mark]
         return names[ours[0] :] if ours and self._mark[0] else names
@@ -138,18 +137,18 @@ class Tail:
 
     def _lines(self, content: bytes) -> list[Piece]:
         *lines, self._rest = (self._rest + content).split(b"\n")
-        found = []
+        pieces = []
         for line in lines:
             time, stream, tag, text = [*line.split(b" ", 3), b"", b"", b""][:4]
             moment, is_end = time.decode("ascii", "replace"), tag != b"P"
             if is_end:
                 self._ends[stream] = moment
             raw = text + b"\n" if is_end else text
-            found.append(Piece(moment, self._joined(stream, text, is_end), raw))
-        return found
+            pieces.append(Piece(moment, self._joined(stream, text, is_end), raw))
+        return pieces
 
     def _joined(self, stream: bytes, text: bytes, is_end: bool) -> str | None:
-        """The line whose last part this is; None when it goes on."""
+        """The complete line if this is its last part; None otherwise."""
         line = self._open.pop(stream, b"") + text
         if is_end or len(line) >= LONGEST_LINE:
             return _shown(line)
@@ -162,12 +161,12 @@ def _shown(line: bytes) -> str:
 
 
 def _newest(line: bytes) -> int:
-    """Where the newest state of a progress bar begins: after a carriage return, and it is not blank."""
+    """The offset of the newest non-blank state of a progress bar: after a carriage return."""
     return line.rstrip(b"\r ").rfind(b"\r") + 1
 
 
 class Tails:
-    """All logs of all pods that were seen."""
+    """All logs of all observed pods."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "pods"
@@ -175,18 +174,18 @@ class Tails:
         self._pods: dict[str, None] = {}
         self._changed: set[str] = set()
         self._new: list[Line] = []
-        """For each log that was found since the last reading a line without content: the log may have no other."""
+        """A line without content for each new log: the log may stay empty."""
 
     def see(self, uid: str) -> None:
-        """Something happened to this pod: there may be a new attempt."""
+        """Call it when the pod changed: there may be a new attempt."""
         self._pods[uid] = None
         self._changed.add(uid)
 
     def read(self) -> list[Line]:
-        """What was written since the last time, in the order of its times."""
+        """The lines since the last call, by time."""
         for uid in list(self._changed):
             if self._find(uid):
-                self._changed.discard(uid)  # else its node has not begun with it
+                self._changed.discard(uid)  # otherwise the node has not started the pod yet
         return self._sorted({key: tail.read() for key, tail in self._tails.items()})
 
     def finish(self) -> list[Line]:
@@ -195,7 +194,7 @@ class Tails:
         return self._sorted({key: tail.finish() for key, tail in self._tails.items()})
 
     def _find(self, uid: str) -> bool:
-        found = False
+        has_new = False
         for path in sorted((self._folder / uid / "containers").glob("*/*/log")):
             container, attempt = path.parts[-3:-1]
             if attempt.isdecimal():
@@ -203,15 +202,15 @@ class Tails:
                 if key not in self._tails:
                     self._tails[key] = Tail(path)
                     self._new.append(Line("", *key))
-                found = True
-        return found
+                has_new = True
+        return has_new
 
-    def _sorted(self, found: dict[tuple[str, str, int], list[Piece]]) -> list[Line]:
+    def _sorted(self, by_log: dict[tuple[str, str, int], list[Piece]]) -> list[Line]:
         lines, self._new = self._new, []
-        for key, pieces in found.items():
+        for key, pieces in by_log.items():
             latest = ""
             for piece in pieces:
-                latest = max(latest, piece.time)  # whatever the clock does, the lines of one log keep their order
+                latest = max(latest, piece.time)  # lines of one log keep their order if the clock steps back
                 lines.append(Line(latest, *key, piece.text, piece.raw, piece.is_open, piece.is_bar))
         return sorted(lines, key=lambda line: line.time)
 
@@ -225,7 +224,7 @@ def _inode_and_size(file: Path) -> tuple[int, int]:
 
 
 def _mark(name: str, known: tuple[int, bytes]) -> tuple[int, bytes]:
-    """The mark of a file, as far as the known one goes: a file that was short may have grown."""
+    """The mark of a file, as long as the known one: a short file may have grown."""
     try:
         with open(name, "rb") as source:  # noqa: PTH123 - as above
             return os.fstat(source.fileno()).st_ino, source.read(len(known[1]))

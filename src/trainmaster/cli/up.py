@@ -1,4 +1,4 @@
-"""``trainmaster up``: a local cluster that stays."""
+"""``trainmaster up``: runs a persistent local cluster."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ STATE = click.option(
     "--state",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where its state is kept; default $XDG_STATE_HOME/trainmaster or ~/.local/state/trainmaster.",
+    help="State folder; default $XDG_STATE_HOME/trainmaster or ~/.local/state/trainmaster.",
 )
 
 
@@ -18,13 +18,13 @@ STATE = click.option(
 @STATE
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API; default: any free one.")
 @click.option("--namespace", "-n", default="default", show_default=True, help="Namespace that kubectl uses.")
-@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs every action and why.")
+@click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs every action.")
 def up(state: Path | None, port: int, namespace: str, verbosity: int) -> None:
-    """Keep a local cluster on this machine.
+    """Run a local cluster on this machine.
 
-    API, node and operator run until Ctrl-C. Objects stay between two starts. Ctrl-C ends the processes of all pods;
-    the next start goes on as the jobs' own policies say. If it was killed, its pods run on, and the next start takes
-    them over.
+    API, node and operator run until Ctrl-C. Objects are kept between two starts. Ctrl-C ends the processes of all pods;
+    after the next start the restart policies of the jobs apply. If `up` itself is killed, its pods continue to run, and
+    the next start adopts them.
 
     \b
     Example:
@@ -38,8 +38,8 @@ def up(state: Path | None, port: int, namespace: str, verbosity: int) -> None:
       kubectl get aitj -w
     """
     configure_logging("auto", verbosity)
-    # Imported here: the HTTP stack takes longer to load than --help should take to answer.
-    from trainmaster.cli.home import keep_up
+    # Imported here: loading the HTTP stack would delay --help.
+    from trainmaster.cli.up_session import run_until_signal
     from trainmaster.local.state import default_folder
 
-    keep_up(state or default_folder(), port=port, namespace=namespace, say=click.echo)
+    run_until_signal(state or default_folder(), port=port, namespace=namespace, print_line=click.echo)

@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmaster.cli.scene import LAST_LINES, Replica, Scene
+from trainmaster.cli.run_model import LAST_LINES, Replica, RunModel
 from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
 from trainmaster.kinds.mlkube import types as mlkube
@@ -59,38 +59,40 @@ def ended(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]
 
 
 @pytest.fixture
-def scene() -> Scene:
-    scene = Scene({kind.resource: [kind.slots] for kind in KINDS})
-    scene.take_job(AITJ, None, job())
-    return scene
+def model() -> RunModel:
+    model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
+    model.observe_job(AITJ, None, job())
+    return model
 
 
-def replicas(scene: Scene) -> tuple[Replica, ...]:
-    return scene.jobs[0].replicas
+def replicas(model: RunModel) -> tuple[Replica, ...]:
+    return model.jobs[0].replicas
 
 
 def test_pods_of_a_batch_job_are_those_of_its_owner() -> None:
-    scene = Scene({kind.resource: [kind.slots] for kind in KINDS})
-    scene.take_job(MLKUBE, None, job("digits", "mx"))
+    model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
+    model.observe_job(MLKUBE, None, job("digits", "mx"))
     owner = [{"uid": "mx", "name": "digits", "controller": True}]
-    scene.take_child(None, raw({"metadata": {"name": "digits-worker-id-0", "uid": "batch", "ownerReferences": owner}}))
+    model.observe_child(
+        None, raw({"metadata": {"name": "digits-worker-id-0", "uid": "batch", "ownerReferences": owner}})
+    )
     labels = {"job_type": "WORKER", "task_index": "0"}
     for number, phase in enumerate(("Failed", "Running")):
         meta: dict[str, Any] = {"name": f"digits-worker-id-0-{number}", "uid": f"p{number}", "labels": labels}
         meta |= {"ownerReferences": [{"uid": "batch", "controller": True}]}
-        scene.take_pod(
+        model.observe_pod(
             None, raw({"metadata": meta, "spec": {"containers": [{"name": "mxnet"}]}, "status": {"phase": phase}})
         )
 
-    assert [(r.name, r.state, r.restarts) for r in replicas(scene)] == [("worker-0", "Running", 1)]
-    assert scene.label("p1", "mxnet") == "worker-0"
+    assert [(r.name, r.state, r.restarts) for r in replicas(model)] == [("worker-0", "Running", 1)]
+    assert model.label("p1", "mxnet") == "worker-0"
 
 
 # --- jobs ---
 
 
 @pytest.mark.parametrize(
-    ("conditions", "verdict", "message"),
+    ("conditions", "outcome", "message"),
     [
         pytest.param([], "", "", id="new"),
         pytest.param([said("Running", message="all run")], "", "all run", id="running"),
@@ -121,28 +123,28 @@ def test_pods_of_a_batch_job_are_those_of_its_owner() -> None:
         ),
     ],
 )
-def test_conditions_say_how_a_job_is(scene: Scene, conditions: Any, verdict: str, message: str) -> None:
-    scene.take_job(AITJ, None, job(phase="Any", conditions=conditions))
-    (seen,) = scene.jobs
+def test_conditions_say_how_a_job_is(model: RunModel, conditions: Any, outcome: str, message: str) -> None:
+    model.observe_job(AITJ, None, job(phase="Any", conditions=conditions))
+    (seen,) = model.jobs
 
-    assert (seen.phase, seen.verdict, seen.message) == ("Any", verdict, message)
-    assert scene.verdict(AITJ, Key("default", "mnist")) == verdict
-
-
-def test_a_job_that_was_deleted_has_no_good_end(scene: Scene) -> None:
-    scene.take_job(AITJ, job(), None)
-    assert scene.jobs[0].verdict == "deleted"
+    assert (seen.phase, seen.outcome, seen.message) == ("Any", outcome, message)
+    assert model.outcome(AITJ, Key("default", "mnist")) == outcome
 
 
-def test_a_job_that_ended_before_it_was_deleted_ended(scene: Scene) -> None:
+def test_a_job_that_was_deleted_has_no_good_end(model: RunModel) -> None:
+    model.observe_job(AITJ, job(), None)
+    assert model.jobs[0].outcome == "deleted"
+
+
+def test_a_job_that_ended_before_it_was_deleted_ended(model: RunModel) -> None:
     done = job(conditions=[said("Finished", reason="Succeed")])
-    scene.take_job(AITJ, None, done)
-    scene.take_job(AITJ, done, None)
-    assert scene.jobs[0].verdict == "succeeded"
+    model.observe_job(AITJ, None, done)
+    model.observe_job(AITJ, done, None)
+    assert model.jobs[0].outcome == "succeeded"
 
 
-def test_nothing_is_known_of_a_job_that_was_not_seen(scene: Scene) -> None:
-    assert scene.verdict(DIJOB, Key("default", "mnist")) == ""
+def test_nothing_is_known_of_a_job_that_was_not_seen(model: RunModel) -> None:
+    assert model.outcome(DIJOB, Key("default", "mnist")) == ""
 
 
 # --- replicas ---
@@ -190,57 +192,57 @@ def test_nothing_is_known_of_a_job_that_was_not_seen(scene: Scene) -> None:
         ),
     ],
 )
-def test_a_pod_says_how_its_replica_is(scene: Scene, status: Any, state: str, why: str) -> None:
-    scene.take_pod(None, pod(**status))
-    (replica,) = replicas(scene)
+def test_a_pod_says_how_its_replica_is(model: RunModel, status: Any, state: str, why: str) -> None:
+    model.observe_pod(None, pod(**status))
+    (replica,) = replicas(model)
 
     assert (replica.name, replica.pod, replica.state, replica.why) == ("trainer-0", "mnist-trainer-0", state, why)
 
 
-def test_replicas_are_in_the_order_of_their_numbers(scene: Scene) -> None:
+def test_replicas_are_in_the_order_of_their_numbers(model: RunModel) -> None:
     for role, index in (("trainer", 10), ("trainer", 9), ("ps", 0)):
-        scene.take_pod(None, pod(f"{role}{index}", role, index))
-    assert [replica.name for replica in replicas(scene)] == ["ps-0", "trainer-9", "trainer-10"]
+        model.observe_pod(None, pod(f"{role}{index}", role, index))
+    assert [replica.name for replica in replicas(model)] == ["ps-0", "trainer-9", "trainer-10"]
 
 
 def test_replicas_without_numbers_are_told_apart_by_the_names_of_their_pods() -> None:
-    scene = Scene({kind.resource: [kind.slots] for kind in KINDS})
-    scene.take_job(DIJOB, None, job())
+    model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
+    model.observe_job(DIJOB, None, job())
     for name in ("collector-x7k2p", "collector-b4m9z", "coordinator"):
         meta = {"name": f"mnist-{name}", "uid": name, "labels": {"replica-type": name.partition("-")[0]}}
         owner = {"uid": "job", "name": "mnist", "controller": True}
-        scene.take_pod(None, raw({"metadata": {**meta, "ownerReferences": [owner]}}))
-    assert [(replica.name, replica.restarts) for replica in replicas(scene)] == [
+        model.observe_pod(None, raw({"metadata": {**meta, "ownerReferences": [owner]}}))
+    assert [(replica.name, replica.restarts) for replica in replicas(model)] == [
         ("collector-b4m9z", 0),
         ("collector-x7k2p", 0),
         ("coordinator", 0),
     ]
 
 
-def test_what_ended_and_was_cleaned_up_is_still_seen_as_it_ended(scene: Scene) -> None:
+def test_what_ended_and_was_cleaned_up_is_still_seen_as_it_ended(model: RunModel) -> None:
     good = pod(phase="Succeeded", containerStatuses=[ended(0)])
-    scene.take_pod(None, good)
-    scene.take_pod(good, pod(phase="Succeeded", containerStatuses=[ended(0)], deleting=True))
-    scene.take_pod(good, None)
-    assert [replica.state for replica in replicas(scene)] == ["Succeeded"]
-    assert not scene.has_active_pods
+    model.observe_pod(None, good)
+    model.observe_pod(good, pod(phase="Succeeded", containerStatuses=[ended(0)], deleting=True))
+    model.observe_pod(good, None)
+    assert [replica.state for replica in replicas(model)] == ["Succeeded"]
+    assert not model.has_active_pods
 
 
-def test_what_was_told_to_stop_did_not_fail(scene: Scene) -> None:
-    scene.take_pod(None, pod(phase="Running"))
-    scene.take_pod(None, pod(phase="Running", deleting=True))
-    assert [replica.state for replica in replicas(scene)] == ["Stopping"]
-    assert scene.has_active_pods
-    scene.take_pod(None, pod(phase="Failed", containerStatuses=[ended(143)], deleting=True))
-    assert [(replica.state, replica.why) for replica in replicas(scene)] == [("Stopped", "")]
-    scene.take_pod(pod(), None)
-    assert [replica.state for replica in replicas(scene)] == ["Stopped"]
+def test_what_was_told_to_stop_did_not_fail(model: RunModel) -> None:
+    model.observe_pod(None, pod(phase="Running"))
+    model.observe_pod(None, pod(phase="Running", deleting=True))
+    assert [replica.state for replica in replicas(model)] == ["Stopping"]
+    assert model.has_active_pods
+    model.observe_pod(None, pod(phase="Failed", containerStatuses=[ended(143)], deleting=True))
+    assert [(replica.state, replica.why) for replica in replicas(model)] == [("Stopped", "")]
+    model.observe_pod(pod(), None)
+    assert [replica.state for replica in replicas(model)] == ["Stopped"]
 
 
 @pytest.mark.parametrize(
     ("phase", "why"),
     [
-        ("Timeout", "the time of the job was up"),
+        ("Timeout", "the job exceeded its time limit"),
         ("Preempted", "the job was preempted"),
         ("NodeFail", "a node of the job failed"),
         ("Failed", ""),
@@ -248,77 +250,77 @@ def test_what_was_told_to_stop_did_not_fail(scene: Scene) -> None:
     ],
 )
 @pytest.mark.parametrize("is_over", [True, False])
-def test_who_was_stopped_for_no_fault_of_its_own_says_why(scene: Scene, phase: str, why: str, is_over: bool) -> None:
+def test_who_was_stopped_for_no_fault_of_its_own_says_why(model: RunModel, phase: str, why: str, is_over: bool) -> None:
     going = {"phase": "Terminating", "ending": {"phase": phase}}
     meta = {"name": "mnist", "uid": "job", "creationTimestamp": START}
-    scene.take_job(AITJ, None, raw({"metadata": meta, "status": {"phase": phase} if is_over else going}))
-    scene.take_pod(None, pod("1", phase="Running", deleting=True))
-    scene.take_pod(None, pod("2", index=1, phase="Failed", containerStatuses=[ended(3)]))
+    model.observe_job(AITJ, None, raw({"metadata": meta, "status": {"phase": phase} if is_over else going}))
+    model.observe_pod(None, pod("1", phase="Running", deleting=True))
+    model.observe_pod(None, pod("2", index=1, phase="Failed", containerStatuses=[ended(3)]))
 
-    assert [(replica.state, replica.why) for replica in replicas(scene)] == [
+    assert [(replica.state, replica.why) for replica in replicas(model)] == [
         ("Stopping", why),
         ("Failed", "exit code 3"),
     ]
 
 
-def test_a_pod_in_the_place_of_another_one_is_a_restart(scene: Scene) -> None:
-    scene.take_pod(None, pod("1", phase="Failed", containerStatuses=[container(2)]))
-    scene.take_pod(None, pod("2", phase="Running", containerStatuses=[container(1)]))
-    (replica,) = replicas(scene)
+def test_a_pod_in_the_place_of_another_one_is_a_restart(model: RunModel) -> None:
+    model.observe_pod(None, pod("1", phase="Failed", containerStatuses=[container(2)]))
+    model.observe_pod(None, pod("2", phase="Running", containerStatuses=[container(1)]))
+    (replica,) = replicas(model)
     assert (replica.state, replica.restarts) == ("Running", 4)
 
 
-def test_the_last_lines_are_remembered_and_no_more(scene: Scene) -> None:
-    scene.take_pod(None, pod())
+def test_the_last_lines_are_remembered_and_no_more(model: RunModel) -> None:
+    model.observe_pod(None, pod())
     for number in range(LAST_LINES + 5):
-        scene.take_line("p", str(number))
-    assert replicas(scene)[0].lines == tuple(str(number) for number in range(5, LAST_LINES + 5))
+        model.observe_line("p", str(number))
+    assert replicas(model)[0].lines == tuple(str(number) for number in range(5, LAST_LINES + 5))
 
 
-def test_an_unfinished_line_is_the_last_one_until_a_line_ends(scene: Scene) -> None:
-    scene.take_pod(None, pod())
-    scene.take_line("p", "one")
+def test_an_unfinished_line_is_the_last_one_until_a_line_ends(model: RunModel) -> None:
+    model.observe_pod(None, pod())
+    model.observe_line("p", "one")
     for state in ("10%", "20%"):
-        scene.take_unfinished("p", state)
-    assert replicas(scene)[0].lines == ("one", "20%")
-    scene.take_line("p", "done")
-    assert replicas(scene)[0].lines == ("one", "done")
+        model.observe_unfinished("p", state)
+    assert replicas(model)[0].lines == ("one", "20%")
+    model.observe_line("p", "done")
+    assert replicas(model)[0].lines == ("one", "done")
 
 
 # --- labels of lines ---
 
 
-def test_a_line_is_labelled_with_its_replica(scene: Scene) -> None:
-    scene.take_pod(None, pod())
-    assert scene.label("p", "main") == "trainer-0"
+def test_a_line_is_labelled_with_its_replica(model: RunModel) -> None:
+    model.observe_pod(None, pod())
+    assert model.label("p", "main") == "trainer-0"
 
 
-def test_labels_are_as_wide_as_the_widest_of_all_pods(scene: Scene) -> None:
-    scene.take_pod(None, pod("1", "ps"))
-    assert scene.label_width == len("ps-0")
-    scene.take_pod(None, pod("2", containers=("main", "side-car")))
-    assert scene.label_width == len("trainer-0/side-car")
+def test_labels_are_as_wide_as_the_widest_of_all_pods(model: RunModel) -> None:
+    model.observe_pod(None, pod("1", "ps"))
+    assert model.label_width == len("ps-0")
+    model.observe_pod(None, pod("2", containers=("main", "side-car")))
+    assert model.label_width == len("trainer-0/side-car")
 
 
 def test_a_line_that_comes_before_its_job_is_seen_has_the_same_label() -> None:
-    scene = Scene({kind.resource: [kind.slots] for kind in KINDS})
-    scene.expect(AITJ, "job")
-    scene.take_pod(None, pod())
-    assert scene.label("p", "main") == "trainer-0"
+    model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
+    model.expect(AITJ, "job")
+    model.observe_pod(None, pod())
+    assert model.label("p", "main") == "trainer-0"
 
 
-def test_a_line_is_labelled_with_its_container_where_there_are_several(scene: Scene) -> None:
-    scene.take_pod(None, pod(containers=("main", "side")))
-    assert scene.label("p", "side") == "trainer-0/side"
+def test_a_line_is_labelled_with_its_container_where_there_are_several(model: RunModel) -> None:
+    model.observe_pod(None, pod(containers=("main", "side")))
+    assert model.label("p", "side") == "trainer-0/side"
 
 
 def test_a_line_is_labelled_with_its_pod_where_there_are_several_jobs() -> None:
-    scene = Scene({kind.resource: [kind.slots] for kind in KINDS}, has_many=True)
-    scene.take_pod(None, pod())
-    assert scene.label("p", "main") == "mnist-trainer-0"
+    model = RunModel({kind.resource: [kind.slots] for kind in KINDS}, has_many=True)
+    model.observe_pod(None, pod())
+    assert model.label("p", "main") == "mnist-trainer-0"
 
 
-def test_a_line_of_a_pod_without_a_job_is_labelled_with_its_name(scene: Scene) -> None:
-    scene.take_pod(None, pod(owner="nobody"))
-    assert scene.label("p", "main") == "mnist-trainer-0"
-    assert replicas(scene) == ()
+def test_a_line_of_a_pod_without_a_job_is_labelled_with_its_name(model: RunModel) -> None:
+    model.observe_pod(None, pod(owner="nobody"))
+    assert model.label("p", "main") == "mnist-trainer-0"
+    assert replicas(model) == ()

@@ -1,7 +1,7 @@
-"""What is to be seen of the jobs of a run: data for the live view and for plain lines.
+"""The state of the jobs of a run, as data for the live view and for plain lines.
 
-It takes in jobs and pods as watches show them, and remembers pods that are gone: a job that has cleaned up still tells
-how each replica ended.
+It is built from the watches of jobs and pods. Deleted pods are remembered, so that the end of each replica is shown
+after a job has cleaned up.
 """
 
 from collections import deque
@@ -19,22 +19,22 @@ from trainmaster.core.view import JobView
 from trainmaster.core.wire import ObjectMeta, Wire
 
 LAST_LINES = 10
-"""As many of each replica are remembered: enough to see what it died of."""
+"""Lines kept of each replica, to show why it failed."""
 
-Verdict = Literal["", "succeeded", "failed", "refused", "deleted"]
+Outcome = Literal["", "succeeded", "failed", "refused", "deleted"]
 
 _ENDED = ("Succeeded", "Failed")
 _CAUSES = {
-    "Timeout": "the time of the job was up",
+    "Timeout": "the job exceeded its time limit",
     "Preempted": "the job was preempted",
     "NodeFail": "a node of the job failed",
 }
-"""Why replicas were stopped that did nothing wrong, by the phase in which their job ends."""
+"""Why replicas were stopped that did not fail, by the phase in which their job ends."""
 _STARTING = ("", "ContainerCreating", "PodInitializing")
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """``state`` is one word; ``why`` says more where something is not as it should be."""
+    """``state`` is one word; ``why`` is the reason of an abnormal state."""
 
     name: str
     pod: str
@@ -44,7 +44,7 @@ class Replica(msgspec.Struct, frozen=True):
     since: datetime | None = None
     until: datetime | None = None
     lines: tuple[str, ...] = ()
-    """The last ones of its log."""
+    """The last lines of its log."""
 
     @property
     def is_over(self) -> bool:
@@ -56,7 +56,7 @@ class Job(msgspec.Struct, frozen=True):
     name: str
     phase: str = ""
     message: str = ""
-    verdict: Verdict = ""
+    outcome: Outcome = ""
     since: datetime | None = None
     until: datetime | None = None
     replicas: tuple[Replica, ...] = ()
@@ -163,36 +163,36 @@ _CHILD = msgspec.json.Decoder(_Child)
 _JOB = msgspec.json.Decoder(_Job)
 
 
-# --- the scene ---
+# --- the model ---
 
 
-class Scene:
-    """``slots`` says, for each resource of jobs, how pods name their replica; ``has_many``, that there will be several
-    jobs, whose replicas may have the same names."""
+class RunModel:
+    """``slots`` are the labels, by resource, that name the replica of a pod; ``has_many`` is set for several jobs, whose
+    replicas may have the same names."""
 
     def __init__(self, slots: Mapping[Resource, Sequence[SlotLabels]], *, has_many: bool = False) -> None:
         self._slots = slots
         self._has_many = has_many
         self.label_width = 0
-        """Of the longest label so far."""
+        """The length of the longest label so far."""
         self._jobs: dict[tuple[Resource, Key], _Job] = {}
         self._kinds: dict[str, Resource] = {}
         self._parents: dict[str, _Owner] = {}
-        """The owners of batch Jobs, whose pods are those of their owners."""
+        """The owners of batch Jobs. A pod of a batch Job belongs to the Job's owner."""
         self._deleted: set[tuple[Resource, Key]] = set()
         self._pods: dict[str, _Pod] = {}
         self._stopped: set[str] = set()
-        """Pods that were told to end before they did so by themselves."""
+        """Pods that were deleted before they ended."""
         self._gone: set[str] = set()
         self._lines: dict[str, deque[str]] = {}
         self._unfinished: dict[str, str] = {}
-        """By pod: a line that has not ended and is newer than the others."""
+        """By pod: an incomplete line after its last complete one."""
 
     def expect(self, resource: Resource, uid: str) -> None:
-        """A job that was just created: its pods may be seen before itself."""
+        """Registers a created job: the watch may show its pods first."""
         self._kinds[uid] = resource
 
-    def take_job(self, resource: Resource, before: JobView | None, after: JobView | None) -> None:
+    def observe_job(self, resource: Resource, before: JobView | None, after: JobView | None) -> None:
         view = after or before
         if view is None:
             return
@@ -203,13 +203,13 @@ class Scene:
         else:
             self._jobs[place] = _JOB.decode(after.raw)
 
-    def take_child(self, _before: JobView | None, after: JobView | None) -> None:
-        """A batch Job of a job; that it is gone changes nothing about whose its pods were."""
+    def observe_child(self, _before: JobView | None, after: JobView | None) -> None:
+        """A batch Job of a job. It is not forgotten when it is deleted, since its pods may still be shown."""
         if after is not None:
             self._parents[after.uid] = _CHILD.decode(after.raw).metadata.controller
 
-    def take_pod(self, before: JobView | None, after: JobView | None) -> str:
-        """The uid of the pod that changed."""
+    def observe_pod(self, before: JobView | None, after: JobView | None) -> str:
+        """Returns the uid of the pod that changed."""
         if after is None:
             uid = before.uid if before else ""
             self._gone.add(uid)
@@ -219,25 +219,27 @@ class Scene:
             self._stopped.add(after.uid)
         self._pods[after.uid] = pod
         if old is None:
-            names = (*pod.spec.init_containers, *pod.spec.containers)
-            self.label_width = max((self.label_width, *(len(self.label(after.uid, each.name)) for each in names)))
+            containers = (*pod.spec.init_containers, *pod.spec.containers)
+            self.label_width = max(
+                (self.label_width, *(len(self.label(after.uid, container.name)) for container in containers))
+            )
         return after.uid
 
-    def take_line(self, uid: str, text: str) -> None:
+    def observe_line(self, uid: str, text: str) -> None:
         self._unfinished.pop(uid, None)
         self._lines.setdefault(uid, deque(maxlen=LAST_LINES)).append(text)
 
-    def take_unfinished(self, uid: str, text: str) -> None:
+    def observe_unfinished(self, uid: str, text: str) -> None:
         self._unfinished[uid] = text
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         return tuple(self._job(*place) for place in self._jobs)
 
-    def verdict(self, resource: Resource, key: Key) -> Verdict:
+    def outcome(self, resource: Resource, key: Key) -> Outcome:
         job = self._jobs.get((resource, key))
-        found = _verdict(job.status.conditions) if job else ""
-        return found or ("deleted" if (resource, key) in self._deleted else "")
+        outcome = _outcome(job.status.conditions) if job else ""
+        return outcome or ("deleted" if (resource, key) in self._deleted else "")
 
     @property
     def has_active_pods(self) -> bool:
@@ -246,13 +248,13 @@ class Scene:
 
     @property
     def longest_grace(self) -> int:
-        """Seconds that the slowest of the pods may take to end."""
+        """The longest grace period of the pods."""
         graces = [pod.spec.termination_grace_period_seconds for uid, pod in self._pods.items() if uid not in self._gone]
         return max(graces, default=0)
 
     def label(self, uid: str, container: str) -> str:
-        """What stands before a log line: the replica, with the job where there are several, with the container where
-        the pod has several."""
+        """The prefix of a log line: the replica, or the pod if there are several jobs, and the container if the pod has
+        several."""
         pod = self._pods.get(uid)
         if pod is None:
             return container
@@ -276,23 +278,23 @@ class Scene:
             name=key.name,
             phase=job.status.phase,
             message=_message(conditions),
-            verdict=self.verdict(resource, key),
+            outcome=self.outcome(resource, key),
             since=job.metadata.creation_timestamp,
             until=finished.last_transition_time if finished and is_finished else None,
             replicas=self._replicas(job.metadata.uid, _CAUSES.get(job.status.ending.phase or job.status.phase, "")),
         )
 
     def _replicas(self, owner: str, cause: str) -> tuple[Replica, ...]:
-        """``cause`` is why those were stopped that are."""
-        found: dict[str, Replica] = {}
-        for uid, pod in self._pods.items():  # in the order of their creation: a newer pod takes the older one's place
+        """``cause`` is the reason of stopped replicas."""
+        replicas: dict[str, Replica] = {}
+        for uid, pod in self._pods.items():  # in the order of creation: a newer pod replaces the older one
             if self._owner(pod).uid == owner:
                 replica = self._replica(uid, pod, cause)
-                if earlier := found.get(replica.name):
+                if earlier := replicas.get(replica.name):
                     restarts = earlier.restarts + replica.restarts + 1
                     replica = msgspec.structs.replace(replica, restarts=restarts, lines=replica.lines or earlier.lines)
-                found[replica.name] = replica
-        return tuple(sorted(found.values(), key=lambda replica: _natural(replica.name)))
+                replicas[replica.name] = replica
+        return tuple(sorted(replicas.values(), key=lambda replica: _natural(replica.name)))
 
     def _replica(self, uid: str, pod: _Pod, cause: str) -> Replica:
         state, why = self._state(uid, pod, cause)
@@ -318,7 +320,7 @@ class Scene:
         for slots in self._slots.get(resource, ()) if resource else ():
             if slot := slots.slot_of(pod.metadata.labels):
                 role, index = slot
-                # Without a number the pod's own name tells two of a role apart: job-coordinator, job-collector-x7k2p.
+                # Without an index the pod's name distinguishes replicas: job-coordinator, job-collector-x7k2p.
                 return f"{role.lower()}-{index}" if slots.index else pod.metadata.name.removeprefix(f"{owner.name}-")
         return pod.metadata.name
 
@@ -339,7 +341,7 @@ class Scene:
         return ("Starting" if status.phase in ("", "Pending") else status.phase), ""
 
 
-def _verdict(conditions: condition.Conditions) -> Verdict:
+def _outcome(conditions: condition.Conditions) -> Outcome:
     if (is_good := condition.has_succeeded(conditions)) is not None:
         return "succeeded" if is_good else "failed"
     accepted = condition.find(conditions, condition.ACCEPTED)
@@ -347,25 +349,25 @@ def _verdict(conditions: condition.Conditions) -> Verdict:
 
 
 def _message(conditions: condition.Conditions) -> str:
-    """The sentence that matters most; without a special one that of the phase, which stands last."""
+    """The message of the end or of a failure; without one that of the phase, whose condition is the last."""
     accepted = condition.find(conditions, condition.ACCEPTED)
     if accepted and accepted.status == "False":
         return accepted.message
     for type_ in (condition.FINISHED, condition.POD_CREATE_FAILED, condition.CONTAINER_CREATE_FAILED):
-        found = condition.find(conditions, type_)
-        if found and found.status == "True":
-            return found.message
+        failure = condition.find(conditions, type_)
+        if failure and failure.status == "True":
+            return failure.message
     return conditions[-1].message if conditions else ""
 
 
 def _failure(status: _PodStatus) -> str:
-    """``exit code 3``, or the node's sentence where no program ran."""
+    """``exit code 3``, or the node's message if no program ran."""
     for container in status.containers:
         ended = container.state.terminated
         if ended and ended.exit_code:
-            said = ended.message or status.message
-            known = "" if ended.reason in ("", "Error") else f" ({ended.reason})"
-            return f"exit code {ended.exit_code}{known}" + (f": {said}" if said else "")
+            message = ended.message or status.message
+            reason = "" if ended.reason in ("", "Error") else f" ({ended.reason})"
+            return f"exit code {ended.exit_code}{reason}" + (f": {message}" if message else "")
     return ": ".join(part for part in (status.reason, status.message) if part)
 
 

@@ -1,4 +1,4 @@
-"""The life of a local cluster that stays."""
+"""Runs the local cluster of ``trainmaster up`` until a signal."""
 
 import asyncio
 import contextlib
@@ -18,28 +18,28 @@ from trainmaster.local.state import State, open_state
 
 log = structlog.get_logger(__name__)
 
-Say = Callable[[str], object]
+Print = Callable[[str], object]
 
 START_SECONDS = 30.0
 
 
-def keep_up(folder: Path, *, port: int, namespace: str, say: Say) -> None:
+def run_until_signal(folder: Path, *, port: int, namespace: str, print_line: Print) -> None:
     with open_state(folder) as state:
-        run_loop(_keep_up(state, port, namespace, say))
+        run_loop(_run(state, port, namespace, print_line))
 
 
-async def _keep_up(state: State, port: int, namespace: str, say: Say) -> None:
+async def _run(state: State, port: int, namespace: str, print_line: Print) -> None:
     interrupts = Interrupts()
     async with local_cluster(state, port=port, workdir=Path.cwd()) as local:
         await _prepare(local, namespace)
         state.write_kubeconfig(local.url, namespace)
-        say(_welcome(state, local.url))
+        print_line(_usage(state, local.url))
         await interrupts.first.wait()
         log.info("stopping")
     if left := leftovers(state.node):
-        say(f"ending {len(left)} containers: they have {GRACE:g} s; press Ctrl-C again to kill them at once")
-        await end_leftovers(state.node, grace=GRACE, hurry=interrupts.second)
-    say("stopped; all objects are kept for the next `trainmaster up`")
+        print_line(f"ending {len(left)} containers: they have {GRACE:g} s; press Ctrl-C again to kill them at once")
+        await end_leftovers(state.node, grace=GRACE, kill_now=interrupts.second)
+    print_line("stopped; all objects are kept for the next `trainmaster up`")
 
 
 async def _prepare(local: Local, namespace: str) -> None:
@@ -53,7 +53,7 @@ async def _prepare(local: Local, namespace: str) -> None:
         raise BadConfig(f"the node was not ready within {START_SECONDS:g} s; the log says why") from None
 
 
-def _welcome(state: State, url: str) -> str:
+def _usage(state: State, url: str) -> str:
     return "\n".join(
         (
             f"The local cluster is up at {url}; Ctrl-C stops it. In another terminal:",
