@@ -95,8 +95,8 @@ def test_values_are_as_they_will_travel() -> None:
         pytest.param(f"{DIJOB}metadata: {{name: 5}}", "this DIJob has no metadata.name", id="a number for a name"),
         pytest.param(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}",
-            "job.yaml, document 1: kind Deployment (apps/v1) is not supported; supported are Namespace, ConfigMap, Secret,"
-            " Service, Pod, AggregatorConfig (diengine.opendilab.org/v1alpha1),"
+            "job.yaml, document 1: kind Deployment (apps/v1) is not supported; supported are Namespace, ConfigMap,"
+            " Secret, Service, Pod, AggregatorConfig (diengine.opendilab.org/v1alpha1),"
             " AggregatorConfig (nervex.sensetime.com/v1alpha1), DIJob (diengine.opendilab.org/v1alpha1),"
             " AITrainingJob (elasticdeeplearning.ai/v1), NerveXJob (nervex.sensetime.com/v1alpha1)",
             id="another kind",

@@ -242,7 +242,7 @@ def test_a_damaged_database_is_told_and_left_alone(
 
     assert sentence_of(start("up", "--state", str(state))) == (
         f"the database {database} cannot be used: "
-        "it is damaged or no database of trainmaster; move it away to start with an empty one"
+        "it is damaged or not a database of trainmaster; move it away to start with an empty one"
     )
     assert database.read_bytes() == damaged
     database.rename(state / "objects.damaged")

@@ -220,9 +220,8 @@ class RunModel:
         self._pods[after.uid] = pod
         if old is None:
             containers = (*pod.spec.init_containers, *pod.spec.containers)
-            self.label_width = max(
-                (self.label_width, *(len(self.label(after.uid, container.name)) for container in containers))
-            )
+            labels = [self.label(after.uid, container.name) for container in containers]
+            self.label_width = max((self.label_width, *map(len, labels)))
         return after.uid
 
     def observe_line(self, uid: str, text: str) -> None:

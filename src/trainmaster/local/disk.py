@@ -1,4 +1,4 @@
-"""Files that hold environments and tokens, and so secrets: whole or not at all, and for nobody else's eyes."""
+"""Writes files that may contain secrets (environments, tokens): atomic, and readable by their user only."""
 
 import contextlib
 import os
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def write_whole(file: Path, content: bytes, mode: int = 0o600, *, durable: bool = False) -> None:
-    """Replace a file in one step: whoever reads it sees the old or the new content. A full disk leaves the old one.
+    """Replaces a file atomically: a reader sees the old or the new content, and a full disk leaves the old one.
 
-    What is ``durable`` is on the disk before it is in its place: it must outlive a power cut.
+    ``durable`` files are synced before they are renamed, so that they survive a power failure.
     """
     fresh = file.with_name(f".{file.name}.new")
     fresh.unlink(missing_ok=True)
@@ -28,9 +28,9 @@ def write_whole(file: Path, content: bytes, mode: int = 0o600, *, durable: bool 
 
 
 def remove_folder(folder: Path) -> None:
-    """All of it, also what a program took its own rights to."""
+    """Removes a folder, also files and folders whose permissions a program has removed."""
 
-    def opened(function: Any, path: str, _: object) -> None:
+    def make_writable_and_retry(function: Any, path: str, _: object) -> None:
         with contextlib.suppress(OSError):
             for place in (Path(path).parent, Path(path)):
                 if not place.is_symlink():
@@ -41,4 +41,4 @@ def remove_folder(folder: Path) -> None:
                 function(path)
 
     if folder.exists():
-        shutil.rmtree(folder, onerror=opened)
+        shutil.rmtree(folder, onerror=make_writable_and_retry)

@@ -1,4 +1,4 @@
-"""A file that one process has at a time (flock), and that names it. The kernel lets go of it however that one dies."""
+"""A lock file (flock) that contains the pid of its holder. The kernel releases it when the process ends."""
 
 import fcntl
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Taken(Exception):
-    """Another process has the file; ``holder`` is its pid, 0 when it did not say yet who it is."""
+    """Another process holds the lock; ``holder`` is its pid, 0 if it has not written its pid yet."""
 
     def __init__(self, holder: int) -> None:
         super().__init__(f"process {holder} has it")
@@ -17,7 +17,7 @@ class Taken(Exception):
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Nobody else's until the block ends. Raises Taken, and OSError when there can be no such file."""
+    """Holds the lock until the block ends. Raises Taken, and OSError if the file cannot be created."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -32,7 +32,7 @@ def locked(file: Path) -> Iterator[None]:
 
 
 def holder_of(file: Path) -> int | None:
-    """The process that has the file; None when nobody has, 0 when it did not say yet who it is."""
+    """The pid of the process that holds the lock; None if there is none, 0 if it has not written its pid yet."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

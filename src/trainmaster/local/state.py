@@ -1,6 +1,6 @@
-"""The state folder: everything that a local cluster keeps on disk, for one user's eyes.
+"""The state folder: everything that a local cluster stores on disk, readable by its user only.
 
-``lock`` is held while somebody uses the folder, and names that process.
+The file ``lock`` is held by the process that uses the folder and contains its pid.
 """
 
 import base64
@@ -24,15 +24,15 @@ from trainmaster.local.disk import write_whole
 
 MEMORY = ":memory:"
 
-_OURS_ALONE = 0o700
-# For this machine alone, and nobody else trusts it: an end would only surprise its owner.
+_PRIVATE = 0o700
+# The certificate is used on this machine only, so it practically never expires.
 _VALID = timedelta(days=36500)
 _CLOCK_SLACK = timedelta(days=1)
 _LOCK = "lock"
 
 
 class State(msgspec.Struct, frozen=True):
-    """The files of one folder. ``keeps`` is False for a run, whose objects live in memory."""
+    """The files of one folder. ``keeps`` is False for a run, whose objects are in memory."""
 
     folder: Path
     keeps: bool = True
@@ -63,7 +63,7 @@ class State(msgspec.Struct, frozen=True):
 
     @property
     def server_port(self) -> int:
-        """Where di-server was found the last time; 0 when there was none."""
+        """The last port of di-server; 0 if there was none."""
         try:
             text = self._server_port_file.read_text()
         except OSError:
@@ -72,7 +72,7 @@ class State(msgspec.Struct, frozen=True):
 
     def keep_server_port(self, port: int) -> None:
         if port != self.server_port:
-            with _told(self.folder):
+            with _errors_as_bad_config(self.folder):
                 _write(self._server_port_file, str(port).encode())
 
     @property
@@ -88,24 +88,24 @@ class State(msgspec.Struct, frozen=True):
         return self.token_file.read_text().strip()
 
     def write_kubeconfig(self, url: str, namespace: str) -> None:
-        """All that kubectl needs in one file: it works from anywhere, and for this user only."""
-        with _told(self.folder):
+        """Writes a self-contained kubeconfig that only this user can read."""
+        with _errors_as_bad_config(self.folder):
             config = _kubeconfig(url, namespace, self.certificate.read_bytes(), self.token)
             _write(self.kubeconfig, msgspec.json.format(msgspec.json.encode(config)))
 
     def prepare(self) -> None:
-        """Make what is missing in the folder."""
-        self.node.mkdir(mode=_OURS_ALONE, exist_ok=True)
+        """Creates the files that are missing in the folder."""
+        self.node.mkdir(mode=_PRIVATE, exist_ok=True)
         if not self.token_file.exists():
             _write(self.token_file, secrets.token_urlsafe(32).encode())
-        if not self.certificate.exists():  # it is written last: where it is, its key is, too
+        if not self.certificate.exists():  # written last: if it exists, its key exists, too
             certificate, key = self_signed(datetime.now(UTC))
             _write(self.key, key)
             _write(self.certificate, certificate)
 
     def purge(self) -> None:
-        """Remove what is ours. What somebody else put into the folder stays, and the folder with it."""
-        with _told(self.folder):
+        """Removes our files. Other files in the folder are kept, and the folder with them."""
+        with _errors_as_bad_config(self.folder):
             shutil.rmtree(self.node, ignore_errors=True)
             ours = (self.certificate, self.key, self.kubeconfig, self.log, self.token_file, self._server_port_file)
             for path in (*self.folder.glob("objects.db*"), *ours, self.folder / _LOCK):
@@ -115,17 +115,17 @@ class State(msgspec.Struct, frozen=True):
 
 
 def default_folder() -> Path:
-    given = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(given) if given else Path.home() / ".local" / "state") / "trainmaster"
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "trainmaster"
 
 
 @contextmanager
 def open_state(folder: Path) -> Iterator[State]:
-    """The folder, made if need be, and nobody else's until the block ends."""
+    """Creates the folder if needed, and locks it until the block ends."""
     folder = folder.absolute()
     state = State(folder)
     with contextlib.ExitStack() as held:
-        with _told(folder):
+        with _errors_as_bad_config(folder):
             _make(folder)
             held.enter_context(_locked(folder))
             state.prepare()
@@ -134,12 +134,12 @@ def open_state(folder: Path) -> Iterator[State]:
 
 @contextmanager
 def temporary_state(*, keep: bool) -> Iterator[State]:
-    """A folder for one run. It is removed at the end, unless it is to be kept."""
-    with _told(Path(tempfile.gettempdir())):
+    """A folder for one run. It is removed at the end, unless ``keep`` is set."""
+    with _errors_as_bad_config(Path(tempfile.gettempdir())):
         folder = Path(tempfile.mkdtemp(prefix="trainmaster-"))
     try:
         state = State(folder, keeps=False)
-        with _told(folder):
+        with _errors_as_bad_config(folder):
             state.prepare()
         yield state
     finally:
@@ -148,7 +148,7 @@ def temporary_state(*, keep: bool) -> Iterator[State]:
 
 
 def holder_of(folder: Path) -> int | None:
-    """The process that uses the folder; None when nobody does, 0 when it did not say yet who it is."""
+    """The pid of the process that uses the folder; None if there is none, 0 if it has not written its pid yet."""
     return lock.holder_of(folder / _LOCK)
 
 
@@ -157,12 +157,12 @@ def is_state(folder: Path) -> bool:
 
 
 def _make(folder: Path) -> None:
-    folder.mkdir(mode=_OURS_ALONE, parents=True, exist_ok=True)
+    folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.geteuid():
         raise BadConfig(f"state folder {folder} belongs to another user; choose your own with --state DIR")
     if not is_state(folder) and any(folder.iterdir()):
-        raise BadConfig(f"{folder} holds other files and is no state folder; choose an empty one with --state DIR")
-    folder.chmod(_OURS_ALONE)
+        raise BadConfig(f"{folder} holds other files and is not a state folder; choose an empty one with --state DIR")
+    folder.chmod(_PRIVATE)
 
 
 @contextmanager
@@ -188,8 +188,8 @@ _ADVICE = {
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
-    """A disk that does not do what it should is told in a sentence."""
+def _errors_as_bad_config(folder: Path) -> Iterator[None]:
+    """Turns errors of the disk into a BadConfig with advice."""
     try:
         yield
     except OSError as error:
@@ -202,7 +202,7 @@ def _told(folder: Path) -> Iterator[None]:
 
 def self_signed(now: datetime) -> tuple[bytes, bytes]:
     """A certificate for 127.0.0.1 and localhost, and its key, both PEM."""
-    # Imported here: most starts find a certificate, and need none of this.
+    # Imported here: most starts find a certificate and do not need cryptography.
     from ipaddress import IPv4Address
 
     from cryptography import x509

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainmaster.core.ids import EVENT
-from trainmaster.local.apiserver.controllers.expire import LIFETIME, Expiry
+from trainmaster.local.apiserver.controllers.expire import LIFETIME, EventExpiry
 from trainmaster.local.apiserver.objects.catalog import Catalog
 from trainmaster.local.apiserver.objects.state import State
 from trainmaster.local.apiserver.store.store import Place, Store
@@ -20,7 +20,7 @@ def event(name: str) -> tuple[Place, dict[str, Any]]:
 async def test_an_event_goes_unless_it_was_written_again() -> None:
     store = Store.open(":memory:")
     store.put(*event("from-before"))
-    async with Expiry(State(store, Catalog(store))).running():
+    async with EventExpiry(State(store, Catalog(store))).running():
         store.put(*event("once"))
         store.put(*event("again"))
         await asyncio.sleep(LIFETIME / 2)

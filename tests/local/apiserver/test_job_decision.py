@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmaster.core.ids import JOB, POD
-from trainmaster.local.apiserver.controllers.job import Jobs
+from trainmaster.local.apiserver.controllers.job import JobController
 from trainmaster.local.apiserver.controllers.job_decision import Moment, Streak, decide
 from trainmaster.local.apiserver.controllers.job_pod import FINALIZER, JobPod
 from trainmaster.local.apiserver.controllers.namespace import create_initial
@@ -82,7 +82,7 @@ def test_a_success_ends_the_streak() -> None:
 def test_restarts_of_containers_count_against_the_limit(limit: int, restarts: int, fails: bool) -> None:
     job = a_job(policy="OnFailure", backoffLimit=limit)
     found = decide(job, [a_pod(restarts=restarts)], at(0), Streak())
-    assert [news.reason for news in found.news] == (["BackoffLimitExceeded"] if fails else [])
+    assert [news.reason for news in found.events] == (["BackoffLimitExceeded"] if fails else [])
 
 
 def test_a_verdict_is_stored_before_any_pod_goes() -> None:
@@ -100,7 +100,7 @@ def test_a_deadline_is_waited_for() -> None:
     due = decide(job, [a_pod()], at(60), Streak())
 
     assert early.wake_at == NOW + 60
-    assert [news.reason for news in due.news] == ["DeadlineExceeded"]
+    assert [news.reason for news in due.events] == ["DeadlineExceeded"]
 
 
 def test_of_too_many_pods_those_go_of_which_least_is_lost() -> None:
@@ -110,11 +110,11 @@ def test_of_too_many_pods_those_go_of_which_least_is_lost() -> None:
         a_pod("Pending", name="bound"),
         a_pod("Pending", name="waiting", is_bound=False),
     ]
-    dismissed = [
-        [pod.name for pod in decide(a_job(parallelism=wanted, completions=9), pods, at(0), Streak()).dismissed]
+    surplus = [
+        [pod.name for pod in decide(a_job(parallelism=wanted, completions=9), pods, at(0), Streak()).surplus]
         for wanted in (4, 3, 2, 1)
     ]
-    assert dismissed == [[], ["waiting"], ["waiting", "bound"], ["waiting", "bound", "running"]]
+    assert surplus == [[], ["waiting"], ["waiting", "bound"], ["waiting", "bound", "running"]]
 
 
 def test_many_pods_come_step_by_step() -> None:
@@ -133,7 +133,7 @@ def state() -> Iterator[State]:
     store.close()
 
 
-def settle(jobs: Jobs) -> None:
+def settle(jobs: JobController) -> None:
     """Do all the work that is there."""
     while jobs.worker._items:
         jobs.worker._work()
@@ -150,7 +150,7 @@ def new_job(state: State, **spec: int) -> Place:
 def made(state: State) -> tuple[Place, Object]:
     """A Job whose controller has made its pod, which has failed since; and the pod."""
     place = new_job(state, backoffLimit=0)
-    settle(Jobs(state))
+    settle(JobController(state))
     (pod,) = state.store.select(str(POD))
     failed = {**pod.decode(), "status": {"phase": "Failed"}}
     return place, failed
@@ -175,7 +175,7 @@ def test_whenever_it_died_the_next_controller_counts_a_pod_once(state: State, is
     pod["metadata"]["finalizers"] = [FINALIZER] if is_tracked else []
     state.store.put(Place(str(POD), "default", pod["metadata"]["name"]), pod)
 
-    settle(Jobs(state))
+    settle(JobController(state))
 
     after = state.store.get(place)
     assert after is not None
@@ -209,12 +209,12 @@ class Life:
         create_initial(self.state)
         spec = {"completions": completions, "parallelism": parallelism, "backoffLimit": limit}
         self.place = new_job(self.state, **spec)
-        self.jobs = Jobs(self.state)
+        self.jobs = JobController(self.state)
         settle(self.jobs)
 
     def play(self, what: str, number: int) -> None:
         if what == "restart":
-            self.jobs = Jobs(self.state)
+            self.jobs = JobController(self.state)
         elif what == "wait":
             self.seconds += number
             self.jobs.worker.add(self.place)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.local.node.build import NOW, a_container, a_pod, over, records, running
 from trainmaster.local.node.backoff import RestartBackoff, streak_after
-from trainmaster.local.node.decision import Decision, Verdict, decide
+from trainmaster.local.node.decision import Decision, PodFailure, decide
 from trainmaster.local.node.pod import Pod, moment_of
 from trainmaster.local.node.record import Record, Waiting
 
@@ -116,14 +116,14 @@ def test_deadline_wakes_the_node() -> None:
 
 
 def test_unfit_pod_gets_a_verdict_and_nothing_else() -> None:
-    verdict = Verdict("NoCommand", "why")
+    failure = PodFailure("NoCommand", "why")
 
-    assert decided(a_pod(), NEW, unfit=verdict) == Decision(verdict=verdict, is_over=True)
-    assert decided(a_pod(), running(), unfit=verdict) == Decision(stop=("main",), verdict=verdict)
+    assert decided(a_pod(), NEW, rejection=failure) == Decision(failure=failure, is_over=True)
+    assert decided(a_pod(), running(), rejection=failure) == Decision(stop=("main",), failure=failure)
 
 
 def test_pod_that_the_api_lost_must_go() -> None:
-    assert decided(a_pod(), running(), must_go=True) == Decision(stop=("main",))
+    assert decided(a_pod(), running(), is_gone=True) == Decision(stop=("main",))
 
 
 @pytest.mark.parametrize(("streak", "ran", "after"), [(0, 1, 1), (3, 599, 4), (3, 600, 1)])

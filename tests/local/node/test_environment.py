@@ -10,7 +10,7 @@ from trainmaster.local.node.environment import (
     SECRET,
     BadReference,
     Source,
-    Surroundings,
+    VariableContext,
     command_of,
     data_of,
     environment,
@@ -26,7 +26,7 @@ SOURCES = {
     Source(SECRET, "login"): {"p": b"pw"},
     Source(CONFIG_MAP, "gone"): None,
 }
-AROUND = Surroundings(SOURCES, {"cpu": "8", "memory": "16Gi"})
+AROUND = VariableContext(SOURCES, {"cpu": "8", "memory": "16Gi"})
 
 
 def env_of(*env: Object, **fields: Any) -> dict[str, str]:

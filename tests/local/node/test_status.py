@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.local.node.build import NOW, a_container, a_pod, ended, over, records, running
-from trainmaster.local.node.decision import Decision, Verdict
+from trainmaster.local.node.decision import Decision, PodFailure
 from trainmaster.local.node.pod import Pod, moment_of
 from trainmaster.local.node.record import Record, Waiting
 from trainmaster.local.node.status import status_of
@@ -171,10 +171,10 @@ def test_what_others_wrote_stays() -> None:
 
 
 def test_verdict_is_told_when_nothing_runs() -> None:
-    verdict = Verdict("DeadlineExceeded", "too long")
+    failure = PodFailure("DeadlineExceeded", "too long")
 
-    still = status(a_pod(), running(), decision=Decision(stop=("main",), verdict=verdict))
-    gone = status(a_pod(), over(code=143), decision=Decision(verdict=verdict, is_over=True))
+    still = status(a_pod(), running(), decision=Decision(stop=("main",), failure=failure))
+    gone = status(a_pod(), over(code=143), decision=Decision(failure=failure, is_over=True))
 
     assert ("reason" in still, still["phase"]) == (False, "Running")
     assert (gone["phase"], gone["reason"], gone["message"]) == ("Failed", "DeadlineExceeded", "too long")
@@ -182,8 +182,8 @@ def test_verdict_is_told_when_nothing_runs() -> None:
 
 def test_failed_pod_keeps_what_it_said() -> None:
     no_command = {"name": "main", "image": "img"}
-    verdict = Decision(verdict=Verdict("NoCommand", "why"), is_over=True)
-    failed = status(a_pod(no_command), NEW, decision=verdict)
+    failure = Decision(failure=PodFailure("NoCommand", "why"), is_over=True)
+    failed = status(a_pod(no_command), NEW, decision=failure)
 
     again = status_of(a_pod(no_command, status=failed), records(NEW), OVER, NOW + 60)
 

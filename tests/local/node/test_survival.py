@@ -114,7 +114,7 @@ async def test_killed_shim_takes_its_container_along(scene: Scene) -> None:
         ended = await scene.ended("a")
 
         assert (terminated(ended)["exitCode"], terminated(ended)["reason"]) == (137, "Error")
-        assert "watched over" in terminated(ended)["message"]
+        assert "the shim of this container was killed" in terminated(ended)["message"]
         assert scene.processes(pod) == []
 
 

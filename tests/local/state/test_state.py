@@ -178,7 +178,7 @@ def test_a_place_that_is_no_folder_is_told_in_a_sentence(tmp_path: Path) -> None
 
 def test_a_folder_with_other_things_is_not_taken_over(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("all my work")
-    with pytest.raises(BadConfig, match="holds other files and is no state folder"):
+    with pytest.raises(BadConfig, match="holds other files and is not a state folder"):
         open_state(tmp_path).__enter__()
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     assert not is_state(tmp_path)

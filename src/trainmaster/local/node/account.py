@@ -1,4 +1,4 @@
-"""Service accounts: how a program in a pod finds the API server, and the tokens by which it is known there."""
+"""Service accounts: the address of the API server for programs in pods, and their tokens."""
 
 import asyncio
 import time
@@ -13,14 +13,14 @@ from trainmaster.local.node.environment import BadReference, Token
 from trainmaster.local.node.pod import Object, Pod, seconds_of
 
 INJECTED = "kube-api-access-"
-"""The volume with a token, which admission control adds to every pod that does not refuse it."""
+"""The prefix of the token volume that admission adds to every pod that does not opt out."""
 RENEW_AT = 0.8
-"""Part of a token's life after which it is replaced, as a kubelet does."""
+"""Part of a token's lifetime after which it is replaced, as in a kubelet."""
 
 
 class Access(NamedTuple):
-    """Where programs find the API server. ``request`` sends a TokenRequest for a service account, and gets it back
-    with the token."""
+    """The API server's address for programs. ``request`` sends a TokenRequest for a service account and returns it with
+    the token."""
 
     host: str
     port: int
@@ -32,7 +32,7 @@ class Access(NamedTuple):
 
 
 def without_account(pod: Pod) -> Pod:
-    """The pod without the token that nobody asked for: where there is none to be had, most programs need none."""
+    """The pod without the injected token volume, for a cluster that issues no tokens."""
     if not any(name.startswith(INJECTED) for name in pod.volumes):
         return pod
     volumes = [volume for name, volume in pod.volumes.items() if not name.startswith(INJECTED)]
@@ -62,7 +62,7 @@ class _Answer(msgspec.Struct):
 
 
 class Tokens:
-    """The tokens of one pod: bound to it, so they are worth nothing when it is gone."""
+    """The tokens of one pod. They are bound to the pod and become invalid with it."""
 
     def __init__(self, access: Access | None) -> None:
         self._access = access
@@ -70,7 +70,7 @@ class Tokens:
         self._one_at_a_time = asyncio.Lock()
 
     async def get(self, pod: Pod, wanted: Iterable[Token]) -> dict[Token, bytes]:
-        """As they are to be now; one that is to end soon is replaced."""
+        """The current tokens; a token that expires soon is replaced."""
         async with self._one_at_a_time:
             return {token: await self._fresh(pod, token) for token in wanted}
 
@@ -81,7 +81,7 @@ class Tokens:
         return issued.content
 
     async def _issue(self, pod: Pod, token: Token) -> _Issued:
-        assert self._access is not None  # noqa: S101  without it, a pod that wants a token is unfit
+        assert self._access is not None  # noqa: S101  without it, a pod that mounts a token is rejected
         account = pod.spec.get("serviceAccountName") or "default"
         try:
             raw = await self._access.request(Key(pod.key.namespace, account), _request(pod, token))

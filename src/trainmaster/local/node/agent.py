@@ -1,7 +1,7 @@
 """The process node: a kubelet whose containers are process groups of this machine.
 
-It talks the Kubernetes API only, so any API server will do. What runs is kept on disk under ``folder`` and by shims
-that outlive the node: a node that is started again takes over what it finds.
+It uses only the Kubernetes API, so it works with any API server. State is on disk under ``folder`` and in shims that
+outlive the node: a restarted node adopts the running containers.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from trainmaster.local.lock import Taken, locked
 from trainmaster.local.node.account import Access
 from trainmaster.local.node.backoff import RestartBackoff
 from trainmaster.local.node.container import Container
+from trainmaster.local.node.event import PodEvents
 from trainmaster.local.node.host import Host
 from trainmaster.local.node.isolation import Isolation, probe_isolation
 from trainmaster.local.node.kubelet import KubeletOptions, serve_kubelet
@@ -27,7 +28,6 @@ from trainmaster.local.node.name import HostsFiles, NamedPod
 from trainmaster.local.node.pod import Pod
 from trainmaster.local.node.process import running_shims
 from trainmaster.local.node.registration import Registration, capacity
-from trainmaster.local.node.teller import Teller
 from trainmaster.local.node.worker import PodWorker, end_leftover, kept_pods
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.recorder import Recorder
@@ -36,7 +36,7 @@ from trainmaster.runtime.store import Store
 
 HOSTS = Path("/etc/hosts")
 NAME_PAUSE = 0.05
-"""Seconds in which changes of names are collected: a burst of pods rewrites the files a few times, not hundreds."""
+"""Seconds in which name changes are collected, so that a burst of pods rewrites the hosts files only a few times."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,22 +44,22 @@ log = structlog.get_logger(__name__)
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     folder: Path
-    """pods/<uid>/…, hosts/<namespace>: everything the node keeps."""
+    """The node's state: pods/<uid>/…, hosts/<namespace>."""
     workdir: Path
-    """Where containers without workingDir start."""
+    """The working directory of containers without workingDir."""
     certificate: Path
     key: Path
-    """Of the log endpoint on loopback."""
+    """The port of the log endpoint on loopback."""
     token: str = ""
     """The bearer token that the log endpoint accepts; empty for none."""
     client_ca: Path | None = None
-    """Or a client certificate of this CA: a real API server has one."""
+    """The CA of accepted client certificates: a real API server has one."""
     restart_backoff: float = 10.0
     """Seconds before the second restart of a container, doubling from then on."""
     keeps_logs: bool = False
-    """True: what containers wrote stays when their pod is gone, for somebody who reads the files."""
+    """True: logs are kept after their pod was deleted."""
     is_last: bool = False
-    """True: no node comes after this one to take its containers over, so they end when this process does."""
+    """True: containers end when this process ends, since no later node will adopt them."""
 
 
 async def run_node(
@@ -70,21 +70,21 @@ async def run_node(
     *,
     access: Access | None = None,
 ) -> None:
-    """Until ``stop``. Containers go on without the node: the next one takes them over.
+    """Runs until ``stop``. Containers go on without the node: the next one adopts them.
 
-    With ``access`` they can speak with the API server, as their service account.
+    With ``access`` containers can use the API server, as their service account.
     """
     folder = options.folder.resolve()
     with _locked(folder):
         isolation = await probe_isolation()
         if not isolation.mode:
-            log.warning("containers get no file system of their own", because=isolation.why)
+            log.warning("containers share the machine's file system", because=isolation.why)
         await Agent(cluster, options, folder, isolation, access).run(stop, ready)
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Two nodes on one folder would start everything twice."""
+    """Prevents two nodes on one folder: they would start every container twice."""
     with ExitStack() as held:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,14 +107,14 @@ class Agent:
         self._pods = Store[JobView](POD)
         self._services = Store[JobView](SERVICE)
         self._config_maps = Store[ServiceView](CONFIG_MAP)
-        """That they changed is all that is read of them."""
+        """Only changes are of interest, so the views are minimal."""
         self._recorder = Recorder(cluster, lambda: datetime.now(UTC))
         self._names_changed = asyncio.Event()
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_leaving = False
         self._shims: dict[str, int] = {}
-        """What nodes before us left running; of interest only at the start."""
+        """Shims that an earlier node left running; used only at the start."""
         self._room = capacity()
         self._hosts = HostsFiles(folder / "hosts", self._service_keys, self._named_pods, _text(HOSTS))
         self._host = Host(
@@ -123,7 +123,7 @@ class Agent:
             workdir=options.workdir,
             isolation=isolation,
             hosts=self._hosts,
-            teller=Teller(self._recorder),
+            events=PodEvents(self._recorder),
             allocatable=self._room,
             backoff=RestartBackoff(options.restart_backoff),
             keeps_logs=options.keeps_logs,
@@ -144,7 +144,7 @@ class Agent:
                 working.cancel()
 
     async def _work(self, registration: Registration, ready: asyncio.Event | None) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         pods = Reflector(self._cluster, self._pods, JOB_CODEC, fields=f"spec.nodeName={self._options.name}")
         services = Reflector(self._cluster, self._services, JOB_CODEC)
         config_maps = Reflector(self._cluster, self._config_maps, SERVICE_CODEC)
@@ -163,12 +163,12 @@ class Agent:
                     ready.set()
                 await self._keep_names()
             finally:
-                await self._let_go()
+                await self._detach()
 
     # --- pods ---
 
     async def _begin(self) -> None:
-        """Take over what is on disk, then follow the API."""
+        """Adopts the pods on disk, then watches the API."""
         self._shims = running_shims()
         for uid, kept in kept_pods(self._folder).items():
             if kept is None:
@@ -176,7 +176,7 @@ class Agent:
                 continue
             view = self._pods.get(kept.key)
             if view is None or view.uid != uid:
-                self._start(kept).lose()
+                self._start(kept).mark_gone()
         for key in list(self._pods.keys()):
             self._pod_changed(None, self._pods.get(key))
         self._shims = {}
@@ -188,15 +188,15 @@ class Agent:
         try:
             self._take(before, after)
         except Exception:
-            # Whatever is wrong with this pod, the others must go on.
+            # An error of one pod must not stop the others.
             view = after or before
-            log.exception("a pod cannot be taken, by a defect in trainmaster", pod=str(view and view.key))
+            log.exception("cannot handle a pod event: a defect in trainmaster", pod=str(view and view.key))
 
     def _take(self, before: JobView | None, after: JobView | None) -> None:
         if self._is_leaving:
-            return  # whoever let go of a pod must not take it again: the next node does
+            return  # stopping: the next node adopts the pod
         if before is not None and (after is None or after.uid != before.uid) and before.uid in self._workers:
-            self._workers[before.uid].lose()
+            self._workers[before.uid].mark_gone()
         if after is not None:
             pod = Pod.of(after.raw)
             if after.uid in self._workers:
@@ -220,11 +220,9 @@ class Agent:
         if not any(worker.pod.key.namespace == pod.key.namespace for worker in self._workers.values()):
             self._hosts.drop(pod.key.namespace)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error(
-                "a pod is not looked after any more, by a defect in trainmaster", pod=str(pod.key), exc_info=error
-            )
+            log.error("the worker of a pod has failed: a defect in trainmaster", pod=str(pod.key), exc_info=error)
 
-    async def _let_go(self) -> None:
+    async def _detach(self) -> None:
         self._is_leaving = True
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -233,14 +231,14 @@ class Agent:
         await self._recorder.flush(1.0)
 
     def find(self, key: Key, name: str) -> Container | None:
-        """A container of the pod that has this name now."""
-        for worker in reversed(self._workers.values()):  # a pod of the same name may be on its way out
+        """A container of the newest pod with this name."""
+        for worker in reversed(self._workers.values()):  # an older pod of the same name may still be terminating
             if worker.pod.key == key and name in worker.containers:
                 return worker.containers[name]
         return None
 
     def _config_map_changed(self, before: ServiceView | None, after: ServiceView | None) -> None:
-        """Files that are made of it follow at once: a program may wait for what they say."""
+        """Updates volumes at once: a program may wait for the change."""
         if (view := after or before) is not None:
             for worker in self._workers.values():
                 if worker.pod.key.namespace == view.key.namespace:

@@ -1,4 +1,4 @@
-"""One attempt of a container: its folder, and the shim that runs it, started by us or by a node before us."""
+"""One attempt of a container: its folder and its shim, which this node or an earlier one started."""
 
 import asyncio
 import contextlib
@@ -21,11 +21,11 @@ from trainmaster.local.node.record import Ended
 S = TypeVar("S")
 
 START_SECONDS = 60.0
-LOST = "the process that watched over this container was killed, and the container with it"
+LOST = "the shim of this container was killed, and the container with it"
 
 
 class CannotStart(Trainmaster):
-    """The machine refused a process; what was asked for may be all right."""
+    """The machine could not start a process; the container's spec may be correct."""
 
 
 class Started(msgspec.Struct, rename="camel"):
@@ -35,13 +35,13 @@ class Started(msgspec.Struct, rename="camel"):
 
 
 class Attempt:
-    """``on_end`` is called once, when the shim has ended and ``ended`` says how the container did."""
+    """``on_end`` is called once, when the shim has ended and ``ended`` is set."""
 
     def __init__(self, folder: Path, on_end: Callable[[], None]) -> None:
         self.folder = folder
         self.number = int(folder.name)
         self.pid = 0
-        """The container's main process."""
+        """The pid of the container's main process."""
         self.started_at = ""
         self.ended: Ended | None = None
         self._shim = 0
@@ -60,7 +60,7 @@ class Attempt:
         return spec
 
     async def start(self, spec: Object, environ: Mapping[str, str], shim: Sequence[str]) -> None:
-        """Returns when the program runs, or has failed to start."""
+        """Returns when the program runs or has failed to start."""
         receiver, sender = os.pipe()
         try:
             self._shim = _spawn([*shim, "run", str(self._prepare(spec))], environ, sender)
@@ -73,12 +73,12 @@ class Attempt:
         self._unwatch = when_ended(self._shim, self._shim_ended)
         try:
             async with asyncio.timeout(START_SECONDS):
-                said = await _line(receiver)
+                line = await _line(receiver)
         except TimeoutError:
             self.kill()
-            said = b""
-        if said:
-            started = msgspec.json.decode(said, type=Started)
+            line = b""
+        if line:
+            started = msgspec.json.decode(line, type=Started)
             self.pid, self.started_at, self._why_not = started.pid, started.started_at, started.error
         if not self.pid:
             await self._over.wait()
@@ -91,7 +91,7 @@ class Attempt:
         return file
 
     def adopt(self, shims: Mapping[str, int]) -> bool:
-        """Take over what is on disk; False when nothing was ever started here."""
+        """Adopts the attempt on disk; False if it was never started."""
         file = self.folder / "spec.json"
         started = _decoded(self.folder / "running.json", Started)
         if started is not None:
@@ -104,7 +104,7 @@ class Attempt:
         shim = shims.get(str(file), 0)
         if shim:
             self._shim = shim
-            # Between its start and the program's: it will be there in milliseconds.
+            # The shim runs and its program does not yet: it follows within milliseconds.
             self.started_at = self.started_at or _moment()
             self._unwatch = when_ended(shim, self._shim_ended)
             return True
@@ -115,13 +115,13 @@ class Attempt:
         return True
 
     def main_pid(self) -> int:
-        """The program's process; a shim that was adopted early may have written it only now."""
+        """The pid of the program; an adopted shim may have written it only now."""
         if not self.pid and (started := _decoded(self.folder / "running.json", Started)):
             self.pid = started.pid
         return self.pid
 
     def detach(self) -> None:
-        """Let it run, and do not hear of it any more."""
+        """Lets the attempt run and stops watching it."""
         if self._unwatch is not None:
             self._unwatch()
 
@@ -129,7 +129,7 @@ class Attempt:
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the program and all it started."""
+        """Kills the program and all its descendants."""
         self._send(signal.SIGUSR1)
 
     def _send(self, number: int) -> None:
@@ -142,24 +142,24 @@ class Attempt:
             self._sweep()
             started = self.started_at or _moment()
             self.ended = Ended(137, "Error", started, _moment(), self._why_not or LOST, signal.SIGKILL)
-            with contextlib.suppress(OSError):  # a full disk: then only we know
+            with contextlib.suppress(OSError):  # the disk is full: the end is then known only in memory
                 write_whole(self.folder / "exit.json", msgspec.json.encode(self.ended))
         self.started_at = self.ended.started_at
         self._over.set()
         self._on_end()
 
     def _sweep(self) -> None:
-        """End what a shim left behind that was killed; one that ends by itself leaves nothing."""
+        """Kills processes that a killed shim left behind; a shim that exits normally leaves none."""
         spec = self.spec
         sweep(spec["uid"], spec["container"])
 
 
 def attempts_in(folder: Path) -> list[Path]:
-    """The attempts of a container that are on disk, oldest first."""
+    """The attempts of a container on disk, oldest first."""
     if not folder.is_dir():
         return []
-    found = (path for path in folder.iterdir() if path.name.isdecimal() and (path / "spec.json").exists())
-    return sorted(found, key=lambda path: int(path.name))
+    folders = (path for path in folder.iterdir() if path.name.isdecimal() and (path / "spec.json").exists())
+    return sorted(folders, key=lambda path: int(path.name))
 
 
 def _moment() -> str:
@@ -174,7 +174,7 @@ def _decoded(file: Path, kind: type[S]) -> S | None:
 
 
 def _spawn(command: list[str], environ: Mapping[str, str], stdout: int) -> int:
-    """In a session of its own: neither Ctrl-C nor our end reaches it."""
+    """Starts a process in a session of its own: neither Ctrl-C nor the end of the node reaches it."""
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, stdout, 1),
@@ -184,17 +184,17 @@ def _spawn(command: list[str], environ: Mapping[str, str], stdout: int) -> int:
 
 
 async def _line(receiver: int) -> bytes:
-    """One line of a pipe, without a thread; empty when it was closed before."""
+    """Reads one line of a pipe without a thread; empty if the pipe was closed before."""
     loop = asyncio.get_running_loop()
     os.set_blocking(receiver, False)
     done: asyncio.Future[bytes] = loop.create_future()
-    said = bytearray()
+    line = bytearray()
 
     def read() -> None:
         piece = os.read(receiver, 65536)
-        said.extend(piece)
+        line.extend(piece)
         if (not piece or piece.endswith(b"\n")) and not done.done():
-            done.set_result(bytes(said))
+            done.set_result(bytes(line))
 
     loop.add_reader(receiver, read)
     try:

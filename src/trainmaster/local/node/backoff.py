@@ -1,12 +1,12 @@
-"""How long a container that ended waits before it is started again, as a kubelet counts it."""
+"""The back-off before a container is restarted, as in a kubelet."""
 
 CAP = 300.0
 HEALTHY = 600.0
-"""An attempt that ran this long ends a streak of failures."""
+"""Seconds after which an attempt resets the back-off."""
 
 
 class RestartBackoff:
-    """The first restart comes at once, then ``base`` seconds after the end, doubling up to five minutes."""
+    """The first restart is immediate, the next one ``base`` seconds after the end, doubling up to five minutes."""
 
     def __init__(self, base: float = 10.0) -> None:
         self._base = base
@@ -16,5 +16,5 @@ class RestartBackoff:
 
 
 def streak_after(streak: int, ran: float) -> int:
-    """``streak`` attempts ended soon before this one, which ran for ``ran`` seconds."""
+    """The streak after one more attempt, which ran for ``ran`` seconds."""
     return 1 if ran >= HEALTHY else streak + 1

@@ -1,4 +1,4 @@
-"""One container of a pod on this node: its attempts on disk, the one that runs, its probes and its end."""
+"""One container of a pod on this node: its attempts on disk, the running one, its probes and its termination."""
 
 import asyncio
 import contextlib
@@ -15,22 +15,29 @@ from trainmaster.local.node.probe import Target, keep_probing, run_handler
 from trainmaster.local.node.record import Record, Waiting
 
 KEPT_ATTEMPTS = 2
-"""The newest and the one before, whose log is ``kubectl logs --previous``."""
-Say = Callable[[str, str, str], None]
-"""An event on the pod: type, reason, message."""
+"""The newest attempt and the one before, for ``kubectl logs --previous``."""
+RecordEvent = Callable[[str, str, str], None]
+"""Records an event on the pod: type, reason, message."""
 
 
 class Container:
-    """``wake`` is called whenever ``record`` may have changed; ``say`` records an event."""
+    """``wake`` is called whenever ``record`` may have changed."""
 
     def __init__(
-        self, spec: Object, folder: Path, *, wake: Callable[[], None], say: Say, shim: Sequence[str], keeps_logs: bool
+        self,
+        spec: Object,
+        folder: Path,
+        *,
+        wake: Callable[[], None],
+        record_event: RecordEvent,
+        shim: Sequence[str],
+        keeps_logs: bool,
     ) -> None:
         self.spec = spec
         self.name: str = spec["name"]
         self._folder = folder
         self._wake = wake
-        self._say = say
+        self._record_event = record_event
         self._shim = shim
         self._keeps_logs = keeps_logs
         self._attempt: Attempt | None = None
@@ -44,7 +51,7 @@ class Container:
         self._kill_at: float | None = None
         self._killer: asyncio.TimerHandle | None = None
 
-    # --- looking ---
+    # --- state ---
 
     def record(self) -> Record:
         attempt, ended = self._attempt, self._attempt.ended if self._attempt else None
@@ -67,26 +74,26 @@ class Container:
             return self._streak
         return streak_after(self._streak, seconds_of(ended.finished_at) - seconds_of(ended.started_at))
 
-    # --- acting ---
+    # --- actions ---
 
     def adopt(self, shims: Mapping[str, int]) -> None:
-        """Take over what a node before us left: running, ended, or never started."""
-        found = []
+        """Adopts the attempt that an earlier node left: running, ended, or never started."""
+        attempts = []
         for folder in attempts_in(self._folder):
             attempt = Attempt(folder, self._ended)
             if attempt.adopt(shims):
-                found.append(attempt)
+                attempts.append(attempt)
             else:
                 shutil.rmtree(folder, ignore_errors=True)
-        if found:
-            self._attempt = found[-1]
-            self._previous = found[-2] if len(found) > 1 else None
+        if attempts:
+            self._attempt = attempts[-1]
+            self._previous = attempts[-2] if len(attempts) > 1 else None
             self._streak = self._attempt.spec.get("streak", 0)
             if self._attempt.ended is None:
                 self._begin()
 
     def wait(self, reason: str, message: str, seconds: float) -> None:
-        """It cannot be started now; look again later."""
+        """The container cannot be started now; it is tried again after ``seconds``."""
         self._waiting, self._retry_at = Waiting(reason, message), time.time() + seconds
 
     async def start(self, spec: Object, environ: Mapping[str, str]) -> None:
@@ -104,16 +111,16 @@ class Container:
             self._forget_old()
         if attempt.ended is None:
             self._begin()
-            self._say("Normal", "Started", f"Started container {self.name}")
+            self._record_event("Normal", "Started", f"Started container {self.name}")
         elif not attempt.pid:
-            self._say("Warning", "Failed", f"Error: {attempt.ended.message}")
+            self._record_event("Warning", "Failed", f"Error: {attempt.ended.message}")
 
     def attempt_folder(self) -> Path:
-        """Where the next attempt will be."""
+        """The folder of the next attempt."""
         return self._folder / str(self._attempt.number + 1 if self._attempt else 0)
 
     def stop(self, grace: float) -> None:
-        """Ask it to end within ``grace`` seconds; asked again with less, the shorter time counts."""
+        """Terminates the container within ``grace`` seconds. A later call can only shorten the grace period."""
         if self._attempt is None or self._attempt.ended is not None:
             return
         loop = asyncio.get_running_loop()
@@ -125,20 +132,20 @@ class Container:
                 self._killer.cancel()
             self._killer = loop.call_at(kill_at, self._attempt.kill)
         if is_first:
-            self._say("Normal", "Killing", f"Stopping container {self.name}")
-            self._spawn(self._stop_politely(self._attempt, grace))
+            self._record_event("Normal", "Killing", f"Stopping container {self.name}")
+            self._spawn(self._stop_gracefully(self._attempt, grace))
 
-    async def _stop_politely(self, attempt: Attempt, grace: float) -> None:
+    async def _stop_gracefully(self, attempt: Attempt, grace: float) -> None:
         hook = (self.spec.get("lifecycle") or {}).get("preStop")
         if hook and grace > 0:
             outcome = await run_handler(hook, self._target(attempt), grace)
             if not outcome.ok:
-                self._say("Warning", "FailedPreStopHook", f"PreStopHook failed: {outcome.message}")
+                self._record_event("Warning", "FailedPreStopHook", f"PreStopHook failed: {outcome.message}")
         if grace > 0:
             attempt.terminate()
 
     def detach(self) -> None:
-        """Let go of it without touching what runs."""
+        """Stops watching the container and leaves its processes running."""
         if self._attempt:
             self._attempt.detach()
         for task in self._tasks:
@@ -147,27 +154,27 @@ class Container:
             self._killer.cancel()
 
     async def closed(self) -> None:
-        """Wait for its tasks to end after ``detach``."""
+        """Waits for its tasks to end after ``detach``."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # --- logs ---
 
     def log(self, *, previous: bool = False) -> "tuple[Path, Callable[[], bool]] | None":
-        """The log of the newest attempt or of the one before, and whether it is still written to."""
+        """The log of the newest attempt or of the one before, and whether it is still being written."""
         attempt = self._previous if previous else self._attempt
         return (attempt.log, lambda: attempt.ended is None) if attempt else None
 
-    # --- while it runs ---
+    # --- a running container ---
 
     def _begin(self) -> None:
-        assert self._attempt is not None  # noqa: S101  it was just set
+        assert self._attempt is not None  # noqa: S101  set by the caller
         self._kill_at, self._killer = None, None
         startup = self.spec.get("startupProbe")
         self._has_started, self._is_ready = startup is None, False
         if hook := (self.spec.get("lifecycle") or {}).get("postStart"):
             self._spawn(self._after_start(hook, self._attempt))
         if startup:
-            self._probe("Startup", startup, initially=False, then=self._startup_verdict)
+            self._probe("Startup", startup, initially=False, then=self._startup_changed)
         else:
             self._begin_probes()
 
@@ -175,39 +182,39 @@ class Container:
         readiness, liveness = self.spec.get("readinessProbe"), self.spec.get("livenessProbe")
         self._is_ready = readiness is None
         if readiness:
-            self._probe("Readiness", readiness, initially=False, then=self._readiness_verdict)
+            self._probe("Readiness", readiness, initially=False, then=self._readiness_changed)
         if liveness:
-            self._probe("Liveness", liveness, initially=True, then=self._liveness_verdict)
+            self._probe("Liveness", liveness, initially=True, then=self._liveness_changed)
 
     async def _after_start(self, hook: Object, attempt: Attempt) -> None:
         outcome = await run_handler(hook, self._target(attempt), 3600.0)
         if not outcome.ok and attempt.ended is None:
-            self._say("Warning", "FailedPostStartHook", f"PostStartHook failed: {outcome.message}")
+            self._record_event("Warning", "FailedPostStartHook", f"PostStartHook failed: {outcome.message}")
             self.stop(self._grace({}))
 
     def _probe(self, kind: str, probe: Object, *, initially: bool, then: Callable[[bool, Object], None]) -> None:
         attempt = self._attempt
         assert attempt is not None  # noqa: S101  only a running container is probed
 
-        def verdict(ok: bool) -> None:
+        def changed(ok: bool) -> None:
             if attempt is self._attempt and attempt.ended is None:
                 then(ok, probe)
 
         def failure(message: str) -> None:
             if attempt.ended is None and self._kill_at is None:
-                self._say("Warning", "Unhealthy", f"{kind} probe failed: {message}")
+                self._record_event("Warning", "Unhealthy", f"{kind} probe failed: {message}")
 
         self._spawn(
             keep_probing(
                 probe,
                 initially=initially,
                 ask=lambda timeout: run_handler(probe, self._target(attempt), timeout),
-                on_verdict=verdict,
+                on_change=changed,
                 on_failure=failure,
             )
         )
 
-    def _startup_verdict(self, ok: bool, probe: Object) -> None:
+    def _startup_changed(self, ok: bool, probe: Object) -> None:
         if not ok:
             self._restart("startup", probe)
         elif not self._has_started:
@@ -215,19 +222,19 @@ class Container:
             self._begin_probes()
             self._wake()
 
-    def _readiness_verdict(self, ok: bool, probe: Object) -> None:
+    def _readiness_changed(self, ok: bool, probe: Object) -> None:
         if ok != self._is_ready:
             self._is_ready = ok
             self._wake()
 
-    def _liveness_verdict(self, ok: bool, probe: Object) -> None:
+    def _liveness_changed(self, ok: bool, probe: Object) -> None:
         if not ok:
             self._restart("liveness", probe)
 
     def _restart(self, kind: str, probe: Object) -> None:
-        """End it; whether it starts again is the restart policy's to say."""
+        """Terminates the container; the restart policy decides whether it is started again."""
         if self._kill_at is None:
-            self._say("Normal", "Killing", f"Container {self.name} failed {kind} probe, will be restarted")
+            self._record_event("Normal", "Killing", f"Container {self.name} failed {kind} probe, will be restarted")
         self.stop(self._grace(probe))
 
     def _grace(self, probe: Object) -> float:

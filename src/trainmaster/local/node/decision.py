@@ -1,6 +1,6 @@
-"""What to do next with one pod: a function of what is wanted and what is there. No I/O, no clock.
+"""Decides the next actions for one pod from its spec and the records of its containers. No I/O, no clock.
 
-Level-triggered: it does not matter how things came to be so, or whether the node was restarted meanwhile.
+It is level-triggered: the decision does not depend on history, nor on restarts of the node.
 """
 
 import math
@@ -15,8 +15,8 @@ from trainmaster.local.node.record import Record
 Records = Mapping[str, Record]
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """The pod failed as a whole, whatever its containers say."""
+class PodFailure(msgspec.Struct, frozen=True):
+    """The pod failed as a whole, independent of its containers."""
 
     reason: str
     message: str
@@ -26,15 +26,15 @@ class Decision(msgspec.Struct, frozen=True):
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     back_off: Mapping[str, float] = {}
-    """Containers that wait for their restart, and how many seconds the wait is in all."""
-    verdict: Verdict | None = None
+    """Containers that wait for their restart, and the seconds of the whole back-off."""
+    failure: PodFailure | None = None
     is_over: bool = False
-    """Nothing runs and nothing will."""
+    """No container runs, and none will be started."""
     wake_at: float = math.inf
 
 
 class _Draft:
-    """A decision in the making."""
+    """Collects a decision."""
 
     def __init__(self, pod: Pod, records: Records, now: float, backoff: RestartBackoff) -> None:
         self.pod = pod
@@ -46,7 +46,7 @@ class _Draft:
         self.times: list[float] = []
 
     def consider(self, name: str) -> None:
-        """Start this container, now or when its time has come."""
+        """Starts this container, now or after its back-off."""
         record = self.records[name]
         due = record.retry_at
         if record.ended is not None:
@@ -66,16 +66,18 @@ def decide(
     now: float,
     backoff: RestartBackoff,
     *,
-    unfit: Verdict | None = None,
-    must_go: bool = False,
+    rejection: PodFailure | None = None,
+    is_gone: bool = False,
 ) -> Decision:
-    """``unfit``: the pod can never run here. ``must_go``: the API does not know it any more."""
-    if must_go or pod.is_deleting or pod.is_ended:
+    """``rejection``: the pod can never run on this node. ``is_gone``: the pod is no longer in the API."""
+    if is_gone or pod.is_deleting or pod.is_ended:
         return _ending(records)
     if pod.end_at is not None and now >= pod.end_at:
-        unfit = unfit or Verdict("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-    if unfit is not None:
-        return msgspec.structs.replace(_ending(records), verdict=unfit)
+        rejection = rejection or PodFailure(
+            "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+        )
+    if rejection is not None:
+        return msgspec.structs.replace(_ending(records), failure=rejection)
     draft = _Draft(pod, records, now, backoff)
     if pod.end_at is not None:
         draft.times.append(pod.end_at)
@@ -95,7 +97,7 @@ def _ending(records: Records) -> Decision:
 
 
 def _initialize(draft: _Draft) -> bool:
-    """The init containers, one after the other; True when the others may run."""
+    """Runs the init containers in order; True if the other containers may start."""
     for container in draft.pod.init_containers:
         name = container["name"]
         record = draft.records[name]
@@ -123,7 +125,7 @@ def _init_failed(pod: Pod, records: Records) -> bool:
 
 
 def _run(draft: _Draft) -> bool:
-    """The containers themselves; True when all have ended for good."""
+    """Runs the containers; True if all have ended and none will be restarted."""
     is_over = True
     for container in draft.pod.containers:
         record = draft.records[container["name"]]
@@ -136,7 +138,7 @@ def _run(draft: _Draft) -> bool:
 
 
 def restarts(pod: Pod, container: Object, record: Record) -> bool:
-    """Whether a container that ended is to be started again."""
+    """Whether a container that has ended is to be restarted."""
     policy = "Always" if is_sidecar(container) else pod.restart_policy
     failed = record.ended is not None and record.ended.exit_code != 0
     return policy == "Always" or (policy == "OnFailure" and failed)

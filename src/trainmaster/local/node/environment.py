@@ -1,4 +1,4 @@
-"""The environment, command and arguments of a container, expanded as Kubernetes does it. No I/O."""
+"""The environment, command and arguments of a container, expanded as in Kubernetes. No I/O."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ from trainmaster.core.quantity import amount_of, rounded_up
 from trainmaster.local.node.pod import LOOPBACK, Object, Pod
 
 CONFIG_MAP = "ConfigMap"
-SECRET = "Secret"  # noqa: S105  the word, not one
+SECRET = "Secret"  # noqa: S105  a kind, not a secret
 
 INHERITED = frozenset(
     {
@@ -19,26 +19,26 @@ INHERITED = frozenset(
         *("PYTHONUNBUFFERED", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"),
     }
 )
-"""What a program on this machine needs of the node's own environment; nothing else gets in."""
+"""Variables of the node's own environment that containers inherit; no others."""
 
 DEFAULTS = {"PYTHONUNBUFFERED": "1"}
-"""Variables of every container, unless the node's environment or the pod sets them. The output of a container goes
-into a pipe, and Python would write to it in blocks of 8 KB only."""
+"""Variables of every container, unless the node's environment or the pod sets them. Containers write into a pipe, where
+Python would buffer blocks of 8 KB."""
 
 
 class BadReference(Exception):
-    """Something that a container refers to is not there (yet); the sentence is the kubelet's."""
+    """An object that a container refers to does not exist (yet); the message is the kubelet's."""
 
 
 class Source(NamedTuple):
-    """A config map or a secret of the pod's namespace."""
+    """A config map or secret in the pod's namespace."""
 
     kind: str
     name: str
 
 
 class Token(NamedTuple):
-    """A token of the pod's service account, as a volume asks for it."""
+    """A token of the pod's service account, as a volume projects it."""
 
     audience: str
     seconds: int
@@ -46,16 +46,16 @@ class Token(NamedTuple):
 
 Data = Mapping[str, bytes]
 Sources = Mapping[Source, Data | None]
-"""What was found; None where there is no such object."""
+"""Data by object; None if the object does not exist."""
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """What every container gets, given the node's own environment; the variables of the pod win over it."""
+    """The variables that containers inherit from the node's environment; the pod's own variables override them."""
     return DEFAULTS | {name: value for name, value in environ.items() if name in INHERITED or name.startswith("LC_")}
 
 
 def data_of(body: Object) -> dict[str, bytes]:
-    """What a config map or a secret holds."""
+    """The data of a config map or a secret."""
     if body.get("kind") == CONFIG_MAP:
         texts = {key: text.encode() for key, text in (body.get("data") or {}).items()}
         return texts | {key: _decoded(text) for key, text in (body.get("binaryData") or {}).items()}
@@ -66,21 +66,21 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text)
     except binascii.Error:
-        return b""  # an API server does not store this
+        return b""  # an API server does not store invalid base64
 
 
-# --- what is referred to -----------------------------------------------------------------------
+# --- references --------------------------------------------------------------------------------
 
 
 def references(container: Object) -> Iterator[Source]:
-    """The objects that the container's environment is made of."""
-    for each in container.get("envFrom") or ():
-        if reference := each.get("configMapRef"):
+    """The objects that the container's environment refers to."""
+    for entry in container.get("envFrom") or ():
+        if reference := entry.get("configMapRef"):
             yield Source(CONFIG_MAP, reference["name"])
-        if reference := each.get("secretRef"):
+        if reference := entry.get("secretRef"):
             yield Source(SECRET, reference["name"])
-    for each in container.get("env") or ():
-        origin = each.get("valueFrom") or {}
+    for entry in container.get("env") or ():
+        origin = entry.get("valueFrom") or {}
         if reference := origin.get("configMapKeyRef"):
             yield Source(CONFIG_MAP, reference["name"])
         if reference := origin.get("secretKeyRef"):
@@ -90,28 +90,28 @@ def references(container: Object) -> Iterator[Source]:
 # --- the environment ---------------------------------------------------------------------------
 
 
-class Surroundings(NamedTuple):
-    """What variables can speak of besides the pod itself."""
+class VariableContext(NamedTuple):
+    """What variables can refer to besides the pod itself."""
 
     sources: Sources
     allocatable: Mapping[str, str]
-    """The node's resources: what a container without a limit may use."""
+    """The node's resources, which are the limits of a container without limits."""
     tokens: Mapping[Token, bytes] = {}
 
 
-def environment(pod: Pod, container: Object, around: Surroundings) -> dict[str, str]:
-    """The container's variables; ``env`` wins over ``envFrom``, and later ones see earlier ones."""
-    found = dict(_from_objects(pod, container, around.sources))
-    for each in container.get("env") or ():
-        if each.get("value"):
-            found[each["name"]] = expand(each["value"], found)
-        elif origin := each.get("valueFrom"):
-            value = _value(pod, container, origin, around)
+def environment(pod: Pod, container: Object, context: VariableContext) -> dict[str, str]:
+    """The container's variables; ``env`` overrides ``envFrom``, and a variable can refer to earlier ones."""
+    variables = dict(_from_objects(pod, container, context.sources))
+    for entry in container.get("env") or ():
+        if entry.get("value"):
+            variables[entry["name"]] = expand(entry["value"], variables)
+        elif origin := entry.get("valueFrom"):
+            value = _value(pod, container, origin, context)
             if value is not None:
-                found[each["name"]] = value
+                variables[entry["name"]] = value
         else:
-            found[each["name"]] = ""
-    return found
+            variables[entry["name"]] = ""
+    return variables
 
 
 def command_of(container: Object, env: Mapping[str, str]) -> list[str]:
@@ -120,22 +120,22 @@ def command_of(container: Object, env: Mapping[str, str]) -> list[str]:
 
 
 def _from_objects(pod: Pod, container: Object, sources: Sources) -> Iterator[tuple[str, str]]:
-    for each in container.get("envFrom") or ():
-        prefix = each.get("prefix", "")
+    for entry in container.get("envFrom") or ():
+        prefix = entry.get("prefix", "")
         for kind, field in ((CONFIG_MAP, "configMapRef"), (SECRET, "secretRef")):
-            if reference := each.get(field):
+            if reference := entry.get(field):
                 data = _found(Source(kind, reference["name"]), reference, sources)
                 yield from ((prefix + key, _text(value)) for key, value in data.items())
 
 
-def _value(pod: Pod, container: Object, origin: Object, around: Surroundings) -> str | None:
+def _value(pod: Pod, container: Object, origin: Object, context: VariableContext) -> str | None:
     if reference := origin.get("fieldRef"):
         return field_of(pod, reference["fieldPath"])
     if reference := origin.get("resourceFieldRef"):
-        return resource_of(pod, container, reference, around.allocatable)
+        return resource_of(pod, container, reference, context.allocatable)
     for kind, field in ((CONFIG_MAP, "configMapKeyRef"), (SECRET, "secretKeyRef")):
         if reference := origin.get(field):
-            return _key_of(pod, Source(kind, reference["name"]), reference, around.sources)
+            return _key_of(pod, Source(kind, reference["name"]), reference, context.sources)
     raise BadReference(f"valueFrom with {', '.join(sorted(origin))} is not supported in local mode")
 
 
@@ -156,7 +156,7 @@ def _found(source: Source, reference: Object, sources: Sources) -> Data:
 
 
 def _text(value: bytes) -> str:
-    """Environment variables are bytes; what is no UTF-8 survives the way through a string."""
+    """Environment variables are bytes; invalid UTF-8 is preserved."""
     return value.decode(errors="surrogateescape")
 
 
@@ -180,16 +180,16 @@ _FIELDS: Mapping[str, Callable[[Pod], str]] = {
 
 
 def field_of(pod: Pod, path: str) -> str:
-    if found := _SUBSCRIPT.fullmatch(path):
-        values = pod.metadata.get(found[1]) or {}
-        return str(values.get(found[2], ""))
+    if match := _SUBSCRIPT.fullmatch(path):
+        values = pod.metadata.get(match[1]) or {}
+        return str(values.get(match[2], ""))
     if path not in _FIELDS:
         raise BadReference(f"unsupported fieldPath: {path}")
     return _FIELDS[path](pod)
 
 
 def _listed(values: Mapping[str, str]) -> str:
-    """As the downward API writes labels into a file."""
+    """In the format of the downward API for labels in a file."""
     return "\n".join(f'{key}="{_quoted(values[key])}"' for key in sorted(values))
 
 
@@ -198,12 +198,12 @@ def _quoted(text: str) -> str:
 
 
 def resource_of(pod: Pod, container: Object, reference: Object, allocatable: Mapping[str, str]) -> str:
-    """An amount that a container may use; without a limit it is all that the node has."""
+    """The resource limit of a container; without one, what the node has."""
     name = reference.get("containerName")
     owner = next((each for each in (*pod.containers, *pod.init_containers) if each["name"] == name), container)
     side, _, resource = reference["resource"].partition(".")
-    given = owner.get("resources") or {}
-    quantity = (given.get(side) or {}).get(resource)
+    resources = owner.get("resources") or {}
+    quantity = (resources.get(side) or {}).get(resource)
     if quantity is None:
         quantity = allocatable.get(resource, "0") if side == "limits" else "0"
     unit = amount_of(str(reference.get("divisor") or "1")) or Decimal(1)
@@ -216,12 +216,12 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """``$(NAME)`` becomes the variable's value where there is one; ``$$`` is a dollar sign."""
+    """Replaces ``$(NAME)`` by the variable's value if it is defined; ``$$`` is a dollar sign."""
 
-    def replaced(found: re.Match[str]) -> str:
-        name = found[1]
+    def replaced(match: re.Match[str]) -> str:
+        name = match[1]
         if name is None:
             return "$"
-        return env[name] if name in env else found[0]
+        return env[name] if name in env else match[0]
 
     return _REFERENCE.sub(replaced, text)

@@ -13,9 +13,9 @@ from trainmaster.local.node import environment, resource
 from trainmaster.local.node.account import Access
 from trainmaster.local.node.backoff import RestartBackoff
 from trainmaster.local.node.environment import Source, Sources, data_of
+from trainmaster.local.node.event import PodEvents
 from trainmaster.local.node.isolation import Isolation, compiled_shim
 from trainmaster.local.node.name import HostsFiles, resolver_mounts
-from trainmaster.local.node.teller import Teller
 from trainmaster.runtime.cluster import Cluster
 
 STARTS_AT_ONCE = 16
@@ -31,7 +31,7 @@ class Host:
         workdir: Path,
         isolation: Isolation,
         hosts: HostsFiles,
-        teller: Teller,
+        events: PodEvents,
         allocatable: Mapping[str, str],
         backoff: RestartBackoff,
         keeps_logs: bool,
@@ -45,12 +45,12 @@ class Host:
         self.shim = compiled_shim(folder)
         self.resolver_mounts = resolver_mounts(folder / "hosts") if isolation.mode else []
         self.hosts = hosts
-        self.teller = teller
+        self.events = events
         self.allocatable = allocatable
         self.backoff = backoff
         self.keeps_logs = keeps_logs
         self.is_last = is_last
-        # A token that cannot be mounted where programs look for it is no token.
+        # Without mounts a token would not be where programs look for it.
         self.access = access if isolation.mode else None
         self.inherited = environment.inherited(os.environ)
         if self.access:
@@ -58,7 +58,7 @@ class Host:
         self.starting = asyncio.Semaphore(STARTS_AT_ONCE)
 
     async def fetch(self, namespace: str, sources: Iterable[Source]) -> Sources:
-        """The config maps and secrets that are there."""
+        """Reads config maps and secrets."""
         return {source: await self._fetch(namespace, source) for source in sources}
 
     async def _fetch(self, namespace: str, source: Source) -> dict[str, bytes] | None:

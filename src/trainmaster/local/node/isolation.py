@@ -1,4 +1,4 @@
-"""Which isolation this system allows: asked once, by trying it in a process of its own."""
+"""Detects which isolation this system allows, once, by trying it in a process of its own."""
 
 import asyncio
 import os
@@ -10,26 +10,26 @@ import msgspec
 
 SHIM = Path(__file__).with_name("shim.py")
 FALLBACK = Path(__file__).with_name("fallback")
-"""A folder for PYTHONPATH: names of pods for Python programs, where a private /etc/hosts is not possible."""
+"""A folder for PYTHONPATH that resolves pod names in Python programs, where a private /etc/hosts is not possible."""
 FORCED = "TRAINMASTER_NO_NAMESPACES"
-"""Set to anything, no namespace is used: for systems where they half work, and for tests."""
+"""If set, no namespaces are used: for systems on which they work only partly, and for tests."""
 PROBE_SECONDS = 20.0
 
 
 class Isolation(msgspec.Struct, frozen=True):
-    """``mode`` is mount (we are root), user (user namespaces work) or empty, and ``why`` then says why."""
+    """``mode`` is mount (root), user (user namespaces) or empty; ``why`` is the reason for empty."""
 
     mode: str = ""
     why: str = ""
 
 
 def shim_command(file: Path = SHIM) -> tuple[str, ...]:
-    """Isolated and without site: nothing of the user's environment changes or slows down the shim."""
+    """Isolated mode and no site: the user's environment must not change or slow down the shim."""
     return (sys.executable, "-I", "-S", str(file))
 
 
 def compiled_shim(folder: Path) -> tuple[str, ...]:
-    """How to start shims fast: Python compiles a script each time that it runs it, so we do it once."""
+    """The command of a shim that is compiled once: Python would compile a script at each start."""
     file = folder / "shim.pyc"
     try:
         py_compile.compile(str(SHIM), cfile=str(file), doraise=True)

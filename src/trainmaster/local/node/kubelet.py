@@ -1,4 +1,4 @@
-"""The node's own HTTPS endpoint on loopback: container logs, for whoever has the token or the certificate."""
+"""The node's HTTPS endpoint on loopback: container logs, for clients with the token or a certificate."""
 
 import hmac
 import ssl
@@ -29,7 +29,7 @@ class KubeletOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def serve_kubelet(options: KubeletOptions, find: FindContainer) -> AsyncIterator[int]:
-    """Serve while the block runs; the port."""
+    """Serves while the block runs; yields the port."""
     app = web.Application(middlewares=[_authenticated(options.token)])
     app.router.add_get("/healthz", _alive)
     app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", partial(_logs, find))
@@ -68,15 +68,15 @@ def _authenticated(token: str) -> web.middleware:  # type: ignore[valid-type]
 
 
 def _has_certificate(request: web.Request) -> bool:
-    """TLS has verified it against the client CA, or there is none."""
+    """True if the client presented a certificate. TLS has verified it against the client CA."""
     transport = request.transport
     tls = transport.get_extra_info("ssl_object") if transport is not None else None
     return tls is not None and bool(tls.getpeercert())
 
 
 def _has_token(request: web.Request, token: str) -> bool:
-    given = request.headers.get("Authorization", "")
-    return bool(token) and hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+    header = request.headers.get("Authorization", "")
+    return bool(token) and hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
 
 
 async def _alive(_: web.Request) -> web.Response:
@@ -104,7 +104,7 @@ async def _logs(find: FindContainer, request: web.Request) -> web.StreamResponse
             await response.write(piece)
         await response.write_eof()
     except (ConnectionError, FileNotFoundError):
-        pass  # the reader went, or the pod did
+        pass  # the client or the pod is gone
     return response
 
 

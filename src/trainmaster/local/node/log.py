@@ -1,4 +1,4 @@
-"""Reading container logs: the lines that a shim wrote, as ``kubectl logs`` asks for them."""
+"""Reads container logs, which shims write, for ``kubectl logs``."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import msgspec
 CHUNK = 64 * 1024
 SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 0.4
-"""A follower looks more rarely while nothing comes."""
+"""The polling interval of a follower grows to this while there are no new lines."""
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,13 +21,13 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     tail: int | None = None
     timestamps: bool = False
     since: str = ""
-    """Lines of this time and later, as the lines write it; empty for all."""
+    """Only lines of this time and later, in the format of the lines; empty for all."""
     limit: int | None = None
-    """Bytes after which the answer ends."""
+    """Maximum number of bytes of the answer."""
 
 
 def rendered(line: bytes, options: LogOptions) -> bytes:
-    """One stored line as it is shown; empty when it is too old. Raises ``ValueError`` for what is no such line."""
+    """The text of one stored line; empty if it is too old. Raises ``ValueError`` if it is not a stored line."""
     moment, _, tag, text = line.split(b" ", 3)
     if options.since and moment.decode() < options.since:
         return b""
@@ -36,22 +36,22 @@ def rendered(line: bytes, options: LogOptions) -> bytes:
 
 
 def files_of(log: Path) -> list[Path]:
-    """The log with its rotated parts, oldest first."""
+    """The log and its rotated files, oldest first."""
     older = [log.with_name(f"{log.name}.{number}") for number in (2, 1)]
     return [path for path in (*older, log) if path.exists()]
 
 
 def tail_start(content: bytes, lines: int) -> tuple[int, int]:
-    """Where the last stored lines of a file begin, and how many there are. Like a kubelet we count stored lines."""
-    place, found = content.rfind(b"\n") + 1, 0
-    while found < lines and place > 0:
+    """The offset of the last stored lines of a file, and their number. As in a kubelet, stored lines count."""
+    place, count = content.rfind(b"\n") + 1, 0
+    while count < lines and place > 0:
         place = content.rfind(b"\n", 0, place - 1) + 1
-        found += 1
-    return place, found
+        count += 1
+    return place, count
 
 
 async def read_log(log: Path, is_open: Callable[[], bool], options: LogOptions) -> AsyncIterator[bytes]:
-    """The log in pieces; with ``follow`` until the container ended and everything was read."""
+    """The log in pieces; with ``follow`` until the container has ended and everything was read."""
     left = options.limit
     async for piece in _pieces(log, is_open, options):
         shown = b"".join(_shown(piece, options))
@@ -65,15 +65,15 @@ async def read_log(log: Path, is_open: Callable[[], bool], options: LogOptions) 
 
 
 def _shown(piece: bytes, options: LogOptions) -> Iterator[bytes]:
-    for line in piece.removesuffix(b"\n").split(b"\n"):  # not splitlines: the text may have carriage returns
+    for line in piece.removesuffix(b"\n").split(b"\n"):  # not splitlines: the text may contain carriage returns
         try:
             yield rendered(line, options)
         except ValueError:
-            continue  # half of a line, from a disk that was full
+            continue  # an incomplete line, written to a full disk
 
 
 async def _pieces(log: Path, is_open: Callable[[], bool], options: LogOptions) -> AsyncIterator[bytes]:
-    """Whole stored lines, file after file. The shim renames them while we read: who comes next is known by inode."""
+    """Whole stored lines, file after file. The shim renames files during the read, so they are identified by inode."""
     start, files = 0, files_of(log)
     if options.tail is not None and files:
         files, start = _tail(files, options.tail)
@@ -85,7 +85,7 @@ async def _pieces(log: Path, is_open: Callable[[], bool], options: LogOptions) -
     try:
         while True:
             was_open, newer = is_open(), _newer(log, source)
-            while piece := _whole_lines(source):  # after the look for a newer one: then this one gets no more lines
+            while piece := _whole_lines(source):  # after a newer file was found: no more lines are added to this one
                 pause = SHORTEST_PAUSE
                 yield piece
                 await asyncio.sleep(0)
@@ -102,18 +102,18 @@ async def _pieces(log: Path, is_open: Callable[[], bool], options: LogOptions) -
 
 
 def _tail(files: list[Path], lines: int) -> tuple[list[Path], int]:
-    """The files that hold the last lines, and where they begin in the first of them."""
+    """The files that contain the last lines, and the offset in the first of them."""
     start = 0
     for index in range(len(files) - 1, -1, -1):
-        start, found = tail_start(files[index].read_bytes(), lines)
-        lines -= found
+        start, count = tail_start(files[index].read_bytes(), lines)
+        lines -= count
         if lines == 0:
             return files[index:], start
     return files, start
 
 
 def _whole_lines(source: BinaryIO) -> bytes:
-    """Up to the end of the last whole line; no stored line is as long as a chunk."""
+    """Reads up to the end of the last whole line; no stored line is as long as a chunk."""
     piece = source.read(CHUNK)
     cut = piece.rfind(b"\n") + 1
     source.seek(cut - len(piece), os.SEEK_CUR)
@@ -121,7 +121,7 @@ def _whole_lines(source: BinaryIO) -> bytes:
 
 
 def _newer(log: Path, source: BinaryIO) -> list[tuple[Path, int]]:
-    """The files that were begun after this one, oldest first, and their inodes; all of them when this one is gone."""
+    """The files that are newer than this one, oldest first, with their inodes; all files if this one was deleted."""
     own = os.fstat(source.fileno()).st_ino
     files = [(path, inode) for path in files_of(log) if (inode := _inode(path)) is not None]
     place = next((place for place, (_, inode) in enumerate(files) if inode == own), -1)
@@ -129,14 +129,14 @@ def _newer(log: Path, source: BinaryIO) -> list[tuple[Path, int]]:
 
 
 def _opened(path: Path, inode: int) -> BinaryIO | None:
-    """The file; None when it was renamed since, and the next look will find it."""
+    """Opens the file; None if it was renamed meanwhile: the next poll finds it."""
     try:
-        found = path.open("rb")
+        file = path.open("rb")
     except FileNotFoundError:
         return None
-    if os.fstat(found.fileno()).st_ino == inode:
-        return found
-    found.close()
+    if os.fstat(file.fileno()).st_ino == inode:
+        return file
+    file.close()
     return None
 
 
@@ -148,7 +148,7 @@ def _inode(path: Path) -> int | None:
 
 
 def since_of(seconds: str, moment: str, now: float) -> str:
-    """``sinceSeconds`` or ``sinceTime`` in the form in which lines write their time."""
+    """``sinceSeconds`` or ``sinceTime`` in the time format of the lines."""
     if seconds:
         start = datetime.fromtimestamp(now - int(seconds), UTC)
     elif moment:

@@ -1,4 +1,4 @@
-"""Names of pods and services: one hosts file for each namespace. Every name is this machine."""
+"""Names of pods and services: one hosts file for each namespace. All names resolve to this machine."""
 
 import os
 import re
@@ -13,7 +13,7 @@ DOMAIN = "svc.cluster.local"
 
 
 class NamedPod(NamedTuple):
-    """A pod, as far as its names go."""
+    """The fields of a pod that its names depend on."""
 
     key: Key
     hostname: str = ""
@@ -21,14 +21,14 @@ class NamedPod(NamedTuple):
 
 
 def hosts_text(namespace: str, services: Iterable[Key], pods: Iterable[NamedPod], base: str) -> str:
-    """``base`` is the machine's own hosts file: all that resolved before still does."""
-    lines: dict[Key, dict[str, None]] = {}  # a line of its own for each, whose first name is the canonical one
+    """``base`` is the machine's own hosts file, whose names still resolve."""
+    lines: dict[Key, dict[str, None]] = {}  # one line for each object; its first name is the canonical one
     for service in services:
         lines.setdefault(service, {}).update(dict.fromkeys(_service_names(namespace, service)))
     for pod in pods:
         lines.setdefault(pod.key, {}).update(dict.fromkeys(_pod_names(namespace, pod)))
-    told = [f"{LOOPBACK}\t{' '.join(lines[key])}" for key in sorted(lines)]
-    return "\n".join([base.rstrip("\n"), f"# pods and services of {namespace}, and what it can see", *told, ""])
+    entries = [f"{LOOPBACK}\t{' '.join(lines[key])}" for key in sorted(lines)]
+    return "\n".join([base.rstrip("\n"), f"# pods and services of {namespace}, and what it can see", *entries, ""])
 
 
 def _service_names(namespace: str, service: Key) -> Iterator[str]:
@@ -52,9 +52,9 @@ def _pod_names(namespace: str, pod: NamedPod) -> Iterator[str]:
 
 
 class HostsFiles:
-    """Keeps ``folder/<namespace>`` as it should be, for the namespaces that were asked for.
+    """Keeps the files ``folder/<namespace>`` up to date, for the namespaces that were requested.
 
-    A file is rewritten in place: it is bound into running containers by its inode.
+    A file is rewritten in place: it is bind-mounted into running containers by its inode.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class HostsFiles:
         self._known: set[str] = set()
 
     def invalidate(self) -> None:
-        """Somebody came or went."""
+        """Called when a pod or service was added or deleted."""
         self._stale = set(self._known)
 
     def file(self, namespace: str) -> Path:
-        """The file of a namespace, as of now."""
+        """The up-to-date file of a namespace."""
         path = self._folder / namespace
         if namespace not in self._known or namespace in self._stale:
             self._known.add(namespace)
@@ -86,14 +86,14 @@ class HostsFiles:
             self.file(namespace)
 
     def drop(self, namespace: str) -> None:
-        """No pod of this namespace is left here."""
+        """Called when the node has no more pods of this namespace."""
         self._known.discard(namespace)
         self._stale.discard(namespace)
         (self._folder / namespace).unlink(missing_ok=True)
 
 
 def resolver_mounts(folder: Path, etc: Path = Path("/etc"), run: Path = Path("/run")) -> list[dict[str, str]]:
-    """What makes programs look into their hosts file at all, where this system asks somebody else first."""
+    """Mounts that make programs read their hosts file first, if this system uses another resolver before it."""
     mounts = []
     switch = etc / "nsswitch.conf"
     if switch.is_file() and (text := files_first(old := switch.read_text(errors="replace"))) != old:
@@ -101,25 +101,25 @@ def resolver_mounts(folder: Path, etc: Path = Path("/etc"), run: Path = Path("/r
         own = folder / ".nsswitch.conf"
         overwrite(own, text)
         mounts.append({"source": str(own), "target": str(switch)})
-    if (run / "nscd" / "socket").exists():  # a cache outside of the container, which does not know its names
+    if (run / "nscd" / "socket").exists():  # nscd runs outside of the container and does not know its names
         mounts.append({"source": os.devnull, "target": str(run / "nscd" / "socket")})
     return mounts
 
 
 def files_first(switch: str) -> str:
-    """nsswitch.conf with the hosts file in the first place."""
+    """nsswitch.conf with ``files`` as the first source of hosts."""
 
-    def moved(found: re.Match[str]) -> str:
-        others = [word for word in found[2].split() if word != "files"]
-        return found[0] if found[2].split()[:1] == ["files"] else " ".join([found[1], "files", *others])
+    def moved(match: re.Match[str]) -> str:
+        others = [word for word in match[2].split() if word != "files"]
+        return match[0] if match[2].split()[:1] == ["files"] else " ".join([match[1], "files", *others])
 
     return re.sub(r"^(hosts:)[ \t]*([^#\n]*)", moved, switch, flags=re.MULTILINE)
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Give a file another text without another inode, and in one write: a reader sees no half of a line.
+    """Replaces the text of a file in place and in one write, so that a reader never sees part of a line.
 
-    A shorter text is first filled up with empty lines, then cut.
+    A shorter text is padded with empty lines first, then truncated.
     """
     content = text.encode()
     target = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

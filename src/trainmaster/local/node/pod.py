@@ -1,4 +1,4 @@
-"""A pod as the node reads it: the object of the API, and the few questions that are asked again and again."""
+"""A pod as the node reads it: the API object with accessors."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Pod:
-    """One version of one pod. Nothing in it is changed."""
+    """One version of one pod; immutable."""
 
     def __init__(self, body: Object) -> None:
         self.body = body
@@ -64,7 +64,7 @@ class Pod:
 
     @property
     def is_ended(self) -> bool:
-        """Terminal phases are absorbing: whatever is on disk, nothing of such a pod is started again."""
+        """Terminal phases are final: no container of such a pod is started again."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
@@ -73,7 +73,7 @@ class Pod:
 
     @property
     def grace(self) -> int:
-        """Seconds between the polite signal and the other one."""
+        """Seconds between SIGTERM and SIGKILL."""
         grace = self.metadata.get("deletionGracePeriodSeconds")
         if grace is None:
             grace = self.spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE)
@@ -81,18 +81,18 @@ class Pod:
 
     @property
     def end_at(self) -> float | None:
-        """When activeDeadlineSeconds are over; they count from the status' start time."""
+        """The end of activeDeadlineSeconds, which count from the status' start time."""
         seconds, start = self.spec.get("activeDeadlineSeconds"), self.status.get("startTime")
         return seconds_of(start) + float(seconds) if seconds is not None and start else None
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """An init container that keeps running beside the others."""
+    """An init container that continues to run beside the others."""
     return container.get("restartPolicy") == "Always"
 
 
 def seconds_of(moment: str) -> float:
-    """Seconds since 1970 of a time as the API writes it, with or without a fraction."""
+    """Seconds since 1970 of an API time, with or without a fraction."""
     return datetime.fromisoformat(moment[:19] + "+00:00").timestamp()
 
 

@@ -1,4 +1,4 @@
-"""Probes: is a container started, alive, ready? One task for each, and only while the container runs."""
+"""Startup, liveness and readiness probes: one task for each, while the container runs."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A running container, as far as a probe or a hook needs it."""
+    """The data of a running container for probes and hooks."""
 
     shim: Sequence[str]
     folder: Path
@@ -34,7 +34,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 async def run_handler(handler: Object, target: Target, timeout: float) -> Outcome:
-    """An exec, httpGet, tcpSocket or sleep, as probes and hooks have them."""
+    """Runs an exec, httpGet, tcpSocket or sleep handler of a probe or hook."""
     try:
         async with asyncio.timeout(timeout):
             return await _run(handler, target)
@@ -69,8 +69,8 @@ async def _exec(command: list[str], target: Target) -> Outcome:
         start_new_session=True,
     )
     try:
-        assert process.stdout is not None  # noqa: S101  a pipe was asked for
-        said = await process.stdout.read(OUTPUT_LIMIT)
+        assert process.stdout is not None  # noqa: S101  created with a pipe
+        output = await process.stdout.read(OUTPUT_LIMIT)
         while await process.stdout.read(OUTPUT_LIMIT):
             pass
         code = await process.wait()
@@ -80,7 +80,7 @@ async def _exec(command: list[str], target: Target) -> Outcome:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    return Outcome(code == 0, said.decode(errors="replace").strip()[:MESSAGE_LIMIT])
+    return Outcome(code == 0, output.decode(errors="replace").strip()[:MESSAGE_LIMIT])
 
 
 async def _http(action: Object, target: Target) -> Outcome:
@@ -113,7 +113,7 @@ async def _tcp(action: Object, target: Target) -> Outcome:
 
 
 def _why(error: Exception) -> str:
-    """In the system's words: those of asyncio and aiohttp repeat the address, and say not that it was refused."""
+    """The system's message: those of asyncio and aiohttp repeat the address and omit "connection refused"."""
     number = error.errno if isinstance(error, OSError) else None
     return os.strerror(number).lower() if number and number > 0 else str(error)
 
@@ -123,14 +123,14 @@ def _port(port: int | str, target: Target) -> int:
 
 
 class Counter:
-    """Successes and failures in a row against a probe's thresholds. No I/O, no clock."""
+    """Counts consecutive successes and failures against a probe's thresholds. No I/O, no clock."""
 
     def __init__(self, probe: Object, *, initially: bool) -> None:
         self._needed = {True: probe.get("successThreshold", 1), False: probe.get("failureThreshold", 3)}
         self._row = (initially, 0)
 
     def count(self, *, ok: bool) -> bool:
-        """True when this outcome completes a row: from now on it is so."""
+        """True if this outcome reaches the threshold and changes the state."""
         self._row = (ok, self._row[1] + 1 if self._row[0] == ok else 1)
         return bool(self._row[1] >= self._needed[ok])
 
@@ -140,10 +140,10 @@ async def keep_probing(
     *,
     initially: bool,
     ask: Callable[[float], Awaitable[Outcome]],
-    on_verdict: Callable[[bool], None],
+    on_change: Callable[[bool], None],
     on_failure: Callable[[str], None],
 ) -> None:
-    """``on_verdict(ok)`` hears of every completed row, ``on_failure`` of every single failure."""
+    """``on_change(ok)`` is called when a threshold is reached, ``on_failure`` for every single failure."""
     counter = Counter(probe, initially=initially)
     await asyncio.sleep(probe.get("initialDelaySeconds", 0))
     while True:
@@ -151,5 +151,5 @@ async def keep_probing(
         if not outcome.ok:
             on_failure(outcome.message)
         if counter.count(ok=outcome.ok):
-            on_verdict(outcome.ok)
+            on_change(outcome.ok)
         await asyncio.sleep(probe.get("periodSeconds", 10))

@@ -1,4 +1,4 @@
-"""Processes of this machine: who they are, waiting for their end, ending what a dead shim left behind."""
+"""Processes of this machine: find them, wait for their end, and kill what a dead shim left behind."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from pathlib import Path
 
 POD_UID = "TRAINMASTER_POD_UID"
 CONTAINER = "TRAINMASTER_CONTAINER"
-"""Every process of a container carries these in its environment, whoever its parent became."""
+"""Every process of a container has these variables in its environment, also after it was reparented."""
 
 SWEEPS = 50
 SWEEP_PAUSE = 0.02
@@ -20,25 +20,25 @@ POLL_SECONDS = 0.2
 def pids() -> Iterator[int]:
     try:
         names = [path.name for path in Path("/proc").iterdir()]
-    except OSError:  # not Linux: nothing can be found
+    except OSError:  # not Linux: there is no /proc
         return
     yield from (int(name) for name in names if name.isdecimal())
 
 
 def running_shims() -> dict[str, int]:
-    """The shims of this machine, by the spec that each runs."""
-    found = {}
+    """The running shims of this machine, by their spec file."""
+    shims = {}
     for pid in pids():
         words = _words(pid, "cmdline")
         if len(words) > 2 and words[-2] == b"run" and b"/shim." in words[-3]:
-            found[os.fsdecode(words[-1])] = pid
-    return found
+            shims[os.fsdecode(words[-1])] = pid
+    return shims
 
 
 def _words(pid: int, file: str) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/{file}").read_bytes().rstrip(b"\0").split(b"\0")
-    except OSError:  # ended meanwhile, or somebody else's
+    except OSError:  # the process has ended, or belongs to another user
         return []
 
 
@@ -49,14 +49,14 @@ def marked(uid: str, container: str = "") -> list[int]:
 
 
 def sweep(uid: str, container: str = "") -> int:
-    """End all processes of a pod or container; how many there were. A fork bomb is given up after a second."""
+    """Kills all processes of a pod or container and returns their number. A fork bomb is given up after a second."""
     ended: set[int] = set()
     for _ in range(SWEEPS):
-        found = marked(uid, container)
-        if not found:
+        pids_left = marked(uid, container)
+        if not pids_left:
             break
-        ended.update(found)
-        for pid in found:
+        ended.update(pids_left)
+        for pid in pids_left:
             send(pid, signal.SIGKILL)
         time.sleep(SWEEP_PAUSE)
     return len(ended)
@@ -71,7 +71,7 @@ Cancel = Callable[[], None]
 
 
 def when_ended(pid: int, then: Callable[[], None]) -> Cancel:
-    """Call back once when a process has ended, whoever its parent is; without polling where the system allows."""
+    """Calls back once when a process has ended, also if it is not a child. Uses pidfd if available, else polling."""
     loop = asyncio.get_running_loop()
     try:
         descriptor = os.pidfd_open(pid)
@@ -89,7 +89,7 @@ def when_ended(pid: int, then: Callable[[], None]) -> Cancel:
 
     def close() -> None:
         nonlocal is_open
-        if is_open:  # a second time, the number may be somebody else's
+        if is_open:  # after a close the descriptor may belong to another file
             is_open = False
             loop.remove_reader(descriptor)
             os.close(descriptor)
@@ -104,7 +104,7 @@ def when_ended(pid: int, then: Callable[[], None]) -> Cancel:
 
 
 async def _poll(pid: int, then: Callable[[], None]) -> None:
-    while not _reap(pid) and _exists(pid):  # noqa: ASYNC110  nobody else can tell
+    while not _reap(pid) and _exists(pid):  # noqa: ASYNC110  there is no event to wait for
         await asyncio.sleep(POLL_SECONDS)
     then()
 
@@ -120,5 +120,5 @@ def _exists(pid: int) -> bool:
 def _reap(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:  # started by the node before us
+    except ChildProcessError:  # started by an earlier node
         return False

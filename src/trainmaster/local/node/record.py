@@ -1,10 +1,10 @@
-"""What is known of a container: how its newest attempt is, and how the one before ended."""
+"""The state of a container: its newest attempt, and the end of the one before."""
 
 import msgspec
 
 
 class Ended(msgspec.Struct, frozen=True, rename="camel"):
-    """The shim's last words (``exit.json``)."""
+    """How an attempt ended, as the shim writes it (``exit.json``)."""
 
     exit_code: int
     reason: str
@@ -24,19 +24,19 @@ class Waiting(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     name: str
     attempt: int = -1
-    """The number of the newest attempt, from 0; -1 when there was none. It is the restart count, too."""
+    """The number of the newest attempt, from 0; -1 if there was none. It is also the restart count."""
     started_at: str = ""
-    """Empty while there was no attempt, or the newest could not be started."""
+    """Empty if there was no attempt or the newest one could not be started."""
     ended: Ended | None = None
     previous: Ended | None = None
     waiting: Waiting | None = None
     retry_at: float = 0.0
-    """When a container that waits may be tried again."""
+    """When a waiting container may be tried again."""
     streak: int = 0
-    """How many attempts in a row ended soon after their start, the newest included."""
+    """Consecutive attempts that ended soon after their start, including the newest."""
     is_ready: bool = False
     has_started: bool = False
-    """The startup probe, if there is one, has passed."""
+    """The startup probe has passed, or there is none."""
 
     @property
     def is_running(self) -> bool:

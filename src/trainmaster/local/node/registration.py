@@ -1,4 +1,4 @@
-"""The node as the API knows it: its Node object, and the Lease that says it is alive."""
+"""The node's Node object, and the Lease that shows it is alive."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 RENEW_SECONDS = 10.0
 STATUS_EVERY = 30
-"""Every so many renewals the Node's status is written, too: 5 minutes, as a kubelet does when nothing changes."""
+"""The Node's status is written with every so many renewals: every 5 minutes, as a kubelet does without changes."""
 MAX_PODS = "1000"
 TRIES = 5
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 def capacity() -> dict[str, str]:
-    """What this machine has."""
+    """The resources of this machine."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
     return {"cpu": str(os.cpu_count() or 1), "memory": f"{pages}Ki", "pods": MAX_PODS}
 
@@ -55,7 +55,7 @@ def node_body(name: str, room: Object, port: int, now: datetime) -> Object:
             "capacity": room,
             "allocatable": room,
             "conditions": [ready],
-            # An API server that looks for logs takes the host name first: it must be one that resolves.
+            # For logs, API servers prefer the host name: it must resolve.
             "addresses": [
                 {"type": "InternalIP", "address": LOOPBACK},
                 {"type": "Hostname", "address": "localhost"},
@@ -92,7 +92,7 @@ class Registration:
         self._uid = ""
 
     async def register(self) -> None:
-        """Make the Node what it should be; an API server that is just starting is waited for."""
+        """Creates or updates the Node; retries while the API server is starting."""
         backoff = Backoff(*REGISTER_NODE)
         for attempt in range(1, TRIES + 1):
             try:
@@ -100,7 +100,7 @@ class Registration:
             except Unreachable as error:
                 if attempt == TRIES:
                     raise
-                log.warning("cannot register the node, trying again", node=self._name, because=str(error))
+                log.warning("cannot register the node, retrying", node=self._name, because=str(error))
                 await asyncio.sleep(backoff.delay(attempt))
             else:
                 return
@@ -118,7 +118,7 @@ class Registration:
         await self._cluster.patch(NODE, key, status, subresource="status")
 
     async def keep_alive(self) -> None:
-        """Renew the lease for ever. A failure is said once, and again when it works."""
+        """Renews the lease until cancelled. A failure is logged once, and once more when it is over."""
         renewals = 0
         is_well = True
         while True:
@@ -129,7 +129,7 @@ class Registration:
                 is_well = True
             except Trainmaster as error:
                 if is_well:
-                    log.warning("cannot renew the node's lease, trying again", node=self._name, because=str(error))
+                    log.warning("cannot renew the node's lease, retrying", node=self._name, because=str(error))
                 is_well = False
             renewals += 1
             await asyncio.sleep(RENEW_SECONDS)

@@ -1,4 +1,4 @@
-"""Tells the API how a pod is: only what changed, the newest only, and again until it got there."""
+"""Writes the status of a pod to the API: only changes, only the newest one, with retries."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reporter:
-    """One for each pod. ``pod`` is its newest version, our own writes included; ``want`` says how it should look."""
+    """One for each pod. ``pod`` is its newest version, including our own writes; ``want`` sets the desired status."""
 
     def __init__(self, cluster: Cluster, pod: Pod) -> None:
         self._cluster = cluster
@@ -30,20 +30,20 @@ class Reporter:
         self._backoff = Backoff(*POD_STATUS)
 
     def see(self, pod: Pod) -> None:
-        """The watch shows this version. It may be behind what we wrote."""
+        """Called with each version that the watch shows, which may be older than our last write."""
         if pod.version > self.pod.version:
             self.pod = pod
 
     def want(self, make: Callable[[Pod], Object], *, then_delete: bool) -> None:
-        """Report the status that ``make`` makes of the newest version of the pod: others write into it, too.
+        """Reports the status that ``make`` builds from the newest version of the pod: other clients write to it, too.
 
-        ``then_delete`` when nothing of the pod is left and the API waits for that.
+        ``then_delete`` is set when no process of the pod is left and the API waits for the deletion.
         """
         self._make, self._must_delete = make, then_delete
         self._dirty.set()
 
     async def run(self) -> None:
-        """Until the pod is gone."""
+        """Runs until the pod is deleted."""
         failures = 0
         while True:
             await self._dirty.wait()
@@ -62,7 +62,7 @@ class Reporter:
                 log.warning("the status of a pod was refused", pod=str(self.pod.key), because=str(error))
             except Trainmaster as error:
                 failures += 1
-                log.warning("cannot report a pod, trying again", pod=str(self.pod.key), because=str(error))
+                log.warning("cannot write the status of a pod, retrying", pod=str(self.pod.key), because=str(error))
                 await asyncio.sleep(self._backoff.delay(failures))
                 self._dirty.set()
 
@@ -70,7 +70,7 @@ class Reporter:
         pod = self.pod
         wanted = self._make(pod) if self._make else pod.status
         if patch := merge_patch(pod.status, wanted):
-            # The version belongs to one incarnation: a pod of the same name that came after gets a conflict.
+            # The resourceVersion belongs to this pod: a newer pod of the same name answers with a conflict.
             body = {"metadata": {"resourceVersion": str(pod.version)}, "status": patch}
             written = await self._cluster.patch(POD, pod.key, msgspec.json.encode(body), subresource="status")
             if self.pod is pod:
@@ -80,14 +80,14 @@ class Reporter:
             await self._cluster.delete(POD, pod.key, uid=pod.uid, grace=0)
 
     async def _refresh(self) -> bool:
-        """Somebody else wrote the pod; False when it is not the same pod any more."""
+        """Reads the pod after a conflict; False if it was deleted or replaced."""
         try:
-            found = Pod.of(await self._cluster.get(POD, self.pod.key))
+            pod = Pod.of(await self._cluster.get(POD, self.pod.key))
         except (NotFound, Gone):
             return False
         except Trainmaster:
             return True
-        if found.uid != self.pod.uid:
+        if pod.uid != self.pod.uid:
             return False
-        self.pod = found
+        self.pod = pod
         return True

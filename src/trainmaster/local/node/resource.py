@@ -1,4 +1,4 @@
-"""The resources that a node reads and writes besides pods."""
+"""The resources besides pods that a node uses."""
 
 from trainmaster.core.ids import Resource
 

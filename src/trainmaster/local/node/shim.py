@@ -1,16 +1,16 @@
 """Runs one attempt of one container, and outlives the node that started it.
 
-A script of the standard library alone, run as ``python -I -S shim.py run SPEC``: it starts in a few milliseconds and
-imports nothing of trainmaster. Beside SPEC it keeps ``log`` (lines with times, as a container runtime writes them),
-``unfinished`` (the newest line whose end has not come, for a live view), ``running.json`` (once the program runs) and
-``exit.json`` (how it ended). All that the program starts is collected here (child subreaper), and ends with the
-program, as in a pid namespace.
+It is a script that uses only the standard library, run as ``python -I -S shim.py run SPEC``: it starts in a few
+milliseconds and imports nothing of trainmaster. Beside SPEC it writes ``log`` (lines with times, in the format of
+container runtimes), ``unfinished`` (the newest incomplete line, for a live view), ``running.json`` (when the program
+runs) and ``exit.json`` (how it ended). It is a child subreaper: all descendants of the program are killed when the
+program ends, as in a pid namespace.
 
-    SIGTERM   asks the program to end        SIGUSR1   ends it and all it started, at once
+    SIGTERM   terminates the program        SIGUSR1   kills the program and all its descendants
 
-With an ``owner`` in SPEC it does not outlive that process.
+With an ``owner`` in SPEC the shim ends with that process.
 
-``exec SPEC`` runs a command inside a running container (probes, hooks), ``probe`` says which namespaces work here.
+``exec SPEC`` runs a command inside a running container (probes, hooks), ``probe`` detects which namespaces work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import stat
 import sys
 import time
 
-TYPE_CHECKING = False  # typing itself takes as long to load as all the rest
+TYPE_CHECKING = False  # importing typing would take as long as all other imports
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -33,14 +33,14 @@ CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER = 0x20000, 0x4000000, 0x10000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 1, 32, 4096, 8192, 16384, 1 << 18
 MNT_DETACH = 2
 KEPT_FLAGS = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}
-"""statvfs's flags → mount's: in a user namespace a remount may not drop what the original mount had."""
+"""Flags of statvfs and of mount: in a user namespace a remount must keep the flags of the original mount."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "s390x": 217, "riscv64": 41}
 
 SYSTEM_FOLDERS = frozenset(
     {"/", "/dev", "/etc", "/mnt", "/opt", "/run", "/srv", "/usr", "/var", "/var/lib", "/var/log", "/var/run"}
 )
-"""Nobody works in these: a mount point inside them is made in a private copy, even where we could write."""
+"""A mount point inside of these is created in a private copy, even if the folder is writable."""
 
 LINE_LIMIT = 16 * 1024
 LOG_LIMIT = 10 * 1024 * 1024
@@ -48,15 +48,15 @@ LOG_FILES = 3
 CHUNK = 64 * 1024
 MEMORY_PERIOD = 0.2
 SHOW_PERIOD = 0.1
-"""Seconds between two states of an unfinished line that are kept."""
+"""Seconds between two stored states of an unfinished line."""
 MESSAGE_LIMIT = 4096
 FALLBACK_LINES = 80
 FALLBACK_LIMIT = 2048
 START_ERROR = 128
 
 
-class Unfit(Exception):
-    """The container cannot be started; the sentence is what the pod says."""
+class StartFailed(Exception):
+    """The container cannot be started; the message is shown in the pod's status."""
 
 
 def main() -> None:
@@ -71,12 +71,12 @@ def main() -> None:
 
 def _read(file: str) -> dict[str, Any]:
     with open(file, encoding="utf-8") as source:
-        found: dict[str, Any] = json.load(source)
-        return found
+        content: dict[str, Any] = json.load(source)
+        return content
 
 
 def _write(file: str, content: dict[str, Any]) -> None:
-    """Whole or not at all: the node may look at any moment."""
+    """Writes atomically: the node may read at any time."""
     with open(file + ".new", "w", encoding="utf-8") as target:
         json.dump(content, target)
     os.replace(file + ".new", file)
@@ -106,7 +106,7 @@ class Shim:
     def run(self) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # Handlers that do nothing but write into this pipe: select wakes, the loop acts.
+        # The handlers only write into this pipe: select wakes up, and the loop acts.
         self._wake, wake_end = os.pipe()
         os.set_blocking(wake_end, False)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
@@ -117,30 +117,30 @@ class Shim:
         started = _now()
         try:
             streams = self._start(started)
-        except Unfit as unfit:
+        except StartFailed as unfit:
             self._end({"exitCode": START_ERROR, "reason": "StartError", "message": str(unfit)}, started)
-            self._tell({"error": str(unfit)})
+            self._report({"error": str(unfit)})
             return 0
-        self._tell({"pid": self._main, "startedAt": started})
+        self._report({"pid": self._main, "startedAt": started})
         code = self._serve(streams)
         self._drain(streams)
         self._end(self._outcome(code), started)
         return 0
 
     def _follow(self, owner: int) -> None:
-        """End with the process that started us, where nobody would find us after it. It starts us in its main thread:
-        the kernel means the end of the thread."""
+        """Ends with the process that started the shim. That process must start it from its main thread: PDEATHSIG is
+        sent when the parent thread ends."""
         if owner:
             _prctl(PR_SET_PDEATHSIG, signal.SIGUSR1)
-            if os.getppid() != owner:  # it ended before the kernel knew
+            if os.getppid() != owner:  # the owner ended before prctl took effect
                 _signal(os.getpid(), signal.SIGUSR1)
 
-    def _tell(self, what: dict[str, Any]) -> None:
-        """The node reads one line of our stdout; from then on nobody may wait for us."""
+    def _report(self, what: dict[str, Any]) -> None:
+        """Writes the one line of stdout that the node reads, then redirects stdout to /dev/null."""
         try:
             os.write(1, json.dumps(what).encode() + b"\n")
         except OSError:
-            pass  # the node is gone; its successor reads the files
+            pass  # the node is gone; the next one reads the files
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 1)
         os.close(null)
@@ -155,25 +155,25 @@ class Shim:
             _become(self._spec, shim, out_end, err_end, fault_end)
         for end in (out_end, err_end, fault_end):
             os.close(end)
-        said = b""
-        while piece := _read_some(fault):  # closed by exec: nothing said means that the program runs
-            said += piece
+        message = b""
+        while piece := _read_some(fault):  # exec closes the pipe: no data means that the program runs
+            message += piece
         os.close(fault)
-        if said:
+        if message:
             os.waitpid(self._main, 0)
             self._main = 0
-            raise Unfit(said.decode(errors="replace"))
+            raise StartFailed(message.decode(errors="replace"))
         for stream in (out, err):
             os.set_blocking(stream, False)
         try:
             _write(os.path.join(self._folder, "running.json"), {"pid": self._main, "startedAt": started})
         except OSError as error:
             _end_children()
-            raise Unfit(f"cannot keep a record of the container: {error}") from error
+            raise StartFailed(f"cannot keep a record of the container: {error}") from error
         return {out: "stdout", err: "stderr"}
 
     def _serve(self, streams: dict[int, str]) -> int:
-        """Copy output, obey signals and watch memory until the program and all it started have ended."""
+        """Copies output, handles signals and watches memory until the program and all its descendants have ended."""
         poll = select.poll()
         for descriptor in (self._wake, *streams):
             poll.register(descriptor, select.POLLIN)
@@ -199,23 +199,23 @@ class Shim:
 
     def _obey(self, numbers: bytes) -> None:
         if signal.SIGTERM in numbers:
-            # Without a pid namespace a shell would end alone and its children would not hear of it.
+            # Without a pid namespace a shell would end alone, without its children.
             _signal_group(self._main, signal.SIGTERM)
         if signal.SIGUSR1 in numbers:
             self._is_killed = True
 
     def _reap(self) -> int | None:
-        """Collect whoever ended; the wait status of the program when it is among them."""
-        found = None
+        """Reaps all ended children; returns the wait status of the program if it is among them."""
+        program_status = None
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return found
+                return program_status
             if pid == 0:
-                return found
+                return program_status
             if pid == self._main:
-                found = status
+                program_status = status
 
     def _copy(self, descriptor: int, stream: str) -> bool:
         """False at the end of the stream."""
@@ -227,7 +227,7 @@ class Shim:
         return bool(data)
 
     def _drain(self, streams: dict[int, str]) -> None:
-        """What is in the pipes after the last writer ended."""
+        """Copies what is left in the pipes after the last writer has ended."""
         for descriptor, stream in streams.items():
             while data := _read_some(descriptor):
                 self._log.write(stream, data)
@@ -238,7 +238,7 @@ class Shim:
         code = 128 + number if number else os.WEXITSTATUS(status)
         reason = "OOMKilled" if self._is_oom else "Completed" if code == 0 else "Error"
         message = _message(self._spec, self._folder, failed=code != 0)
-        # The kubelet gives the signal only where the runtime knows it; the exit code says it already.
+        # The kubelet reports a signal only if the runtime does; the exit code contains it.
         return {"exitCode": code, "signal": number, "reason": reason, "message": message}
 
     def _end(self, outcome: dict[str, Any], started: str) -> None:
@@ -246,14 +246,14 @@ class Shim:
         try:
             _write(os.path.join(self._folder, "exit.json"), record)
         except OSError:
-            self._log.drop()  # on a full disk the end is worth more than the lines
+            self._log.drop()  # on a full disk the exit record is more important than log lines
             _write(os.path.join(self._folder, "exit.json"), record)
 
 
 def _timeout(*seconds: float | None) -> float | None:
-    """The shortest one in milliseconds; None where there is none."""
-    given = [each for each in seconds if each is not None]
-    return min(given) * 1000 if given else None
+    """The smallest one in milliseconds; None if there is none."""
+    limits = [each for each in seconds if each is not None]
+    return min(limits) * 1000 if limits else None
 
 
 def _read_some(descriptor: int) -> bytes:
@@ -264,7 +264,7 @@ def _read_some(descriptor: int) -> bytes:
 
 
 def _message(spec: dict[str, Any], folder: str, *, failed: bool) -> str:
-    """The termination message: what the program wrote for it, or its last lines where the pod asks for that."""
+    """The termination message: the program's file, or its last log lines if the pod requests that."""
     try:
         with open(spec["messageFile"], "rb") as source:
             text = source.read(MESSAGE_LIMIT)
@@ -284,7 +284,7 @@ def _last_lines(file: str) -> bytes:
 
 
 class Log:
-    """Lines like ``2026-11-15T12:00:00.000000000Z stdout F text``; P instead of F for a line that goes on."""
+    """Lines like ``2026-11-15T12:00:00.000000000Z stdout F text``; P instead of F if the line goes on."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -318,8 +318,8 @@ class Log:
         self._put(bytes(out))
 
     def show(self, now: float) -> float | None:
-        """Keep the newest state of the unfinished line in a file of its own: in the log, every state would be a stored
-        line. Returns the seconds until this is to be called again; None when there is nothing to keep."""
+        """Stores the newest state of the unfinished line in a file of its own: in the log, every state would be a line.
+        Returns the seconds until the next call; None if there is nothing to store."""
         if not self._unshown:
             return None
         if now < self._show_at:
@@ -332,12 +332,12 @@ class Log:
                 target.write(f"{_now()} {self._unshown} P ".encode() + newest)
             os.replace(file + ".new", file)
         except OSError:
-            pass  # a full disk: the line is stored when it ends
+            pass  # the disk is full: the line is stored when it is complete
         self._unshown, self._show_at = "", now + SHOW_PERIOD
         return None
 
     def close(self) -> None:
-        """A last line without an end."""
+        """Writes the last incomplete lines."""
         for stream, rest in self._rest.items():
             if rest:
                 self._put(f"{_now()} {stream} P ".encode() + rest + b"\n")
@@ -357,7 +357,7 @@ class Log:
                 self._size += written
                 out = out[written:]
         except OSError:
-            pass  # a full disk costs lines, not the program
+            pass  # a full disk loses lines but does not stop the program
 
     def _rotate(self) -> None:
         os.close(self._target)
@@ -375,7 +375,7 @@ def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        pass  # gone, or it became somebody else (setuid), whom we can only wait for
+        pass  # the process has ended, or changed its user (setuid): it cannot be signalled
 
 
 def _signal_group(pid: int, number: int) -> None:
@@ -386,7 +386,7 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def _end_children() -> None:
-    """Whoever loses its parent becomes our child: after as many rounds as the tree is deep nobody is left."""
+    """Kills all descendants: orphans become children of the shim, so the depth of the tree limits the rounds."""
     while True:
         for pid in _children(os.getpid()):
             _signal(pid, signal.SIGKILL)
@@ -397,14 +397,14 @@ def _end_children() -> None:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    children: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as source:
-                found += map(int, source.read().split())
-    except OSError:  # ended meanwhile, or a kernel without this file
-        return found or [other for other in _pids() if _parent(other) == pid]
-    return found
+                children += map(int, source.read().split())
+    except OSError:  # the process has ended, or the kernel does not have this file
+        return children or [other for other in _pids() if _parent(other) == pid]
+    return children
 
 
 def _pids() -> list[int]:
@@ -423,7 +423,7 @@ def _parent(pid: int) -> int:
 
 
 def _tree_memory(root: int) -> int:
-    """Resident bytes of all descendants; the shim itself is not the container's."""
+    """Resident bytes of all descendants, without the shim itself."""
     pages, pending = 0, _children(root)
     while pending:
         pid = pending.pop()
@@ -431,7 +431,7 @@ def _tree_memory(root: int) -> int:
         try:
             with open(f"/proc/{pid}/statm", "rb") as source:
                 fields = source.read().split()
-                pages += int(fields[1]) - int(fields[2])  # without file pages: they are shared and can be dropped
+                pages += int(fields[1]) - int(fields[2])  # without file pages, which are shared and reclaimable
         except (OSError, IndexError):
             continue
     return pages * os.sysconf("SC_PAGE_SIZE")
@@ -441,7 +441,7 @@ def _tree_memory(root: int) -> int:
 
 
 def _become(spec: dict[str, Any], shim: int, out: int, err: int, fault: int) -> NoReturn:
-    """In the forked child: turn into the program, or say why not and end."""
+    """Runs in the forked child: executes the program, or reports the error and exits."""
     try:
         os.setsid()
         _isolate(spec)
@@ -449,9 +449,9 @@ def _become(spec: dict[str, Any], shim: int, out: int, err: int, fault: int) -> 
         _prepare(spec)
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != shim:
-            os._exit(137)  # the shim was killed before the kernel knew that we go with it
+            os._exit(137)  # the shim was killed before PDEATHSIG was set
         _execute(spec)
-    except Unfit as unfit:
+    except StartFailed as unfit:
         os.write(fault, str(unfit).encode())
     except BaseException as error:
         os.write(fault, f"{type(error).__name__}: {error}".encode())
@@ -469,13 +469,13 @@ def _prepare(spec: dict[str, Any]) -> None:
     signal.set_wakeup_fd(-1)
     for number in range(1, signal.NSIG):
         try:
-            signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE, a program does not expect that
+            signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE; programs expect the default
         except (OSError, ValueError):
             continue
     try:
         os.chdir(spec["cwd"])
     except OSError as error:
-        raise Unfit(f'cannot start in workingDir "{spec["cwd"]}": {error.strerror}') from error
+        raise StartFailed(f'cannot start in workingDir "{spec["cwd"]}": {error.strerror}') from error
 
 
 def _execute(spec: dict[str, Any]) -> None:
@@ -485,20 +485,20 @@ def _execute(spec: dict[str, Any]) -> None:
     refused = None
     for candidate in candidates:
         try:
-            os.execve(candidate, argv, env)  # noqa: S606  this is what a container is
+            os.execve(candidate, argv, env)  # noqa: S606  runs the container's command
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             refused = refused or (candidate, error)
     if refused:
-        raise Unfit(f'exec: "{refused[0]}": {refused[1].strerror}')
+        raise StartFailed(f'exec: "{refused[0]}": {refused[1].strerror}')
     if "/" in program:
-        raise Unfit(f'exec: "{program}": no such file or directory on this machine')
-    raise Unfit(f'exec: "{program}": executable file not found in $PATH ({path})')
+        raise StartFailed(f'exec: "{program}": no such file or directory on this machine')
+    raise StartFailed(f'exec: "{program}": executable file not found in $PATH ({path})')
 
 
 def _exec_inside(spec: dict[str, Any]) -> None:
-    """Become a command in the namespaces of a running container."""
+    """Executes a command in the namespaces of a running container."""
     try:
         for kind, flag in (("user", CLONE_NEWUSER), ("uts", CLONE_NEWUTS), ("mnt", CLONE_NEWNS)):
             if os.readlink(f"/proc/{spec['pid']}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}"):
@@ -506,7 +506,7 @@ def _exec_inside(spec: dict[str, Any]) -> None:
                     _checked("setns", namespace.fileno(), flag)
         _prepare(spec)
         _execute(spec)
-    except (Unfit, OSError) as error:
+    except (StartFailed, OSError) as error:
         sys.exit(str(error))
 
 
@@ -533,7 +533,7 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 
 def _probe() -> dict[str, str]:
-    """Which isolation works: "mount" (root), "user" (everybody else, where the system allows it) or none."""
+    """Which isolation works: "mount" (root), "user" (other users, if the system allows it) or none."""
     why = ""
     for mode in ("mount", "user"):
         receiver, sender = os.pipe()
@@ -541,7 +541,7 @@ def _probe() -> dict[str, str]:
         if child == 0:
             try:
                 _enter(mode)
-                _mount("none", "/tmp", "tmpfs", 0)  # noqa: S108  only in the namespace that was just made
+                _mount("none", "/tmp", "tmpfs", 0)  # noqa: S108  only in the new namespace
             except (OSError, AttributeError) as error:
                 os.write(sender, str(error).encode())
             os._exit(0)
@@ -575,14 +575,14 @@ def _isolate(spec: dict[str, Any]) -> None:
         _checked("sethostname", hostname, len(hostname))
         View(spec["staging"]).show(spec["mounts"])
     except OSError as error:
-        raise Unfit(f"cannot isolate the container: {error}") from error
+        raise StartFailed(f"cannot isolate the container: {error}") from error
 
 
 class View:
-    """What the container sees of the file system: everything, with some mounts in it.
+    """The container's file system: that of the machine, with the container's mounts.
 
-    A mount point that does not exist is made: for real where its parent is the user's own, else in a private copy
-    of the parent, a tmpfs in which every entry of the original is bound. So nothing appears in a system folder.
+    A mount point that does not exist is created: in place if its parent belongs to the user, else in a private copy of
+    the parent, a tmpfs with bind mounts of all original entries. So nothing is created in system folders.
     """
 
     def __init__(self, staging: str) -> None:
@@ -598,7 +598,7 @@ class View:
             try:
                 self._show(mount)
             except OSError as error:
-                raise Unfit(f"cannot mount {mount['source']} at {mount['target']}: {error.strerror}") from error
+                raise StartFailed(f"cannot mount {mount['source']} at {mount['target']}: {error.strerror}") from error
         if self._root:
             self._pivot()
 
@@ -628,7 +628,7 @@ class View:
         return plain in SYSTEM_FOLDERS or not os.access(folder, os.W_OK)
 
     def _copy(self, folder: str) -> str:
-        """A tmpfs that shows what the folder shows."""
+        """A tmpfs with the same entries as the folder."""
         self._number += 1
         copy = os.path.join(self._staging, str(self._number))
         os.makedirs(copy, exist_ok=True)
@@ -644,7 +644,7 @@ class View:
             os.symlink(os.readlink(entry.path), target)
             return
         if stat.S_ISBLK(mode) or _is_console(entry.path):
-            return  # no program of a job opens disks and consoles, and there are hundreds
+            return  # jobs do not use disks and consoles, of which there are hundreds
         if stat.S_ISDIR(mode):
             os.mkdir(target)
         else:
@@ -658,7 +658,7 @@ class View:
     def _pivot(self) -> None:
         number = PIVOT_ROOT.get(os.uname().machine)
         if number is None:
-            raise Unfit(f"mount paths in / are not supported on {os.uname().machine}")
+            raise StartFailed(f"mount paths in / are not supported on {os.uname().machine}")
         os.chdir(self._root)
         _checked("syscall", number, b".", b".")
         _checked("umount2", b".", MNT_DETACH)
@@ -675,7 +675,7 @@ def _depth(mount: dict[str, Any]) -> int:
 
 
 def _ancestor(target: str) -> str:
-    """The deepest folder of a path that exists; for an existing target the target itself."""
+    """The deepest existing folder of a path; the target itself if it exists."""
     while not os.path.lexists(target):
         target = os.path.dirname(target)
     return target

@@ -1,4 +1,4 @@
-"""A pod's status, in the words of a kubelet: made of the records of its containers. No I/O, no clock."""
+"""Builds a pod's status from the records of its containers, as a kubelet does. No I/O, no clock."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from trainmaster.local.node.record import Ended, Record
 OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
-def status_of(pod: Pod, records: Records, decision: Decision, now: float, *, must_go: bool = False) -> Object:
-    """The whole new status; what others wrote into it stays."""
-    phase, reason, message = _phase(pod, records, decision, must_go=must_go)
+def status_of(pod: Pod, records: Records, decision: Decision, now: float, *, is_gone: bool = False) -> Object:
+    """The whole new status; fields and conditions of other writers are kept."""
+    phase, reason, message = _phase(pod, records, decision, is_gone=is_gone)
     status = {key: value for key, value in pod.status.items() if key not in ("reason", "message")}
     status |= {
         "phase": phase,
@@ -33,12 +33,12 @@ def status_of(pod: Pod, records: Records, decision: Decision, now: float, *, mus
 # --- the phase ---------------------------------------------------------------------------------
 
 
-def _phase(pod: Pod, records: Records, decision: Decision, *, must_go: bool) -> tuple[str, str, str]:
+def _phase(pod: Pod, records: Records, decision: Decision, *, is_gone: bool) -> tuple[str, str, str]:
     if pod.is_ended:
         return pod.phase, pod.status.get("reason", ""), pod.status.get("message", "")
-    if decision.verdict is not None and decision.is_over:
-        return "Failed", decision.verdict.reason, decision.verdict.message
-    return _phase_of_containers(pod, records, decision, is_leaving=must_go or pod.is_deleting), "", ""
+    if decision.failure is not None and decision.is_over:
+        return "Failed", decision.failure.reason, decision.failure.message
+    return _phase_of_containers(pod, records, decision, is_leaving=is_gone or pod.is_deleting), "", ""
 
 
 def _phase_of_containers(pod: Pod, records: Records, decision: Decision, *, is_leaving: bool) -> str:
@@ -50,7 +50,7 @@ def _phase_of_containers(pod: Pod, records: Records, decision: Decision, *, is_l
     if all(end is not None and end.exit_code == 0 for end in ends):
         return "Succeeded"
     if is_leaving and not any(record.attempt >= 0 for record in records.values()):
-        return pod.phase or "Pending"  # deleted before anything began
+        return pod.phase or "Pending"  # deleted before any container started
     return "Failed"
 
 
@@ -73,8 +73,8 @@ def _is_through(container: Object, record: Record) -> bool:
 
 def _container(pod: Pod, container: Object, records: Records, decision: Decision) -> Object:
     record = records[container["name"]]
-    if pod.is_ended and record.attempt < 0 and (told := _told(pod, record.name)) is not None:
-        return told  # it never began here, and why was said when the pod failed
+    if pod.is_ended and record.attempt < 0 and (reported := _reported(pod, record.name)) is not None:
+        return reported  # the container never started here; the pod's failure has the reason
     state = _state(pod, container, record, decision)
     last = record.previous if "terminated" in state or record.ended is None else record.ended
     is_through = not is_sidecar(container) and container in pod.init_containers and "terminated" in state
@@ -91,8 +91,8 @@ def _container(pod: Pod, container: Object, records: Records, decision: Decision
     }
 
 
-def _told(pod: Pod, name: str) -> Object | None:
-    """What the API knows of a container."""
+def _reported(pod: Pod, name: str) -> Object | None:
+    """The status of a container in the API."""
     known = (*(pod.status.get("initContainerStatuses") or ()), *(pod.status.get("containerStatuses") or ()))
     return next((each for each in known if each["name"] == name), None)
 
@@ -102,9 +102,9 @@ def _state(pod: Pod, container: Object, record: Record, decision: Decision) -> O
         return {"running": {"startedAt": record.started_at[:19] + "Z"}}
     if record.waiting is not None:
         return _waiting(record.waiting.reason, record.waiting.message)
-    if decision.verdict is not None and record.attempt < 0:
+    if decision.failure is not None and record.attempt < 0:
         reason = "CreateContainerConfigError" if not container.get("command") else "PodInitializing"
-        return _waiting(reason, decision.verdict.message)
+        return _waiting(reason, decision.failure.message)
     if record.name in decision.back_off and decision.back_off[record.name] > 0:
         where = f"{pod.key.name}_{pod.key.namespace}({pod.uid})"
         seconds = _duration(decision.back_off[record.name])
@@ -129,7 +129,7 @@ def _terminated(ended: Ended) -> Object:
 
 
 def _duration(seconds: float) -> str:
-    """As Go prints it: 10s, 2m40s."""
+    """In Go's format: 10s, 2m40s."""
     minutes, rest = divmod(seconds, 60)
     return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"
 
@@ -172,7 +172,7 @@ def _incomplete(reason: str, word: str, names: Sequence[str]) -> Object:
 
 
 def _condition(kind: str, wanted: Object, old: Object | None, now: float) -> Object:
-    """A condition keeps the time of its last change, and what others put beside our words."""
+    """A condition keeps the time of its last transition, and fields of other writers."""
     if old is not None and old.get("status") == wanted["status"]:
         kept = {key: value for key, value in old.items() if key not in ("reason", "message")}
         return kept | wanted

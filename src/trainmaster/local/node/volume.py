@@ -1,10 +1,11 @@
-"""Volumes: where their files are on this machine, and at which paths a container mounts them."""
+"""Volumes: their files on this machine, and the mounts of a container."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainmaster.local.disk import write_whole
+from trainmaster.local.node.admission import TOKEN
 from trainmaster.local.node.environment import (
     CONFIG_MAP,
     SECRET,
@@ -12,13 +13,12 @@ from trainmaster.local.node.environment import (
     Data,
     Source,
     Sources,
-    Surroundings,
     Token,
+    VariableContext,
     expand,
     field_of,
     resource_of,
 )
-from trainmaster.local.node.fitness import TOKEN
 from trainmaster.local.node.pod import Object, Pod
 
 DEFAULT_MODE = 0o644
@@ -33,7 +33,7 @@ class File(NamedTuple):
 
 
 def volume_references(pod: Pod) -> Iterator[Source]:
-    """The objects that the pod's volumes are made of."""
+    """The objects that the pod's volumes refer to."""
     for volume in pod.volumes.values():
         for kind, source in _parts(volume):
             if kind in _KINDS:
@@ -41,7 +41,7 @@ def volume_references(pod: Pod) -> Iterator[Source]:
 
 
 def token_references(pod: Pod) -> Iterator[Token]:
-    """The tokens that are in the pod's volumes."""
+    """The tokens that the pod's volumes project."""
     for volume in pod.volumes.values():
         yield from (_token(source) for kind, source in _parts(volume) if kind == TOKEN)
 
@@ -51,7 +51,7 @@ def _token(source: Object) -> Token:
 
 
 def _parts(volume: Object) -> Iterator[tuple[str, Object]]:
-    """A projected volume is made of several; all others of one."""
+    """The sources of a projected volume; other volumes have one."""
     for part in (volume.get("projected") or {}).get("sources") or [volume]:
         for kind in ("configMap", "secret", "downwardAPI", TOKEN):
             if kind in part:
@@ -63,18 +63,18 @@ def _name_of(source: Object) -> str:
     return name
 
 
-def files_of(pod: Pod, volume: Object, around: Surroundings) -> dict[str, File]:
-    """What is in a volume of configMap, secret, downwardAPI or projected, by path."""
+def files_of(pod: Pod, volume: Object, context: VariableContext) -> dict[str, File]:
+    """The files of a configMap, secret, downwardAPI or projected volume, by path."""
     whole = volume.get("projected") or next((source for _, source in _parts(volume)), {})
     mode = whole.get("defaultMode", DEFAULT_MODE)
     files: dict[str, File] = {}
     for kind, source in _parts(volume):
         if kind == "downwardAPI":
-            files |= _downward(pod, source, around, mode)
+            files |= _downward(pod, source, context, mode)
         elif kind == TOKEN:
-            files[source["path"]] = File(around.tokens[_token(source)], mode)
+            files[source["path"]] = File(context.tokens[_token(source)], mode)
         else:
-            files |= _chosen(pod, volume, Source(_KINDS[kind], _name_of(source)), source, around.sources, mode)
+            files |= _chosen(pod, volume, Source(_KINDS[kind], _name_of(source)), source, context.sources, mode)
     return files
 
 
@@ -88,35 +88,35 @@ def _chosen(
         raise _setup_failed(volume, f'{source.kind.lower()} "{source.name}" not found')
     if not reference.get("items"):
         return {key: File(content, mode) for key, content in data.items()}
-    found = {}
+    files = {}
     for item in reference["items"]:
         if item["key"] in data:
-            found[item["path"]] = File(data[item["key"]], item.get("mode", mode))
+            files[item["path"]] = File(data[item["key"]], item.get("mode", mode))
         elif not reference.get("optional"):
             raise _setup_failed(volume, f"references non-existent {source.kind.lower()} key: {item['key']}")
-    return found
+    return files
 
 
 def _setup_failed(volume: Object, why: str) -> BadReference:
     return BadReference(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {why}')
 
 
-def _downward(pod: Pod, source: Object, around: Surroundings, mode: int) -> dict[str, File]:
-    found = {}
+def _downward(pod: Pod, source: Object, context: VariableContext, mode: int) -> dict[str, File]:
+    files = {}
     for item in source.get("items") or ():
         if reference := item.get("fieldRef"):
             text = field_of(pod, reference["fieldPath"])
         else:
-            text = resource_of(pod, {}, item["resourceFieldRef"], around.allocatable)
-        found[item["path"]] = File(text.encode(), item.get("mode", mode))
-    return found
+            text = resource_of(pod, {}, item["resourceFieldRef"], context.allocatable)
+        files[item["path"]] = File(text.encode(), item.get("mode", mode))
+    return files
 
 
 # --- on disk -----------------------------------------------------------------------------------
 
 
-def make_volumes(pod: Pod, folder: Path, around: Surroundings) -> None:
-    """Bring the pod's volumes to what they should be; what is right already is not touched."""
+def make_volumes(pod: Pod, folder: Path, context: VariableContext) -> None:
+    """Creates and updates the pod's volumes; files that are up to date are not touched."""
     for volume in pod.volumes.values():
         place = folder / volume["name"]
         if host := volume.get("hostPath"):
@@ -124,11 +124,11 @@ def make_volumes(pod: Pod, folder: Path, around: Surroundings) -> None:
             continue
         place.mkdir(mode=0o777, parents=True, exist_ok=True)
         if any(_parts(volume)):
-            write_files(place, files_of(pod, volume, around))
+            write_files(place, files_of(pod, volume, context))
 
 
 def write_files(place: Path, files: Mapping[str, File]) -> None:
-    """Each file is replaced as a whole; what is not wanted any more goes."""
+    """Replaces each file atomically and removes the others."""
     for path, file in files.items():
         target = place / path
         if target.is_file() and target.read_bytes() == file.content:
@@ -136,9 +136,9 @@ def write_files(place: Path, files: Mapping[str, File]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, file.content, file.mode)
     kept = {place / path for path in files}
-    for found in sorted(place.rglob("*")):
-        if found.is_file() and found not in kept:
-            found.unlink()
+    for old in sorted(place.rglob("*")):
+        if old.is_file() and old not in kept:
+            old.unlink()
 
 
 def _make_host_path(volume: Object, host: Object) -> None:
@@ -156,8 +156,8 @@ def _make_host_path(volume: Object, host: Object) -> None:
 
 
 def mounts(pod: Pod, container: Object, folder: Path, env: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The container's mounts as the shim takes them. A volume that is made of objects cannot be written to."""
-    found = []
+    """The container's mounts in the format of the shim. Volumes of API objects are read-only."""
+    mounts = []
     for mount in container.get("volumeMounts") or ():
         volume = pod.volumes[mount["name"]]
         host = volume.get("hostPath")
@@ -166,8 +166,8 @@ def mounts(pod: Pod, container: Object, folder: Path, env: Mapping[str, str]) ->
         if below:
             source = _inside(source, below, mount)
         is_fixed = bool(mount.get("readOnly")) or any(_parts(volume))
-        found.append({"source": str(source), "target": mount["mountPath"], "readOnly": is_fixed})
-    return found
+        mounts.append({"source": str(source), "target": mount["mountPath"], "readOnly": is_fixed})
+    return mounts
 
 
 def _inside(source: Path, below: str, mount: Object) -> Path:

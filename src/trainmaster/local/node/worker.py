@@ -1,4 +1,4 @@
-"""Makes one pod be what it should be: look, decide, act, report; then wait for the next change."""
+"""The worker of one pod: observe, decide, act, report; then wait for the next change."""
 
 import asyncio
 import math
@@ -14,18 +14,18 @@ from trainmaster.core.errors import Trainmaster
 from trainmaster.core.quantity import amount_of
 from trainmaster.local.disk import remove_folder, write_whole
 from trainmaster.local.node.account import Tokens, without_account
+from trainmaster.local.node.admission import rejection
 from trainmaster.local.node.container import Container
 from trainmaster.local.node.decision import Decision, Records, decide
 from trainmaster.local.node.environment import (
     CONFIG_MAP,
     BadReference,
     Source,
-    Surroundings,
+    VariableContext,
     command_of,
     environment,
     references,
 )
-from trainmaster.local.node.fitness import unfit
 from trainmaster.local.node.host import Host
 from trainmaster.local.node.isolation import FALLBACK
 from trainmaster.local.node.pod import Object, Pod
@@ -36,12 +36,12 @@ from trainmaster.local.node.volume import make_volumes, mounts, token_references
 
 RETRY_SECONDS = 5.0
 REFRESH_SECONDS = 60.0
-"""How often files of config maps and secrets are compared with their objects, as a kubelet does; tokens, too. A config
-map that changes is not waited for that long."""
-LOST_GRACE = 1.0
-"""Seconds for a pod that the API does not know any more: nobody waits for it."""
+"""How often files of config maps and secrets, and tokens, are compared with their objects, as in a kubelet. A change of
+a config map is applied earlier."""
+GONE_GRACE = 1.0
+"""Grace period in seconds of a pod that is no longer in the API."""
 CLOCK_STEP = 0.01
-"""Later than the moment that is waited for, never before it: two clocks are compared."""
+"""Seconds added to each wait: by the wall clock, the event loop's clock may end it slightly early."""
 MESSAGE_PATH = "/dev/termination-log"
 
 log = structlog.get_logger(__name__)
@@ -52,22 +52,22 @@ class PodWorker:
         self.pod = pod = pod if host.access else without_account(pod)
         self._host = host
         self._folder = host.folder / "pods" / pod.uid
-        self._must_go = False
+        self._is_gone = False
         self._refresh_at = math.inf
-        """Never, until there are files."""
+        """Infinite while the pod has no files that can change."""
         self._is_stale = False
         self._is_kept = False
         self._changed = asyncio.Event()
         self._changed.set()
         self._reporter = Reporter(host.cluster, pod)
-        self._unfit = unfit(pod, host.isolation, has_accounts=host.access is not None)
+        self._rejection = rejection(pod, host.isolation, has_accounts=host.access is not None)
         self._tokens = Tokens(host.access)
         self.containers = {
             spec["name"]: Container(
                 spec,
                 self._folder / "containers" / spec["name"],
                 wake=self._changed.set,
-                say=self._say,
+                record_event=self._record_event,
                 shim=host.shim,
                 keeps_logs=host.keeps_logs,
             )
@@ -78,7 +78,7 @@ class PodWorker:
         if any(record.is_running for record in self._records().values()):
             self._refresh_at = self._next_refresh(0.0)
 
-    # --- what the agent says ---
+    # --- called by the agent ---
 
     def see(self, pod: Pod) -> None:
         """A newer version of the same pod."""
@@ -92,15 +92,15 @@ class PodWorker:
             self._is_stale = True
             self._changed.set()
 
-    def lose(self) -> None:
-        """The API does not know this pod any more: end what is left of it."""
-        self._must_go = True
+    def mark_gone(self) -> None:
+        """The pod is no longer in the API: end its processes."""
+        self._is_gone = True
         self._changed.set()
 
     # --- the loop ---
 
     async def run(self) -> None:
-        """Until the pod is gone from the API and from this machine."""
+        """Runs until the pod is deleted from the API and from this machine."""
         reporting = asyncio.ensure_future(self._reporter.run())
         try:
             while not await self._try_pass():
@@ -115,16 +115,16 @@ class PodWorker:
             )
 
     async def _try_pass(self) -> bool:
-        """A disk that is full or gone must not end our care for the pod."""
+        """An error of the disk must not stop the worker."""
         try:
             return await self._pass()
         except OSError as error:
-            log.warning("cannot look after a pod, trying again", pod=str(self.pod.key), because=str(error))
+            log.warning("cannot sync a pod, retrying", pod=str(self.pod.key), because=str(error))
             await asyncio.sleep(RETRY_SECONDS)
             return False
 
     async def _pass(self) -> bool:
-        """One look at everything; True when the pod is no more."""
+        """One pass; True if the pod no longer exists."""
         self._changed.clear()
         if not self._is_kept:
             self._keep()
@@ -137,26 +137,26 @@ class PodWorker:
             await asyncio.gather(*(self._start(self.containers[name]) for name in decision.start))
             decision = self._decide()
         self._report(decision)
-        if self._must_go and decision.is_over:
+        if self._is_gone and decision.is_over:
             return True
         await self._until(math.inf if decision.is_over else min(decision.wake_at, self._refresh_at))
         return False
 
     def _decide(self) -> Decision:
         return decide(
-            self.pod, self._records(), time.time(), self._host.backoff, unfit=self._unfit, must_go=self._must_go
+            self.pod, self._records(), time.time(), self._host.backoff, rejection=self._rejection, is_gone=self._is_gone
         )
 
     def _records(self) -> Records:
         return {name: container.record() for name, container in self.containers.items()}
 
     def _grace(self) -> float:
-        if self._must_go:
-            return min(LOST_GRACE, self.pod.grace)
+        if self._is_gone:
+            return min(GONE_GRACE, self.pod.grace)
         return float(self.pod.grace)
 
     def _report(self, decision: Decision) -> None:
-        if self._must_go:
+        if self._is_gone:
             return
         records, now = self._records(), time.time()
         self._reporter.want(
@@ -165,10 +165,10 @@ class PodWorker:
         )
         for name in decision.back_off:
             waiting = f"Back-off restarting failed container {name} in pod {self.pod.key.name}"
-            self._say("Warning", "BackOff", f"{waiting}_{self.pod.key.namespace}({self.pod.uid})")
+            self._record_event("Warning", "BackOff", f"{waiting}_{self.pod.key.namespace}({self.pod.uid})")
 
     async def _until(self, moment: float) -> None:
-        """Until something changed, or a time has come."""
+        """Waits for a change, at most until ``moment``."""
         try:
             async with asyncio.timeout(None if moment == math.inf else max(0.0, moment - time.time()) + CLOCK_STEP):
                 await self._changed.wait()
@@ -193,16 +193,16 @@ class PodWorker:
     def _postpone(self, container: Container, reason: str, message: str) -> None:
         container.wait(reason, message, RETRY_SECONDS)
         word = "FailedMount" if reason == "ContainerCreating" else "Failed"
-        self._say("Warning", word, message if word == "FailedMount" else f"Error: {message}")
+        self._record_event("Warning", word, message if word == "FailedMount" else f"Error: {message}")
 
     async def _spec(self, container: Container) -> Object:
-        """All that the shim needs to know."""
+        """The spec file of the shim."""
         pod, body, host = self.pod, container.spec, self._host
-        around = await self._around({*references(body), *volume_references(pod)})
+        context = await self._context({*references(body), *volume_references(pod)})
         volumes = self._folder / "volumes"
-        make_volumes(pod, volumes, around)
+        make_volumes(pod, volumes, context)
         self._refresh_at = self._next_refresh(time.time() + REFRESH_SECONDS)
-        own = environment(pod, body, around)
+        own = environment(pod, body, context)
         attempt = container.attempt_folder()
         spec: Object = {
             "uid": pod.uid,
@@ -237,34 +237,33 @@ class PodWorker:
         spec["env"] = env
         return spec
 
-    async def _around(self, wanted: set[Source]) -> Surroundings:
+    async def _context(self, wanted: set[Source]) -> VariableContext:
         pod, host = self.pod, self._host
-        found = await host.fetch(pod.key.namespace, wanted)
-        return Surroundings(found, host.allocatable, await self._tokens.get(pod, set(token_references(pod))))
+        sources = await host.fetch(pod.key.namespace, wanted)
+        return VariableContext(sources, host.allocatable, await self._tokens.get(pod, set(token_references(pod))))
 
     def _next_refresh(self, moment: float) -> float:
-        """This moment, for a pod with files that can change."""
+        """``moment`` if the pod has files that can change."""
         return moment if any(volume_references(self.pod)) or any(token_references(self.pod)) else math.inf
 
     async def _refresh(self) -> None:
-        """Files of config maps and secrets follow their objects, tokens their time; while those cannot be had, they
-        stay."""
+        """Updates files of config maps and secrets, and tokens. If the API server fails, the old ones stay."""
         self._refresh_at = time.time() + REFRESH_SECONDS
-        self._is_stale = False  # before it is read: what changes meanwhile is read again
+        self._is_stale = False  # before the read: later changes cause another read
         try:
-            around = await self._around(set(volume_references(self.pod)))
-            make_volumes(self.pod, self._folder / "volumes", around)
+            context = await self._context(set(volume_references(self.pod)))
+            make_volumes(self.pod, self._folder / "volumes", context)
         except (Trainmaster, BadReference) as error:
-            self._say("Warning", "FailedMount", str(error))
+            self._record_event("Warning", "FailedMount", str(error))
 
     def _marks(self, container: Container) -> dict[str, str]:
-        """By these all processes of the container are found again, also without their shim."""
+        """Variables that mark all processes of the container, so that they are found without their shim."""
         return {POD_UID: self.pod.uid, CONTAINER: container.name}
 
     # --- the disk ---
 
     def _keep(self) -> None:
-        """Remember the pod: a node that starts after us may find it gone from the API."""
+        """Stores the pod: it may be deleted from the API before the next node starts."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(self._folder / "pod.json", msgspec.json.encode(self.pod.body))
         self._is_kept = True
@@ -272,8 +271,8 @@ class PodWorker:
     def _remove(self) -> None:
         remove_folder(self._folder / "volumes" if self._host.keeps_logs else self._folder)
 
-    def _say(self, kind: str, reason: str, message: str) -> None:
-        self._host.teller.tell(self.pod, kind, reason, message)
+    def _record_event(self, kind: str, reason: str, message: str) -> None:
+        self._host.events.record(self.pod, kind, reason, message)
 
 
 def _memory_limit(container: Object) -> int:
@@ -282,17 +281,17 @@ def _memory_limit(container: Object) -> int:
 
 
 def kept_pods(folder: Path) -> dict[str, Pod | None]:
-    """The pods that are on disk, by uid; None where only a folder is left."""
-    found: dict[str, Pod | None] = {}
+    """The pods on disk, by uid; None if only the folder is left."""
+    pods: dict[str, Pod | None] = {}
     for path in sorted((folder / "pods").glob("*")):
         try:
-            found[path.name] = Pod.of((path / "pod.json").read_bytes())
+            pods[path.name] = Pod.of((path / "pod.json").read_bytes())
         except (OSError, msgspec.DecodeError, KeyError):
-            found[path.name] = None
-    return found
+            pods[path.name] = None
+    return pods
 
 
 def end_leftover(folder: Path, uid: str) -> None:
-    """What is left of a pod of which nothing is known but its uid."""
+    """Ends the processes of a pod of which only the uid is known."""
     sweep(uid)
     remove_folder(folder / "pods" / uid)

@@ -1,4 +1,4 @@
-"""Events are news: an hour after it was last written, one goes, as in Kubernetes."""
+"""Deletes events an hour after their last write, as Kubernetes does."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ from trainmaster.local.apiserver.objects.state import State
 from trainmaster.local.apiserver.store.store import Change, Place, StoreFailed
 
 LIFETIME = 3600.0
-# Events that are due within this time go together.
+# Events that are due within this time are deleted together.
 _GATHER = 60.0
 
 
@@ -21,8 +21,8 @@ class _Due(NamedTuple):
     version: int
 
 
-class Expiry:
-    """Sleeps until the oldest event is due. Events from before the start have their full hour again."""
+class EventExpiry:
+    """Sleeps until the oldest event is due. The hour of events in the database begins at the start of the server."""
 
     def __init__(self, state: State) -> None:
         self._store = state.store
@@ -59,7 +59,7 @@ class Expiry:
             await self._event.wait()
 
     def expire(self) -> None:
-        """Remove what is due and was not written again since."""
+        """Deletes events that are due and were not written again."""
         now = self._clock()
         while self._due and self._due[0].moment <= now:
             due = self._due[0]
@@ -68,5 +68,5 @@ class Expiry:
                 try:
                     self._store.remove(due.place)
                 except StoreFailed:
-                    return  # the disk may have room again in a minute
+                    return  # the disk is full: retried in a minute
             self._due.popleft()

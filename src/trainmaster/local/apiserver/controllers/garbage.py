@@ -1,8 +1,8 @@
-"""The garbage collector: what has lost its last owner goes, and what is deleted takes its dependents along or not.
+"""The garbage collector: deletes objects without owners, and applies the propagation policy of deleted owners.
 
-Kubernetes' rules: an owner counts if an object of that kind, name and uid is there. A dependent without such an owner
-is deleted. An owner that is deleted in the foreground waits for the dependents that block it; one that orphans its
-dependents is taken out of their owners first.
+Kubernetes' rules: an owner reference is valid if an object of that kind, name and uid exists. A dependent without a
+valid owner is deleted. An owner that is deleted in the foreground waits for the dependents that block it; one that
+orphans its dependents is removed from their owner references first.
 """
 
 from collections import defaultdict
@@ -19,8 +19,8 @@ from trainmaster.local.apiserver.store.store import Change, Place, Stored
 _OWNERS = b'"ownerReferences"'
 
 
-class Garbage:
-    """Knows who depends on whom, by following the store."""
+class GarbageCollector:
+    """Tracks owners and dependents by following the store."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -40,7 +40,7 @@ class Garbage:
             if _OWNERS in change.after.body or b'"deletionTimestamp"' in change.after.body:
                 self.worker.add(change.place)
         else:
-            # Whoever depended on it, and whoever waited for it.
+            # Its dependents, and owners that waited for its deletion.
             last = change.last.decode()
             for place in self._dependents.get(last["metadata"]["uid"], ()):
                 self.worker.add(place)
@@ -48,9 +48,9 @@ class Garbage:
                 self._add_owner(change.place, owner)
 
     def _add_owner(self, dependent: Place, owner: dict[str, Any]) -> None:
-        found = self._owner(dependent, owner)
-        if found is not None:
-            self.worker.add(found.place)
+        stored = self._owner(dependent, owner)
+        if stored is not None:
+            self.worker.add(stored.place)
 
     def _link(self, stored: Stored) -> None:
         if _OWNERS in stored.body:
@@ -79,36 +79,36 @@ class Garbage:
         elif "deletionTimestamp" not in meta and _owners(obj):
             self._collect(place, obj)
         for owner in _owners(obj):
-            # A dependent that stopped to block its owner.
+            # The dependent may no longer block its owner.
             self._add_blocked(place, owner)
 
     def _add_blocked(self, place: Place, owner: dict[str, Any]) -> None:
-        found = self._owner(place, owner)
-        if found is not None and _waits(found) and not list(self._blocking(found)):
-            self.worker.add(found.place)
+        stored = self._owner(place, owner)
+        if stored is not None and _waits(stored) and not list(self._blocking(stored)):
+            self.worker.add(stored.place)
 
     def _owner(self, dependent: Place, owner: dict[str, Any]) -> Stored | None:
-        """The owner that a reference means, if it is there and the same incarnation."""
+        """The owner of a reference, if it exists with the same uid."""
         served = self._state.catalog.of_kind(owner["apiVersion"], owner["kind"])
         if served is None:
             return None
         namespace = dependent.namespace if served.namespaced else ""
-        found = self._state.store.get(Place(str(served.resource), namespace, owner["name"]))
-        if found is None or found.decode()["metadata"]["uid"] != owner["uid"]:
+        stored = self._state.store.get(Place(str(served.resource), namespace, owner["name"]))
+        if stored is None or stored.decode()["metadata"]["uid"] != owner["uid"]:
             return None
-        return found
+        return stored
 
     def _collect(self, place: Place, obj: dict[str, Any]) -> None:
-        """Delete what nobody owns; forget owners that are gone or wait for this to go, if another one stays."""
+        """Deletes an object without owners. If some owners are left, removes references to deleted and waiting ones."""
         owners = _owners(obj)
-        if any(self._state.catalog.of_kind(each["apiVersion"], each["kind"]) is None for each in owners):
-            return  # nobody can say whether such an owner is there
-        found = [(each, self._owner(place, each)) for each in owners]
-        solid = [each for each, stored in found if stored is not None and not _waits(stored)]
-        if solid and len(solid) < len(owners):
-            self._change(place, lambda target: target["metadata"].update(ownerReferences=solid))
-        elif not solid:
-            is_awaited = any(stored is not None and each.get("blockOwnerDeletion") for each, stored in found)
+        if any(self._state.catalog.of_kind(owner["apiVersion"], owner["kind"]) is None for owner in owners):
+            return  # the existence of an owner of an unknown kind cannot be checked
+        pairs = [(owner, self._owner(place, owner)) for owner in owners]
+        kept = [owner for owner, stored in pairs if stored is not None and not _waits(stored)]
+        if kept and len(kept) < len(owners):
+            self._change(place, lambda target: target["metadata"].update(ownerReferences=kept))
+        elif not kept:
+            is_awaited = any(stored is not None and owner.get("blockOwnerDeletion") for owner, stored in pairs)
             has_dependents = bool(self._dependents.get(obj["metadata"]["uid"]))
             self._delete(place, obj["metadata"], "Foreground" if is_awaited and has_dependents else "Background")
 
@@ -117,8 +117,8 @@ class Garbage:
         blocking = [] if stored is None else list(self._blocking(stored))
         if not blocking:
             self._change(place, lambda target: _without_finalizer(target, FOREGROUND))
-        for each in blocking:
-            self.worker.add(each)
+        for dependent in blocking:
+            self.worker.add(dependent)
 
     def _blocking(self, owner: Stored) -> Iterator[Place]:
         uid = owner.decode()["metadata"]["uid"]
@@ -146,7 +146,7 @@ class Garbage:
         try:
             delete(self._state, Target(served, place.namespace, place.name), options)
         except Refusal:
-            return  # it went, or is another one now: either way nothing is left to do
+            return  # deleted or replaced meanwhile
 
     def _change(self, place: Place, change: Any) -> None:
         served = self._state.catalog.of_resource(place.resource)
@@ -160,7 +160,7 @@ class Garbage:
         try:
             patch(self._state, Target(served, place.namespace, place.name), changed, WriteOptions(validation="Ignore"))
         except Refusal:
-            return  # it went
+            return  # deleted meanwhile
 
 
 def _owners(obj: dict[str, Any]) -> list[dict[str, Any]]:

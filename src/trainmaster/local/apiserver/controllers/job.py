@@ -1,7 +1,7 @@
-"""The Job controller: makes the pods of a batch/v1 Job, counts how they end, and says when the Job is over.
+"""The Job controller: creates the pods of a batch/v1 Job, counts how they end, and finishes the Job.
 
-``job_decision`` decides; here it is carried out. A crash between any two writes loses nothing: a pod keeps its
-finalizer until the status has noted it, and what was noted is counted by the next look.
+``job_decision`` decides; this module applies the decision. A crash between two writes loses nothing: a pod keeps its
+finalizer until it is noted in the status, and noted pods are counted by the next pass.
 """
 
 import secrets
@@ -10,7 +10,7 @@ from typing import Any
 
 from trainmaster.core.ids import EVENT, JOB, POD, Resource
 from trainmaster.local.apiserver.controllers import job_decision
-from trainmaster.local.apiserver.controllers.job_decision import Decision, Moment, News, Streak
+from trainmaster.local.apiserver.controllers.job_decision import Decision, JobEvent, Moment, Streak
 from trainmaster.local.apiserver.controllers.job_pod import FINALIZER, JobPod
 from trainmaster.local.apiserver.controllers.worker import Worker
 from trainmaster.local.apiserver.http.status import Refusal
@@ -24,21 +24,21 @@ Object = dict[str, Any]
 
 COMPONENT = "job-controller"
 _RETRY = 10.0
-"""Seconds after a pod was refused."""
+"""Seconds before a retry after a pod was refused."""
 _QUIET = WriteOptions(validation="Ignore")
 _OWNED = b'"batch/v1"'
-"""Stands in every pod that a Job owns, and in hardly any other: those need not be decoded."""
+"""In every pod that a Job owns, and in hardly any other pod: other pods are not decoded."""
 _TRACKED = FINALIZER.encode()
 
 
-class Jobs:
+class JobController:
     """Follows Jobs and their pods in the store."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._pods: defaultdict[str, set[Place]] = defaultdict(set)
         self._streaks: dict[str, Streak] = {}
-        """By uid of the Job; a restart forgets them, as kube-controller-manager does."""
+        """By uid of the Job; not persistent, as in kube-controller-manager."""
         self.worker: Worker[Place] = Worker("jobs", self._handle)
         for stored in state.store.select(str(POD)):
             self._link(stored)
@@ -81,7 +81,7 @@ class Jobs:
                 del self._pods[owner["uid"]]
             self.worker.add(Place(str(JOB), stored.place.namespace, owner["name"]))
 
-    # -- one look ----------------------------------------------------------------------------------------------
+    # -- one pass ----------------------------------------------------------------------------------------------
 
     def _handle(self, place: Place) -> None:
         stored = self._state.store.get(place)
@@ -103,7 +103,7 @@ class Jobs:
             self._apply(place, job, job_decision.decide(job, self._pods_of(job), now, streak))
 
     def _release_orphan(self, stored: Stored) -> None:
-        """A pod whose Job is gone will not be counted by anybody."""
+        """Removes the finalizer of a pod whose Job is deleted: the pod will not be counted."""
         owner = _owner(stored)
         job = None if owner is None else self._state.store.get(Place(str(JOB), stored.place.namespace, owner["name"]))
         if owner is None or job is None or job.decode()["metadata"]["uid"] != owner["uid"]:
@@ -122,16 +122,16 @@ class Jobs:
             self._streaks[uid] = self._streaks.get(uid, Streak()).after(pods, now)
         for pod in pods:
             self._release(place, pod)
-        # Stored with the decision. Whoever counts again after a crash finds the same pods noted.
+        # Stored together with the decision. After a crash the same pods are still noted and are counted again.
         job["status"] = job_decision.counted(job["status"])
 
     def _apply(self, place: Place, job: Object, decision: Decision) -> None:
         self._store_status(place, job, decision.status)
-        for news in decision.news:
-            self._tell(job, news)
-        for pod in decision.dismissed:
+        for event in decision.events:
+            self._record_event(job, event)
+        for pod in decision.surplus:
             self._release(place, pod)
-        for pod in (*decision.dismissed, *decision.deleted):
+        for pod in (*decision.surplus, *decision.deleted):
             self._delete_pod(place, job, pod)
         is_refused = not all(self._create_pod(place, job) for _ in range(decision.created))
         waits = [_RETRY] if is_refused else []
@@ -160,38 +160,38 @@ class Jobs:
             self._state.store.put(place, job)
 
     def _create_pod(self, place: Place, job: Object) -> bool:
-        """False when the API refused it."""
+        """False if the API refused the pod."""
         try:
             made = create(self._state, Target(self._served(POD), place.namespace), _pod_of(job), _QUIET)
         except Refusal as refusal:
-            self._tell(job, News("FailedCreate", f"Error creating: {refusal}", "Warning"))
+            self._record_event(job, JobEvent("FailedCreate", f"Error creating: {refusal}", "Warning"))
             return False
-        self._tell(job, News("SuccessfulCreate", f"Created pod: {made.stored.place.name}"))
+        self._record_event(job, JobEvent("SuccessfulCreate", f"Created pod: {made.stored.place.name}"))
         return True
 
     def _delete_pod(self, place: Place, job: Object, pod: JobPod) -> None:
         if self._delete(Place(str(POD), place.namespace, pod.name), POD, pod.uid, "Background"):
-            self._tell(job, News("SuccessfulDelete", f"Deleted pod: {pod.name}"))
+            self._record_event(job, JobEvent("SuccessfulDelete", f"Deleted pod: {pod.name}"))
 
     def _delete(self, place: Place, resource: Resource, uid: str, policy: str) -> bool:
         target = Target(self._served(resource), place.namespace, place.name)
         try:
             delete(self._state, target, DeleteOptions(preconditions=Preconditions(uid=uid), propagation_policy=policy))
         except Refusal:
-            return False  # it went, or is another one now
+            return False  # deleted or replaced meanwhile
         return True
 
     def _release(self, place: Place, pod: JobPod) -> None:
-        """Let a pod go as far as we are concerned."""
+        """Removes our finalizer from a pod."""
         if not pod.is_tracked:
             return
         target = Target(self._served(POD), place.namespace, pod.name)
         try:
             patch(self._state, target, _untracked, _QUIET)
         except Refusal:
-            return  # it went
+            return  # deleted meanwhile
 
-    def _tell(self, job: Object, news: News) -> None:
+    def _record_event(self, job: Object, event: JobEvent) -> None:
         meta, now = job["metadata"], self._state.timestamp()
         about = {
             "kind": JOB.kind,
@@ -200,21 +200,21 @@ class Jobs:
             "namespace": meta["namespace"],
             "uid": meta["uid"],
         }
-        event = {
+        body = {
             "metadata": {"name": f"{meta['name']}.{secrets.token_hex(8)}"},
             "involvedObject": about,
-            "reason": news.reason,
-            "message": news.message,
-            "type": news.type,
+            "reason": event.reason,
+            "message": event.message,
+            "type": event.type,
             "source": {"component": COMPONENT},
             "firstTimestamp": now,
             "lastTimestamp": now,
             "count": 1,
         }
         try:
-            create(self._state, Target(self._served(EVENT), meta["namespace"]), event, _QUIET)
+            create(self._state, Target(self._served(EVENT), meta["namespace"]), body, _QUIET)
         except Refusal:
-            return  # the namespace is on its way out
+            return  # the namespace is being deleted
 
     def _served(self, resource: Resource) -> Served:
         served = self._state.catalog.of_resource(str(resource))
@@ -228,8 +228,8 @@ def _owner(stored: Stored) -> Object | None:
         return None
     for owner in stored.decode()["metadata"].get("ownerReferences", ()):
         if owner.get("controller") and (owner["apiVersion"], owner["kind"]) == (JOB.api_version, JOB.kind):
-            found: Object = owner
-            return found
+            controller: Object = owner
+            return controller
     return None
 
 

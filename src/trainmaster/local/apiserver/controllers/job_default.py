@@ -1,4 +1,4 @@
-"""What kube-apiserver fills into a Job."""
+"""kube-apiserver's defaults of a Job."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ Object = dict[str, Any]
 
 UID_LABEL = "batch.kubernetes.io/controller-uid"
 NAME_LABEL = "batch.kubernetes.io/job-name"
-# Both are written in an old spelling as well.
+# Both are also written under their legacy names.
 _UID_LABELS = (UID_LABEL, "controller-uid")
 _NAME_LABELS = (NAME_LABEL, "job-name")
 
@@ -23,23 +23,23 @@ _SPEC: Object = {
 
 
 def default(job: Object) -> None:
-    """Fill in the spec and its template; what is there stays."""
+    """Sets defaults in the spec and its template; existing values are kept."""
     spec = job["spec"]
     if "parallelism" not in spec:
-        spec.setdefault("completions", 1)  # with workers and no number, one that succeeds decides for all
+        spec.setdefault("completions", 1)  # not with parallelism alone: the first success then completes the Job
     for key, value in _SPEC.items():
         spec.setdefault(key, value)
     pod_default.default_template(spec["template"]["spec"])
 
 
 def own_labels(meta: Object) -> dict[str, str]:
-    """What the pods of a Job carry, and nobody else's."""
+    """The labels of the pods of a Job."""
     uid, name = str(meta.get("uid", "")), str(meta.get("name", ""))
     return {**dict.fromkeys(_UID_LABELS, uid), **dict.fromkeys(_NAME_LABELS, name)}
 
 
 def select_own_pods(job: Object) -> None:
-    """Generate the selector, and the labels of the template that it selects by."""
+    """Generates the selector, and the template's labels that it matches."""
     spec, meta = job["spec"], job["metadata"]
     template = spec["template"]["metadata"]
     template["labels"] = {**own_labels(meta), **template.get("labels", {})}
@@ -48,6 +48,6 @@ def select_own_pods(job: Object) -> None:
 
 
 def label_as_template(job: Object) -> None:
-    """A Job without labels has those of its pods."""
+    """A Job without labels gets those of its template."""
     if not job["metadata"].get("labels"):
         job["metadata"]["labels"] = dict(job["spec"]["template"]["metadata"].get("labels", {}))

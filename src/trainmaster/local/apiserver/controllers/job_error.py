@@ -1,4 +1,4 @@
-"""What is wrong with a Job, in kube-apiserver's words; and what this small cluster does not do, in ours."""
+"""Validates a Job, with kube-apiserver's messages; and refuses features that the local cluster does not support."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,11 +20,11 @@ _OWN_CONTROLLER = "kubernetes.io/job-controller"
 
 
 def errors(job: Object, old: Object | None) -> list[Cause]:
-    """All that is wrong with a Job that was defaulted, and with how it was changed."""
-    found = [*_spec_errors(job), *_unsupported(job["spec"])]
+    """All errors of a defaulted Job and of its update."""
+    causes = [*_spec_errors(job), *_unsupported(job["spec"])]
     if old is not None:
-        found += _update_errors(job["spec"], old["spec"])
-    return found
+        causes += _update_errors(job["spec"], old["spec"])
+    return causes
 
 
 def _spec_errors(job: Object) -> Iterator[Cause]:
@@ -50,19 +50,19 @@ def _selector_errors(job: Object) -> Iterator[Cause]:
         yield cause.invalid("spec.selector", selector, "`selector` not auto-generated")
         wanted_labels = selector.get("matchLabels", {})
         if any(labels.get(key) != value for key, value in wanted_labels.items()):
-            says = "`selector` does not match template `labels`"
-            yield cause.invalid("spec.template.metadata.labels", labels, says)
+            message = "`selector` does not match template `labels`"
+            yield cause.invalid("spec.template.metadata.labels", labels, message)
 
 
 def _template_errors(template: Object) -> Iterator[Cause]:
     meta = template["metadata"]
     for key, value in sorted(meta.get("labels", {}).items()):
-        yield from (cause.invalid("spec.template.labels", key, each) for each in key_complaints(key))
-        yield from (cause.invalid("spec.template.labels", value, each) for each in value_complaints(value))
+        yield from (cause.invalid("spec.template.labels", key, error) for error in key_complaints(key))
+        yield from (cause.invalid("spec.template.labels", value, error) for error in value_complaints(value))
     for key in sorted(meta.get("annotations", {})):
-        yield from (cause.invalid("spec.template.annotations", key, each) for each in key_complaints(key.lower()))
-    for each in pod_error.errors(template):
-        yield each._replace(field=f"spec.template.{each.field}")
+        yield from (cause.invalid("spec.template.annotations", key, error) for error in key_complaints(key.lower()))
+    for error in pod_error.errors(template):
+        yield error._replace(field=f"spec.template.{error.field}")
     policy = template["spec"]["restartPolicy"]
     if policy == "Always":
         valid = ", ".join(cause.quoted(word) for word in _RESTARTS)
@@ -72,8 +72,8 @@ def _template_errors(template: Object) -> Iterator[Cause]:
 
 
 def _unsupported(spec: Object) -> Iterator[Cause]:
-    """What would need more of a Job controller than there is here; better said than left undone."""
-    given = {
+    """Features that this Job controller does not have; refused instead of ignored."""
+    fields = {
         "completionMode": spec["completionMode"] == "Indexed",
         "manualSelector": spec["manualSelector"],
         "podReplacementPolicy": spec["podReplacementPolicy"] == "Failed",
@@ -83,8 +83,8 @@ def _unsupported(spec: Object) -> Iterator[Cause]:
         "backoffLimitPerIndex": "backoffLimitPerIndex" in spec,
         "maxFailedIndexes": "maxFailedIndexes" in spec,
     }
-    for field, is_given in given.items():
-        if is_given:
+    for field, is_set in fields.items():
+        if is_set:
             yield cause.forbidden(f"spec.{field}", "not supported by the local cluster: leave it out")
 
 

@@ -1,4 +1,4 @@
-"""A pod, as far as its Job looks at it."""
+"""The view of a pod for its Job."""
 
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class JobPod(NamedTuple):
-    """``finished_at`` is when its last container ended, 0.0 while nobody knows."""
+    """``finished_at`` is the end of its last container, 0.0 if it is unknown."""
 
     name: str
     uid: str
@@ -53,10 +53,10 @@ class JobPod(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, bool, bool, float]:
-        """The lower, the less is lost with it."""
+        """Pods with a lower rank are deleted first."""
         return self.is_bound, self.phase == "Running", self.is_ready, -self.created_at
 
 
 def seconds_of(text: str) -> float:
-    """A time on the wire."""
+    """Seconds of an API timestamp."""
     return datetime.fromisoformat(text).astimezone(UTC).timestamp()

@@ -1,4 +1,4 @@
-"""Namespaces, and definitions: both take what is in them along, and go last."""
+"""Deletion of namespaces and CustomResourceDefinitions: first their content, then the object itself."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ _WITH_ALL = DeleteOptions(propagation_policy="Background")
 
 
 def create_initial(state: State) -> None:
-    """The namespaces that everybody expects."""
+    """Creates the namespaces of every cluster."""
     served = state.catalog.of_resource(str(NAMESPACE))
     assert served is not None  # noqa: S101 – built in
     for name in INITIAL:
@@ -26,8 +26,8 @@ def create_initial(state: State) -> None:
             create(state, Target(served), {"metadata": {"name": name}}, WriteOptions())
 
 
-class Emptier:
-    """Deletes the content of namespaces and definitions that are being deleted, then lets them go."""
+class ContentDeleter:
+    """Deletes the content of namespaces and definitions that are being deleted, then finalizes them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -43,7 +43,7 @@ class Emptier:
             if change.after is not None and b'"deletionTimestamp"' in change.after.body:
                 self.worker.add(place)
         elif change.after is None:
-            # Perhaps it was the last one that something waits for.
+            # It may have been the last object of a namespace or definition that is being deleted.
             for container in (Place(str(NAMESPACE), "", place.namespace), Place(str(DEFINITION), "", place.resource)):
                 stored = self._state.store.get(container)
                 if stored is not None and b'"deletionTimestamp"' in stored.body:
@@ -56,7 +56,7 @@ class Emptier:
         for content in tuple(self._content(place)):
             self._delete(content)
         if not any(True for _ in self._content(place)):
-            self._let_go(place)
+            self._finalize(place)
 
     def _content(self, place: Place) -> Iterator[Stored]:
         if place.resource == str(DEFINITION):
@@ -69,16 +69,16 @@ class Emptier:
         place = stored.place
         served = self._state.catalog.of_resource(place.resource)
         if served is None:
-            self._state.store.remove(place)  # nobody serves it any more, so nobody else can
+            self._state.store.remove(place)  # its definition is no longer served, so the API cannot delete it
             return
         if "deletionTimestamp" in stored.decode()["metadata"]:
             return
         try:
             delete(self._state, Target(served, place.namespace, place.name), _WITH_ALL)
         except Refusal:
-            return  # it went
+            return  # deleted meanwhile
 
-    def _let_go(self, place: Place) -> None:
+    def _finalize(self, place: Place) -> None:
         served = self._state.catalog.of_resource(place.resource)
         if served is None:
             return
@@ -87,7 +87,7 @@ class Emptier:
         try:
             patch(self._state, target, _finalized, WriteOptions(validation="Ignore"))
         except Refusal:
-            return  # somebody else's finalizer is still there, or it went
+            return  # another finalizer is left, or it was deleted meanwhile
 
 
 def _finalized(obj: dict[str, Any]) -> dict[str, Any]:

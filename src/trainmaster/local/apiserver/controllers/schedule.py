@@ -1,4 +1,4 @@
-"""The scheduler of a cluster with one node: a pod without a node gets the one that is ready."""
+"""The scheduler of a cluster with one node: binds unscheduled pods to the node if it is ready."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from trainmaster.local.apiserver.store.store import Change, Place, Stored
 
 
 def bind(state: State, place: Place, node: str, *, binding: dict[str, Any] | None = None) -> Stored:
-    """Put a pod on a node. Raises Refusal when it is on one already, is being deleted, or is another one."""
+    """Binds a pod to a node. Raises Refusal if the pod is already bound, is being deleted, or has another uid."""
     try:
         wanted = metadata.normal((binding or {}).get("metadata"))
     except ValueError as error:
@@ -47,10 +47,10 @@ def _taken(place: Place, why: str) -> Exception:
 
 
 def node_of_binding(body: Any) -> str:
-    """The node that a Binding names; raises Refusal."""
+    """The node of a Binding; raises Refusal."""
     target = body.get("target") if isinstance(body, dict) else None
     if not isinstance(target, dict) or not isinstance(target.get("name"), str) or not target["name"]:
-        raise bad_request("a Binding must say target.name, the node")
+        raise bad_request("a Binding must have target.name, the node")
     if target.get("kind") not in (None, "", "Node"):
         raise bad_request(f'a pod can be bound to a Node only, and target.kind is "{target["kind"]}"')
     return str(target["name"])

@@ -1,4 +1,4 @@
-"""One task that does work as it is named: nothing when there is none, each thing once however often it was named."""
+"""A work queue with one task: each queued item is handled once, however often it was added."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Worker(Generic[T]):
-    """``handle`` is called with each added item, in order. When the disk refuses, the item waits and is tried again."""
+    """``handle`` is called with each item, in order. After an error of the disk the item is retried."""
 
     def __init__(self, name: str, handle: Callable[[T], None]) -> None:
         self._name = name
@@ -32,12 +32,12 @@ class Worker(Generic[T]):
         self._event.set()
 
     def add_after(self, item: T, seconds: float) -> None:
-        """Once, in so many seconds; what was said before about this item does not count any more."""
+        """Adds the item after some seconds. An earlier timer of the item is replaced."""
         self.forget(item)
         self._timers[item] = asyncio.get_running_loop().call_later(seconds, self._add_due, item)
 
     def forget(self, item: T) -> None:
-        """Do not wait for the time of this item any more."""
+        """Cancels the timer of this item."""
         timer = self._timers.pop(item, None)
         if timer is not None:
             timer.cancel()
@@ -65,13 +65,13 @@ class Worker(Generic[T]):
             while self._items:
                 if self._work():
                     pause = 1.0
-                    await asyncio.sleep(0)  # requests come first
+                    await asyncio.sleep(0)  # let requests run first
                 else:
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, _SLOWEST)
 
     def _work(self) -> bool:
-        """Some items; False when the disk refused one."""
+        """Handles some items; False if the disk refused a write."""
         for _ in range(_BATCH):
             if not self._items:
                 break
@@ -81,9 +81,9 @@ class Worker(Generic[T]):
                 self._handle(item)
             except StoreFailed as error:
                 self._items[item] = None
-                log.warning("waiting for the disk", what=self._name, why=str(error))
+                log.warning("the disk refused a write, retrying", what=self._name, why=str(error))
                 return False
             except Exception:
-                # One object that cannot be handled must not stop the others.
+                # An error of one object must not stop the others.
                 log.exception("an object could not be handled", what=self._name, item=str(item))
         return True

@@ -1,4 +1,4 @@
-"""Stored objects as the bytes that are sent: spliced where that is possible, decoded only for tables and metadata."""
+"""Encodes stored objects for answers: spliced as bytes where possible, decoded only for tables and metadata."""
 
 import datetime
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _decode_metadata = msgspec.json.Decoder(_OnlyMetadata).decode
 
 
 def whole(served: Served, stored: Stored) -> bytes:
-    """The object as one of this version."""
+    """The object in this version."""
     return _head(served) + stored.body[1:]
 
 
@@ -56,7 +56,7 @@ def many(
     meta = msgspec.json.encode(metadata)
     if form.kind:
         return _joined("PartialObjectMetadataList", f"{_META}/{form.version}", meta, [_partial(s, form) for s in items])
-    # Items of built-in lists carry no kind and apiVersion, those of custom resources do: so it is in Kubernetes.
+    # As in Kubernetes, items of built-in lists have no kind and apiVersion, and items of custom resources have both.
     bodies = [stored.body if served.definition is None else whole(served, stored) for stored in items]
     return _joined(served.list_kind, served.resource.api_version, meta, bodies)
 

@@ -1,4 +1,4 @@
-"""In which form a client wants its answer: the object, its metadata only, or rows of a table."""
+"""Content negotiation: the object, only its metadata, or a table."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class Form(NamedTuple):
 
 
 def form_of(accept: str) -> Form:
-    """The first acceptable form; raises Refusal (406) when there is none."""
+    """The first acceptable form; raises Refusal (406) if there is none."""
     if not accept.strip():
         return Form()
     for clause in accept.split(","):

@@ -1,4 +1,4 @@
-"""What a query string asks for. Kubernetes reads numbers strictly and takes nearly every other word for true."""
+"""Query parameters. As in Kubernetes, numbers are parsed strictly and nearly every other word is true."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_options(query: Mapping[str, str]) -> ListOptions:
-    """Raises Refusal: 400 for what cannot be read, 422 for what does not go together."""
+    """Raises Refusal: 400 for parameters that cannot be parsed, 422 for invalid combinations."""
     options = ListOptions(
         labels=query.get("labelSelector", ""),
         fields=query.get("fieldSelector", ""),
@@ -100,7 +100,7 @@ def integer(query: Mapping[str, str], name: str) -> int:
 
 
 def version_number(text: str, prefix: str = "") -> int:
-    """A resourceVersion as a number; none is 0."""
+    """A resourceVersion as a number; 0 if it is empty."""
     if not text:
         return 0
     if not (text.isascii() and text.isdecimal()):

@@ -1,4 +1,4 @@
-"""From an HTTP request to a verb and back: which method of which path means what, and in which form it is answered."""
+"""Routes HTTP requests to verbs: which method of which path calls what, and the form of the answer."""
 
 import asyncio
 import hmac
@@ -40,7 +40,7 @@ from trainmaster.local.apiserver.objects.delete import Deleted, delete, delete_o
 from trainmaster.local.apiserver.objects.field_error import quoted
 from trainmaster.local.apiserver.objects.state import State, Target
 from trainmaster.local.apiserver.store.store import Place, Stored, StoreFailed
-from trainmaster.local.apiserver.store.watch import Bells, Watch
+from trainmaster.local.apiserver.store.watch import Watch, WatchNotifier
 
 LARGEST_BODY = 3 * 1024 * 1024
 
@@ -50,26 +50,26 @@ _STRATEGIC = "application/strategic-merge-patch+json"
 _APPLY = "application/apply-patch+yaml"
 _HEALTH = frozenset({"/healthz", "/readyz", "/livez"})
 _INCLUDES = ("", "None", "Metadata", "Object")
-# A reader that takes nothing for this long is cut off.
+# Seconds after which a watch is closed whose client reads nothing.
 _SLOWEST_READER = 30.0
 
 log = structlog.get_logger()
 
 
 class Api:
-    """All of HTTP, for one user with one token."""
+    """The HTTP API, for one user with one token."""
 
     def __init__(
-        self, state: State, bells: Bells, *, token: str, node_token: str, session: aiohttp.ClientSession
+        self, state: State, notifier: WatchNotifier, *, token: str, node_token: str, session: aiohttp.ClientSession
     ) -> None:
         self._state = state
-        self._bells = bells
+        self._notifier = notifier
         self._authorization = f"Bearer {token}".encode()
         self._node_token = node_token
         self._session = session
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request; whatever goes wrong is a Status object."""
+        """Answers one request; every error becomes a Status object."""
         try:
             self._authenticate(request)
             return await self._route(request)
@@ -89,12 +89,14 @@ class Api:
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception:
-            log.exception("a request met a defect", method=request.method, path=request.rel_url.raw_path)
+            log.exception(
+                "request failed: a defect in trainmaster", method=request.method, path=request.rel_url.raw_path
+            )
             return _refused(internal("a defect of the local cluster; its log says more"))
 
     def _authenticate(self, request: web.Request) -> None:
-        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-        if not hmac.compare_digest(given, self._authorization):
+        header = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+        if not hmac.compare_digest(header, self._authorization):
             raise unauthorized()
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
@@ -116,14 +118,14 @@ class Api:
             return _text(200, "ok")
         if request.method != "GET":
             return _text(404, "404 page not found\n")
-        found = discovery.answer(path, request.headers.get("Accept", ""), self._state.catalog.served)
-        if found is None:
+        answer = discovery.answer(path, request.headers.get("Accept", ""), self._state.catalog.served)
+        if answer is None:
             return _text(404, "404 page not found\n")
-        code, content_type, body = found
+        code, content_type, body = answer
         return web.Response(status=code, body=body, headers={"Content-Type": content_type})
 
     def _target(self, address: Address) -> Target | None:
-        """None when nothing of the group and version is served."""
+        """None if nothing of the group and version is served."""
         served = self._state.catalog.find(address.group, address.version, address.plural)
         if served is None:
             if not address.group or any(
@@ -197,7 +199,7 @@ class Api:
         options = list_options(request.query)
         form, include_object = _form(request), _include_object(request)
         if options.watch:
-            watch = Watch(self._state, self._bells, target, options, form, include_object)
+            watch = Watch(self._state, self._notifier, target, options, form, include_object)
             return await self._stream(request, watch)
         page = read.list_page(self._state, target, options)
         body = answer.many(target.served, page.items, page.metadata, form, include_object, self._state.now())
@@ -234,7 +236,7 @@ class Api:
         return _warned(web.Response(body=outcome.stored.body, content_type=JSON), outcome.warnings)
 
     async def _change(self, request: web.Request, target: Target) -> Callable[[dict[str, Any]], Any]:
-        """What the patch in the body does to an object. The object is looked for first, then the body is read."""
+        """The function that applies the patch in the body. The object is looked up before the body is read."""
         content_type = request.content_type
         offered = [_OPERATIONS, _MERGE]
         if target.served.definition is None:

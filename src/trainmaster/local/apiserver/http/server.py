@@ -1,4 +1,4 @@
-"""The embedded Kubernetes API: HTTPS on loopback over one store, with the controllers that a small cluster needs."""
+"""The local API server: HTTPS on loopback, one store, and the controllers that a small cluster needs."""
 
 import logging
 import os
@@ -13,10 +13,10 @@ import msgspec
 from aiohttp import web
 
 from trainmaster.core.errors import BadConfig
-from trainmaster.local.apiserver.controllers.expire import Expiry
-from trainmaster.local.apiserver.controllers.garbage import Garbage
-from trainmaster.local.apiserver.controllers.job import Jobs
-from trainmaster.local.apiserver.controllers.namespace import Emptier, create_initial
+from trainmaster.local.apiserver.controllers.expire import EventExpiry
+from trainmaster.local.apiserver.controllers.garbage import GarbageCollector
+from trainmaster.local.apiserver.controllers.job import JobController
+from trainmaster.local.apiserver.controllers.namespace import ContentDeleter, create_initial
 from trainmaster.local.apiserver.controllers.schedule import Scheduler
 from trainmaster.local.apiserver.http.router import LARGEST_BODY, Api
 from trainmaster.local.apiserver.http.status import Refusal
@@ -25,15 +25,15 @@ from trainmaster.local.apiserver.objects.catalog import DEFINITION, Catalog
 from trainmaster.local.apiserver.objects.state import State, Target
 from trainmaster.local.apiserver.objects.write import WriteOptions, create, patch
 from trainmaster.local.apiserver.store.store import Store, StoreFailed
-from trainmaster.local.apiserver.store.watch import Bells
+from trainmaster.local.apiserver.store.watch import WatchNotifier
 
 HOST = "127.0.0.1"
-# How long a request may still take when the server closes; watches end at once.
+# Seconds that a request may still take when the server closes; watches end at once.
 _LAST_REQUESTS = 2.0
 
 
 class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``certificate`` is also what clients, and the node's log endpoint, are verified by."""
+    """``certificate`` is also the CA of clients and of the node's log endpoint."""
 
     database: str
     token: str
@@ -46,7 +46,7 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiServer(msgspec.Struct, frozen=True):
-    """A server that answers."""
+    """A running server."""
 
     port: int
 
@@ -57,23 +57,23 @@ class ApiServer(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def serve_api(options: ApiOptions) -> AsyncIterator[ApiServer]:
-    """Serve until the block ends; nothing is left running then. Raises BadConfig when it cannot start."""
+    """Serves until the block ends, and leaves nothing running. Raises BadConfig if it cannot start."""
     if not options.token:
-        raise BadConfig("the API needs a token: without one everybody on this machine could use it")
+        raise BadConfig("the API needs a token: without one every user of this machine could use it")
     server_tls, client_tls = _tls(options)
     async with AsyncExitStack() as stack:
         store = Store.open(options.database)
         stack.callback(store.close)
         state = State(store, Catalog(store), admission=options.admission)
         _fill(state, options)
-        for controller in (Garbage(state), Emptier(state), Scheduler(state), Jobs(state)):
+        for controller in (GarbageCollector(state), ContentDeleter(state), Scheduler(state), JobController(state)):
             await stack.enter_async_context(controller.worker.running())
-        await stack.enter_async_context(Expiry(state).running())
+        await stack.enter_async_context(EventExpiry(state).running())
         connector = aiohttp.TCPConnector(ssl=client_tls)
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-        bells = Bells(store)
-        api = Api(state, bells, token=options.token, node_token=options.node_token, session=session)
-        port = await _listen(stack, api, bells, server_tls, options.port)
+        notifier = WatchNotifier(store)
+        api = Api(state, notifier, token=options.token, node_token=options.node_token, session=session)
+        port = await _listen(stack, api, notifier, server_tls, options.port)
         yield ApiServer(port)
 
 
@@ -97,7 +97,7 @@ def _fill(state: State, options: ApiOptions) -> None:
 
 
 def _define(state: State, definition: dict[str, Any]) -> None:
-    """Create a definition, or bring the one that is there up to date."""
+    """Creates or updates a definition."""
     served = state.catalog.of_resource(str(DEFINITION))
     assert served is not None  # noqa: S101 – built in
     name = definition["metadata"]["name"]
@@ -116,10 +116,10 @@ def _define(state: State, definition: dict[str, Any]) -> None:
         raise BadConfig(f"the CustomResourceDefinition {name} cannot be served: {refusal}") from refusal
 
 
-async def _listen(stack: AsyncExitStack, api: Api, bells: Bells, tls: ssl.SSLContext, port: int) -> int:
+async def _listen(stack: AsyncExitStack, api: Api, notifier: WatchNotifier, tls: ssl.SSLContext, port: int) -> int:
     app = web.Application(client_max_size=LARGEST_BODY)
     app.router.add_route("*", "/{path:.*}", api.handle)
-    # aiohttp logs a traceback for every line that is not HTTP; the sender gets its 400 anyway.
+    # aiohttp logs a traceback for every line that is not HTTP; the client gets a 400 in any case.
     quiet = logging.getLogger("trainmaster.local.http")
     quiet.setLevel(logging.CRITICAL)
     runner = web.AppRunner(
@@ -127,12 +127,12 @@ async def _listen(stack: AsyncExitStack, api: Api, bells: Bells, tls: ssl.SSLCon
     )
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
-    stack.callback(bells.close)  # runs before the cleanup: watches must not keep it waiting
+    stack.callback(notifier.close)  # runs before the cleanup, which would wait for open watches
     site = web.TCPSite(runner, HOST, port, ssl_context=tls)
     try:
         await site.start()
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)  # asyncio's own text says the address again
+        why = os.strerror(error.errno) if error.errno else str(error)  # asyncio's text repeats the address
         raise BadConfig(f"the API cannot listen on {HOST}:{port}: {why}; choose another port") from error
     sockets = runner.addresses
     return int(sockets[0][1])

@@ -1,6 +1,6 @@
-"""Answers of kind Status: every way in which the API says no, in Kubernetes' own words, and its plain yes.
+"""Answers of kind Status: all refusals, with Kubernetes' own messages, and plain success.
 
-What is deliberately not supported answers with a sentence and never with a success:
+Features that are deliberately not supported are refused with a message:
 
 | request | answer |
 |---|---|
@@ -28,7 +28,7 @@ CHANGED = "the object has been modified; please apply your changes to the latest
 
 
 class Refusal(Exception):
-    """The answer is no; ``body`` is the Status object that says why."""
+    """A refused request; ``body`` is the Status object."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ def success(details: Mapping[str, Any] | None = None, *, code: int = 0) -> dict[
 
 
 def details_of(resource: Resource, name: str, *, kind: str = "") -> dict[str, Any]:
-    """Kubernetes calls the plural ``kind`` here; empty words are left out."""
+    """Kubernetes uses the plural as ``kind`` here; empty fields are left out."""
     words = {"name": name, "group": resource.group, "kind": kind or resource.plural}
     return {word: value for word, value in words.items() if value}
 
@@ -103,7 +103,7 @@ def already_exists(resource: Resource, name: str, *, is_going: bool) -> Refusal:
 
 
 def conflict(resource: Resource, name: str, why: str = CHANGED, *, kind: str = "") -> Refusal:
-    """``kind`` stands in for the plural where Kubernetes names the kind instead."""
+    """``kind`` replaces the plural where Kubernetes names the kind instead."""
     what = str(resource) if not kind else f"{kind}.{resource.group}" if resource.group else kind
     message = f'Operation cannot be fulfilled on {what} "{name}": {why}'
     return Refusal(409, "Conflict", message, details_of(resource, name, kind=kind))
@@ -112,11 +112,11 @@ def conflict(resource: Resource, name: str, why: str = CHANGED, *, kind: str = "
 def invalid(
     resource: Resource, name: str, causes: Sequence[Cause], *, kind: str = "", warnings: Sequence[str] = ()
 ) -> Refusal:
-    """All that is wrong with one object. One complaint is said once; several are listed in brackets."""
+    """All errors of one object. Duplicates are removed; several errors are listed in brackets."""
     kind = kind or resource.kind
     what = f"{kind}.{resource.group}" if resource.group else kind
-    said = list(dict.fromkeys(f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes))
-    sentence = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    errors = list(dict.fromkeys(f"{each.field}: {each.message}" if each.field else each.message for each in causes))
+    sentence = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
     details = details_of(resource, name, kind=kind)
     details["causes"] = [
         {"reason": cause.reason, "message": cause.message, **({"field": cause.field} if cause.field else {})}
@@ -131,7 +131,7 @@ def invalid_options(kind: str, causes: Sequence[Cause]) -> Refusal:
 
 
 def unfit_patch(why: str) -> Refusal:
-    """What a patch made of an object cannot be read any more."""
+    """The object that a patch produced cannot be decoded."""
     causes = [{"reason": "FieldValueInvalid", "message": f"Invalid value: {why}", "field": "patch"}]
     return Refusal(422, "Invalid", f' "" is invalid: patch: Invalid value: {why}', {"causes": causes})
 

@@ -1,9 +1,9 @@
-"""What the API says about itself: versions, groups, resources, and as much OpenAPI as kubectl needs.
+"""Discovery: versions, groups, resources, and as much OpenAPI as kubectl needs.
 
-kubectl asks three things of OpenAPI: whether the server validates fields itself (then it does not), what a kind looks
-like (``kubectl explain``), and how lists merge; for the last it has tables of its own, which it uses when the document
-does not offer strategic merge patches. So the document of a group and version is a patch operation and a schema for
-each kind.
+kubectl uses OpenAPI for three things: whether the server validates fields (then kubectl does not), the schema of a kind
+(``kubectl explain``), and how lists merge. For the last one it has built-in tables, which it uses if the document does
+not offer strategic merge patches. So the document of a group and version has a patch operation and a schema for each
+kind.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _GROUP = re.compile(r"/apis/(?P<group>[^/]+)")
 _GROUP_VERSION = re.compile(r"(?:/api|/apis/(?P<group>[^/]+))/(?P<version>[^/]+)")
 _DOCUMENT = re.compile(r"/openapi/v3(?P<path>(?:/api|/apis/[^/]+)/[^/]+)")
 
-# Subresources with a shape of their own; the others answer the kind that they belong to.
+# Subresources with a kind of their own; the others have the kind of their resource.
 _SUBRESOURCE_KINDS = {"scale": "Scale", "eviction": "Eviction", "binding": "Binding"}
 _SUBRESOURCE_GROUPS = {"scale": ("autoscaling", "v1"), "eviction": ("policy", "v1")}
 _SUBRESOURCE_VERBS = {
@@ -40,7 +40,7 @@ _WRITTEN = ("get", "patch", "update")
 
 
 def answer(path: str, accept: str, served: Sequence[Served]) -> Answer | None:
-    """Status, content type and body of a discovery path; None for a path of somebody else."""
+    """Status, content type and body of a discovery path; None for any other path."""
     path = path.rstrip("/")
     plain = _PLAIN.get(path)
     if plain:
@@ -48,7 +48,7 @@ def answer(path: str, accept: str, served: Sequence[Served]) -> Answer | None:
     if path == "/openapi/v2":
         return _openapi_v2(accept)
     if match := _DOCUMENT.fullmatch(path):
-        return _found(_openapi_document(match["path"], served))
+        return _page(_openapi_document(match["path"], served))
     if match := _GROUP_VERSION.fullmatch(path):
         return _resource_list(match["group"] or "", match["version"], served)
     if match := _GROUP.fullmatch(path):
@@ -60,7 +60,7 @@ def _json(document: Document, content_type: str = JSON) -> Answer:
     return 200, content_type, msgspec.json.encode(document)
 
 
-def _found(body: bytes | None) -> Answer:
+def _page(body: bytes | None) -> Answer:
     return (200, JSON, body) if body is not None else (404, "text/plain; charset=utf-8", b"404 page not found\n")
 
 
@@ -68,7 +68,7 @@ def _found(body: bytes | None) -> Answer:
 
 
 def _version(_: str, __: Sequence[Served]) -> Answer:
-    """/version: the Kubernetes whose API this is."""
+    """/version: the version of the Kubernetes API that is implemented."""
     return _json(
         {
             "major": "1",
@@ -85,10 +85,10 @@ def _version(_: str, __: Sequence[Served]) -> Answer:
 
 
 def _versions(served: Sequence[Served]) -> dict[str, dict[str, list[Served]]]:
-    """Resources by group and version, in the order in which they came."""
+    """Resources by group and version, in their original order."""
     groups: dict[str, dict[str, list[Served]]] = {}
-    for each in served:
-        groups.setdefault(each.resource.group, {}).setdefault(each.resource.version, []).append(each)
+    for resource in served:
+        groups.setdefault(resource.resource.group, {}).setdefault(resource.resource.version, []).append(resource)
     return {
         group: dict(sorted(versions.items(), key=lambda item: _priority(item[0]))) for group, versions in groups.items()
     }
@@ -129,19 +129,19 @@ def _group_entry(group: str, versions: dict[str, list[Served]]) -> Document:
 def _group(group: str, served: Sequence[Served]) -> Answer:
     versions = _versions(served).get(group)
     if not versions:
-        return _found(None)
+        return _page(None)
     return _json({"kind": "APIGroup", "apiVersion": "v1", **_group_entry(group, versions)})
 
 
 def _resource_list(group: str, version: str, served: Sequence[Served]) -> Answer | None:
-    found = _versions(served).get(group, {}).get(version)
-    if found is None:
+    of_version = _versions(served).get(group, {}).get(version)
+    if of_version is None:
         return None
     body: Document = {"kind": "APIResourceList", "apiVersion": "v1"}
     if not group:
         del body["apiVersion"]
-    resources = [entry for each in found for entry in _resource_entries(each)]
-    return _json({**body, "groupVersion": found[0].resource.api_version, "resources": resources})
+    entries = [entry for resource in of_version for entry in _resource_entries(resource)]
+    return _json({**body, "groupVersion": of_version[0].resource.api_version, "resources": entries})
 
 
 def _resource_entries(served: Served) -> Iterator[Document]:
@@ -170,7 +170,7 @@ def _resource_entries(served: Served) -> Iterator[Document]:
 
 
 def _wants_aggregated(accept: str) -> str:
-    """The version of the aggregated form that a client takes; empty if it does not know it."""
+    """The version of aggregated discovery that the client accepts; empty if none."""
     for part in accept.split(","):
         words = [word.strip() for word in part.split(";")]
         if words[0] == JSON and "as=APIGroupDiscoveryList" in words and "g=apidiscovery.k8s.io" in words:
@@ -235,7 +235,7 @@ def _kind_entry(group: str, version: str, kind: str) -> Document:
 
 
 def _openapi_v2(accept: str) -> Answer:
-    """The old document: an empty one, in the two forms that are asked for. All that is asked of it, version 3 says."""
+    """The OpenAPI v2 document is empty, in both media types: clients use version 3 instead."""
     info = {"title": "Kubernetes", "version": f"v1.{MINOR}"}
     if "proto-openapi.spec.v2" in accept and "json" not in accept:
         title, number = (_protobuf(tag, text.encode()) for tag, text in enumerate(info.values(), 1))
@@ -250,8 +250,8 @@ def _protobuf(tag: int, value: bytes) -> bytes:
 
 def _openapi_index(_: str, served: Sequence[Served]) -> Answer:
     paths = {}
-    for each in served:
-        path = _path_of(each)
+    for resource in served:
+        path = _path_of(resource)
         body = _openapi_document(path, served)
         digest = hashlib.sha256(body or b"").hexdigest()[:32].upper()
         paths[path.lstrip("/")] = {"serverRelativeURL": f"/openapi/v3{path}?hash={digest}"}
@@ -264,12 +264,12 @@ def _path_of(served: Served) -> str:
 
 
 def _openapi_document(path: str, served: Sequence[Served]) -> bytes | None:
-    mine = [each for each in served if _path_of(each) == path]
+    mine = [resource for resource in served if _path_of(resource) == path]
     if not mine:
         return None
     schemas: Document = {}
-    for each in mine:
-        schemas.update(_schemas(each))
+    for resource in mine:
+        schemas.update(_schemas(resource))
     document = {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": f"v1.{MINOR}"},
@@ -289,7 +289,7 @@ def _gvk(served: Served) -> Document:
 
 
 def _patch_operation(served: Served) -> Document:
-    """All that a client looks for: that the server validates fields and does dry runs, and how it can be patched."""
+    """What clients look for: field validation, dry run, and the supported patch types."""
     names = ("dryRun", "fieldManager", "fieldValidation")
     reference = {"schema": {"$ref": f"#/components/schemas/{_schema_name(served)}"}}
     patches = ("application/json-patch+json", "application/merge-patch+json")
@@ -357,7 +357,7 @@ def _reference(type_: str) -> Document:
 
 def _type_schema(name: str) -> Document:
     fields = shape.types()[name]
-    return {"type": "object", "properties": {field: _field_schema(each) for field, each in fields.items()}}
+    return {"type": "object", "properties": {field: _field_schema(value) for field, value in fields.items()}}
 
 
 def _field_schema(field: shape.Field) -> Document:

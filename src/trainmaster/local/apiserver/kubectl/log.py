@@ -1,4 +1,4 @@
-"""pods/log: the API server has no logs; it finds the pod's node and passes on what that says, as it comes."""
+"""pods/log: forwards the request to the pod's node, which has the logs, and streams the answer."""
 
 import datetime
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _TRUE = ("true", "1", "")
 async def pod_log(
     request: web.Request, pod: Object, node: Object | None, session: aiohttp.ClientSession, node_token: str
 ) -> web.StreamResponse:
-    """Answer a request for the log of one container of a pod; raises Refusal with kube-apiserver's sentences."""
+    """Answers a request for the log of one container; raises Refusal with kube-apiserver's messages."""
     options = _options(pod, request.query)
     container = _container(pod, request.query.get("container", ""))
     _check_started(pod, container, is_previous="previous" in options)
@@ -35,29 +35,29 @@ async def pod_log(
         async with session.get(url, params=options, headers=headers, timeout=timeout) as answer:
             if answer.status != 200:
                 raise _node_refusal(answer.status, await answer.text())
-            return await _pass_on(request, answer)
+            return await _proxy(request, answer)
     except (aiohttp.ClientConnectionError, TimeoutError) as error:
         raise _unreachable(url, error) from error
 
 
-async def _pass_on(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+async def _proxy(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
     try:
         async for chunk in answer.content.iter_any():
             await response.write(chunk)
     except aiohttp.ClientError:
-        # The node went away in the middle: what was said stays said, and the client sees the end.
+        # The node closed the connection: the client keeps what it has received and sees the end.
         return response
     await response.write_eof()
     return response
 
 
-# -- what is asked for -----------------------------------------------------------------------------------------
+# -- request ---------------------------------------------------------------------------------------------------
 
 
 def _options(pod: Object, query: Mapping[str, str]) -> dict[str, str]:
-    """The options that the node understands, checked."""
+    """The validated options for the node."""
     options = {flag: "true" for flag in _FLAGS if query.get(flag, "false").lower() in _TRUE}
     causes: list[Cause] = []
     for word in _NUMBERS:
@@ -79,8 +79,8 @@ def _number_errors(word: str, text: str) -> list[Cause]:
         number = int(text)
     except ValueError:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
-    says = "must be greater than or equal to 0" if least == 0 else "must be greater than 0"
-    return [cause.invalid(word, number, says)] if number < least else []
+    rule = "must be greater than or equal to 0" if least == 0 else "must be greater than 0"
+    return [cause.invalid(word, number, rule)] if number < least else []
 
 
 def _moment(text: str) -> str:
@@ -92,7 +92,7 @@ def _moment(text: str) -> str:
 
 
 def _container(pod: Object, wanted: str) -> str:
-    """The container that is meant; the only one needs no name."""
+    """The requested container; the name may be left out if there is only one."""
     spec, name = pod.get("spec", {}), pod["metadata"]["name"]
     names = [each["name"] for each in spec.get("containers", ())]
     starts = [each["name"] for each in spec.get("initContainers", ())]
@@ -102,14 +102,14 @@ def _container(pod: Object, wanted: str) -> str:
         return wanted
     if len(names) == 1:
         return str(names[0])
-    said = f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
+    message = f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
     if starts:
-        said += f" or one of the init containers: [{' '.join(starts)}]"
-    raise bad_request(said)
+        message += f" or one of the init containers: [{' '.join(starts)}]"
+    raise bad_request(message)
 
 
 def _check_started(pod: Object, container: str, *, is_previous: bool) -> None:
-    """A container that never ran has no log; its node would have to say the same."""
+    """A container that never ran has no log."""
     statuses = (
         *pod.get("status", {}).get("containerStatuses", ()),
         *pod.get("status", {}).get("initContainerStatuses", ()),
@@ -126,8 +126,8 @@ def _check_started(pod: Object, container: str, *, is_previous: bool) -> None:
     waiting = (status.get("state") or {}).get("waiting")
     if waiting and not last:
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
-        said = f"container {cause.quoted(container)} in pod {cause.quoted(name)} is waiting to start"
-        raise bad_request(f"{said}: {message}" if message else f"{said}: {reason or 'no reason given'}")
+        prefix = f"container {cause.quoted(container)} in pod {cause.quoted(name)} is waiting to start"
+        raise bad_request(f"{prefix}: {message}" if message else f"{prefix}: {reason or 'no reason given'}")
 
 
 def _url(pod: Object, container: str, node: Object | None) -> str:
@@ -147,22 +147,22 @@ def _url(pod: Object, container: str, node: Object | None) -> str:
     return f"https://{address}:{port}/containerLogs/{namespace}/{name}/{container}"
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------------------
 
 
 def _node_refusal(code: int, text: str) -> Refusal:
-    """The node's own sentence, in a Status if it did not write one."""
+    """The node's message, in a Status if the node did not write one."""
     try:
-        said = msgspec.json.decode(text, type=dict[str, Any])["message"]
+        message = msgspec.json.decode(text, type=dict[str, Any])["message"]
     except (msgspec.MsgspecError, KeyError):
-        said = text.strip() or "the node gave no reason"
+        message = text.strip() or "the node gave no reason"
     reason = {400: "BadRequest", 404: "NotFound"}.get(code, "InternalError")
-    return Refusal(code if code in (400, 404) else 500, reason, str(said))
+    return Refusal(code if code in (400, 404) else 500, reason, str(message))
 
 
 def _server_error(why: str) -> Refusal:
-    said = f"Internal error occurred: {why}"
-    return Refusal(500, "InternalError", said, {"causes": [{"message": why}]})
+    message = f"Internal error occurred: {why}"
+    return Refusal(500, "InternalError", message, {"causes": [{"message": why}]})
 
 
 def _unreachable(url: str, error: BaseException) -> Refusal:

@@ -1,4 +1,4 @@
-"""One line of ``kubectl get pods``: what the states of all containers come down to."""
+"""One line of ``kubectl get pods``: a summary of the states of all containers."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 class PodRow(NamedTuple):
-    """``restarted_at`` is the end of the last run that was followed by another; "" for none."""
+    """``restarted_at`` is the end of the last run before a restart; "" if there was no restart."""
 
     ready: int
     total: int
@@ -67,7 +67,7 @@ def _end_reason(terminated: Object) -> str:
 
 
 def _initialization(statuses: list[Object], sidecars: set[Any], count: int) -> tuple[str, int]:
-    """What the first unfinished init container says, "" when all are done; and how many sidecars are ready."""
+    """The state of the first unfinished init container, "" if all are done; and the number of ready sidecars."""
     ready = 0
     for index, each in enumerate(statuses):
         terminated, waiting = _state(each, "terminated"), _state(each, "waiting")
@@ -85,7 +85,7 @@ def _initialization(statuses: list[Object], sidecars: set[Any], count: int) -> t
 
 
 def _containers(statuses: list[Object], reason: str, *, is_ready: bool) -> tuple[str, int]:
-    """What the first container that has something to say says; and how many run and are ready."""
+    """The state of the first container that is not running; and the number of running and ready containers."""
     running = 0
     failure = ""
     for each in reversed(statuses):
@@ -103,7 +103,7 @@ def _containers(statuses: list[Object], reason: str, *, is_ready: bool) -> tuple
 
 
 def _after_completion(is_running: bool, is_ready: bool, failure: str) -> str:
-    """One container is done: the others decide what the pod is."""
+    """One container has completed: the others decide the pod's status."""
     if is_running and is_ready:
         return "Running"
     return failure or ("NotReady" if is_running else "Completed")

@@ -1,7 +1,7 @@
-"""Bodies in protobuf, of the few kinds for which kubectl insists on it: ``kubectl create configmap`` and its likes.
+"""Decodes protobuf bodies, of the few kinds for which kubectl always sends it, such as ``kubectl create configmap``.
 
-Only what the tables name is read. A field that they do not know makes the body unreadable: it is refused, and nothing
-is lost in silence. Answers are always JSON.
+Only the fields in the tables are decoded. A body with an unknown field is refused, so that nothing is lost silently.
+Answers are always JSON.
 """
 
 import base64
@@ -15,7 +15,7 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
 _MAGIC = b"k8s\x00"
 _VARINT, _LENGTH = 0, 2
-# Field number: name and type. A star says that the field repeats, braces that it is a map from strings.
+# Field number: name and type. A star marks a repeated field, braces a map from strings.
 _Fields = dict[int, tuple[str, str]]
 _TYPES: dict[str, _Fields] = {
     "ConfigMap": {
@@ -146,7 +146,7 @@ KINDS = frozenset({"ConfigMap", "Secret", "Namespace", "ServiceAccount", "Servic
 def decode(body: bytes) -> dict[str, Any]:
     """The object in a body, as JSON would give it; raises ValueError."""
     if not body.startswith(_MAGIC):
-        raise ValueError("it does not begin as an object of Kubernetes")
+        raise ValueError("it is not a Kubernetes object")
     envelope = _message(body[len(_MAGIC) :], "Envelope")
     type_meta = envelope.get("type", {})
     kind = type_meta.get("kind", "")
@@ -157,24 +157,24 @@ def decode(body: bytes) -> dict[str, Any]:
 
 def _message(data: bytes, type_: str) -> dict[str, Any]:
     fields = _TYPES[type_]
-    found: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     for number, value in _fields(data):
         if number not in fields:
             raise ValueError(f"field {number} of a {type_} is not read from protobuf here; send JSON")
         name, of = fields[number]
         if of[0] == "*":
-            found.setdefault(name, []).append(_value(value, of[1:]))
+            message.setdefault(name, []).append(_value(value, of[1:]))
         elif of[0] == "{":
             key, item = _entry(value, of[1:])
-            found.setdefault(name, {})[key] = item
+            message.setdefault(name, {})[key] = item
         else:
-            found[name] = _value(value, of)
-    return found
+            message[name] = _value(value, of)
+    return message
 
 
 def _entry(value: int | bytes, of: str) -> tuple[str, str]:
     if isinstance(value, int):
-        raise ValueError("a number where an entry of a map should be")  # noqa: TRY004 – callers know one error
+        raise ValueError("found a number instead of an entry of a map")  # noqa: TRY004 – callers know one error
     pair = dict(_fields(value))
     return str(_value(pair.get(1, b""), "str")), str(_value(pair.get(2, b""), of))
 
@@ -182,7 +182,7 @@ def _entry(value: int | bytes, of: str) -> tuple[str, str]:
 def _value(value: int | bytes, of: str) -> Any:
     if isinstance(value, int):
         if of not in ("int", "bool"):
-            raise ValueError(f"a number where {of} should be")
+            raise ValueError(f"found a number instead of {of}")
         signed = value - 2**64 if value >= 2**63 else value
         return bool(value) if of == "bool" else signed
     match of:
@@ -195,22 +195,22 @@ def _value(value: int | bytes, of: str) -> Any:
         case "Time":
             return _time(_message(value, of))
         case "IntOrString":
-            found = _message(value, of)
-            return found.get("strVal", "") if found.get("type") else found.get("intVal", 0)
+            int_or_string = _message(value, of)
+            return int_or_string.get("strVal", "") if int_or_string.get("type") else int_or_string.get("intVal", 0)
         case "int" | "bool":
-            raise ValueError(f"bytes where {of} should be")
+            raise ValueError(f"found bytes instead of {of}")
         case _:
             return _message(value, of)
 
 
-def _time(found: dict[str, Any]) -> str | None:
-    """A time that nobody has set is written as an empty message."""
-    if not found:
+def _time(message: dict[str, Any]) -> str | None:
+    """An unset time is an empty message."""
+    if not message:
         return None
     try:
-        return timestamp(datetime.datetime.fromtimestamp(found.get("seconds", 0), datetime.UTC))
+        return timestamp(datetime.datetime.fromtimestamp(message.get("seconds", 0), datetime.UTC))
     except (OverflowError, OSError) as error:
-        raise ValueError("a time that no calendar has") from error
+        raise ValueError("invalid time") from error
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

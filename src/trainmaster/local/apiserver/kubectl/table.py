@@ -1,4 +1,4 @@
-"""Tables, as kubectl prints them: its own columns for the built-in kinds, printer columns for custom resources."""
+"""Tables for kubectl: built-in columns for the built-in kinds, printer columns for custom resources."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ NONE = "<none>"
 
 
 class Column(NamedTuple):
-    """From priority 1 on it is shown only with ``-o wide``."""
+    """Columns with priority 1 or more are shown only with ``-o wide``."""
 
     name: str
     priority: int = 0
@@ -39,7 +39,7 @@ def as_table(
     metadata: Object,
     now: datetime,
 ) -> Object:
-    """Objects as a meta.k8s.io/v1 Table; ``metadata`` is the list's, and of a single object its resourceVersion."""
+    """Objects as a meta.k8s.io/v1 Table; ``metadata`` is that of the list, or a single object's resourceVersion."""
     layout = _LAYOUTS.get(str(served.resource)) or _custom(served)
     meta = metadata if is_list else {key: metadata[key] for key in ("resourceVersion",) if key in metadata}
     return {
@@ -74,21 +74,21 @@ def _only_metadata(obj: Object) -> Object:
 def moment(text: Any) -> datetime | None:
     """A time on the wire, or None for anything else."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def since(text: Any, now: datetime) -> str:
-    """How long ago a time was, in two words at most."""
+    """The age of a time, with at most two units."""
     then = moment(text)
     return UNKNOWN if then is None else human((now - then).total_seconds())
 
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 86_400 * 365
 
-# Up to this many seconds: in which unit, and which smaller unit beside it.
+# Up to this many seconds: the unit, and the smaller unit beside it.
 _SCALE: tuple[tuple[int, int, int], ...] = (
     (2 * _MINUTE, 1, 0),
     (10 * _MINUTE, _MINUTE, 1),
@@ -103,7 +103,7 @@ _LETTERS = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
 
 
 def human(seconds: float) -> str:
-    """A span with two to three significant figures."""
+    """A duration with two to three significant figures."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -148,10 +148,10 @@ def _custom_column(definition: Object) -> Column:
 
 def _custom_cell(definition: Object, obj: Object, now: datetime) -> Any:
     try:
-        found = json_path.find(definition["jsonPath"], obj)
+        values = json_path.find(definition["jsonPath"], obj)
     except json_path.BadPath:
         return None
-    return _typed(definition["type"], found[0], now) if found else None
+    return _typed(definition["type"], values[0], now) if values else None
 
 
 def _typed(type_: str, value: Any, now: datetime) -> Any:
@@ -214,8 +214,8 @@ def _external_address(service: Object) -> str:
         return str(spec.get("externalName", ""))
     ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
     balanced = sorted({each.get("ip") or each.get("hostname", "") for each in ingress} - {""})
-    found = (balanced if spec.get("type") == "LoadBalancer" else []) + spec.get("externalIPs", [])
-    return ",".join(found) or ("<pending>" if spec.get("type") == "LoadBalancer" else NONE)
+    addresses = (balanced if spec.get("type") == "LoadBalancer" else []) + spec.get("externalIPs", [])
+    return ",".join(addresses) or ("<pending>" if spec.get("type") == "LoadBalancer" else NONE)
 
 
 def _service_port(port: Object) -> str:

@@ -1,11 +1,10 @@
-"""Versioned objects: everything that the API has, in memory for reading and in SQLite for staying.
+"""Versioned objects: all objects of the API, in memory for reads and in SQLite for persistence.
 
-Every change gets the next number of one counter, its resourceVersion. The latest changes are kept as history: from it
-watches are served, and lists of the past are made by undoing what came after. History is bounded, and a restart begins
-with none; who asks for a version before it gets ``TooOld`` and has to list again.
+Every change increments one counter, whose value is its resourceVersion. The latest changes are kept as history: watches
+read it, and lists at an earlier version are made by undoing later changes. The history is bounded and empty after a
+restart; a request for an older version raises ``TooOld``, and the client has to list again.
 
-An object is kept as the JSON that is answered, without its apiVersion and kind: those depend on the version that is
-asked for.
+An object is stored as the JSON of answers, without apiVersion and kind: these depend on the requested version.
 """
 
 import sqlite3
@@ -35,15 +34,15 @@ _COUNT = "UPDATE counter SET version = ?"
 
 
 class StoreFailed(Trainmaster):
-    """The disk refused a write; nothing has changed."""
+    """The disk refused a write; nothing was changed."""
 
 
 class TooOld(Exception):
-    """The history does not reach back to this version."""
+    """The history does not contain this version."""
 
 
 class Place(NamedTuple):
-    """Where an object is: ``resource`` is plural.group; the namespace of a cluster's object is empty."""
+    """The address of an object: ``resource`` is plural.group; the namespace of a cluster-scoped object is empty."""
 
     resource: str
     namespace: str
@@ -51,7 +50,7 @@ class Place(NamedTuple):
 
     @property
     def path(self) -> str:
-        """What lists are sorted and continued by."""
+        """The sort key of lists, also used for continuation."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
@@ -63,13 +62,13 @@ class Stored(NamedTuple):
     body: bytes
 
     def decode(self) -> dict[str, Any]:
-        """A fresh copy, for whoever wants to change it."""
+        """A fresh copy that may be changed."""
         decoded: dict[str, Any] = msgspec.json.decode(self.body)
         return decoded
 
 
 class Change(NamedTuple):
-    """What happened at ``version``. ``after`` is None when the object went; ``last`` is what a watch shows of it."""
+    """A change at ``version``. ``after`` is None if the object was removed; ``last`` is what a watch shows."""
 
     version: int
     place: Place
@@ -79,7 +78,7 @@ class Change(NamedTuple):
 
 
 class _History:
-    """The latest changes of one resource. ``floor`` is the newest version of which a change has been forgotten."""
+    """The latest changes of one resource. ``floor`` is the newest version whose change was dropped."""
 
     __slots__ = ("changes", "floor")
 
@@ -90,17 +89,17 @@ class _History:
     def since(self, version: int) -> list[Change]:
         if version < self.floor:
             raise TooOld
-        found = []
+        changes = []
         for change in reversed(self.changes):
             if change.version <= version:
                 break
-            found.append(change)
-        found.reverse()
-        return found
+            changes.append(change)
+        changes.reverse()
+        return changes
 
 
 class Store:
-    """One process uses a database at a time; SQLite's exclusive lock sees to it, also after a crash."""
+    """SQLite's exclusive lock ensures that one process uses a database at a time, also after a crash."""
 
     def __init__(
         self, connection: sqlite3.Connection, *, history_count: int = HISTORY_COUNT, history_bytes: int = HISTORY_BYTES
@@ -111,7 +110,7 @@ class Store:
         for resource, namespace, name, version, body in connection.execute("SELECT * FROM object"):
             place = Place(resource, namespace, name)
             stored = Stored(place, version, body)
-            stored.decode()  # SQLite has no checksums: better now than in the middle of a list
+            stored.decode()  # SQLite has no checksums: an error is better found now than during a list
             self._objects[resource][place] = stored
         self._start = self.version
         self._histories: dict[str, _History] = {}
@@ -123,7 +122,7 @@ class Store:
 
     @classmethod
     def open(cls, database: str) -> Self:
-        """Raises BadConfig with one sentence when the database cannot be used."""
+        """Raises BadConfig if the database cannot be used."""
         try:
             if database != ":memory:":
                 Path(database).touch(mode=0o600)
@@ -135,7 +134,7 @@ class Store:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.executescript(_SCHEMA)
-            connection.execute("BEGIN IMMEDIATE")  # takes the lock now and not with the first write
+            connection.execute("BEGIN IMMEDIATE")  # takes the lock now instead of with the first write
             connection.execute("UPDATE counter SET version = version")
             connection.execute("COMMIT")
             return cls(connection)
@@ -147,7 +146,7 @@ class Store:
         self._connection.close()
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call ``listener`` after every change, until the answer of this is called."""
+        """Calls ``listener`` after every change, until the returned function is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -155,31 +154,31 @@ class Store:
         return self._objects[place.resource].get(place)
 
     def select(self, resource: str, namespace: str = "") -> list[Stored]:
-        """All of a resource, in a namespace or in all, in the order of lists."""
-        found = [
+        """All objects of a resource, in one namespace or in all, sorted as in lists."""
+        objects = [
             each for each in self._objects[resource].values() if not namespace or each.place.namespace == namespace
         ]
-        found.sort(key=lambda stored: stored.place.path)
-        return found
+        objects.sort(key=lambda stored: stored.place.path)
+        return objects
 
     def select_at(self, resource: str, namespace: str, version: int) -> list[Stored]:
-        """As it was at an earlier version; raises TooOld."""
+        """The objects at an earlier version; raises TooOld."""
         objects = dict(self._objects[resource])
         for change in reversed(self.since(resource, version)):
             if change.before is None:
                 objects.pop(change.place, None)
             else:
                 objects[change.place] = change.before
-        found = [each for each in objects.values() if not namespace or each.place.namespace == namespace]
-        found.sort(key=lambda stored: stored.place.path)
-        return found
+        selected = [stored for stored in objects.values() if not namespace or stored.place.namespace == namespace]
+        selected.sort(key=lambda stored: stored.place.path)
+        return selected
 
     def resources(self) -> Iterator[str]:
-        """Those of which there ever was an object."""
+        """Resources that have or had objects."""
         return iter(tuple(self._objects))
 
     def since(self, resource: str, version: int) -> list[Change]:
-        """What happened to a resource after a version; raises TooOld."""
+        """The changes of a resource after a version; raises TooOld."""
         history = self._histories.get(resource)
         if history is not None:
             return history.since(version)
@@ -188,23 +187,23 @@ class Store:
         return []
 
     def put(self, place: Place, obj: dict[str, Any]) -> Stored:
-        """Write an object; its resourceVersion is set here. Raises StoreFailed."""
+        """Writes an object and sets its resourceVersion. Raises StoreFailed."""
         version = self.version + 1
         stored = self._encode(place, obj, version)
         self._commit(version, _WRITE, (*place, version, stored.body))
         before = self._objects[place.resource].get(place)
         self._objects[place.resource][place] = stored
-        self._tell(Change(version, place, before, stored, stored))
+        self._notify(Change(version, place, before, stored, stored))
         return stored
 
     def remove(self, place: Place) -> Stored:
-        """Remove an object and answer its last state, at the version of its end. Raises StoreFailed."""
+        """Removes an object and returns its last state, at the version of the removal. Raises StoreFailed."""
         before = self._objects[place.resource][place]
         version = self.version + 1
         last = self._encode(place, before.decode(), version)
         self._commit(version, _REMOVE, place)
         del self._objects[place.resource][place]
-        self._tell(Change(version, place, before, None, last))
+        self._notify(Change(version, place, before, None, last))
         return last
 
     def _encode(self, place: Place, obj: dict[str, Any], version: int) -> Stored:
@@ -224,7 +223,7 @@ class Store:
             raise StoreFailed(f"the database refused a write: {_why(error)}; nothing was changed") from error
         self.version = version
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         resource = change.place.resource
         history = self._histories.get(resource)
         if history is None:
@@ -245,14 +244,14 @@ class Store:
 
 
 def _why(error: Exception) -> str:
-    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    if "locked" in said:
-        return "another process uses it; stop that one first"
-    if "full" in said:
+    message = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    if "locked" in message:
+        return "another process uses it; stop that process first"
+    if "full" in message:
         return "the disk is full"
-    if "readonly" in said or "read-only" in said.lower():
+    if "readonly" in message or "read-only" in message.lower():
         return "it is read-only"
     is_noise = isinstance(error, msgspec.DecodeError | UnicodeDecodeError)
-    if is_noise or "malformed" in said or "not a database" in said:
-        return "it is damaged or no database of trainmaster; move it away to start with an empty one"
-    return said
+    if is_noise or "malformed" in message or "not a database" in message:
+        return "it is damaged or not a database of trainmaster; move it away to start with an empty one"
+    return message

@@ -1,7 +1,8 @@
-"""watch: what happens to a resource from a version on, as lines.
+"""watch: the changes of a resource from a version on, as lines.
 
-A watch has no queue. It reads the store's history from the version that it has sent, and a bell rings when there is
-more. So a slow reader costs nothing: when the history has gone past it, its watch ends and it has to list again.
+A watch has no queue. It reads the store's history from the last version that it has sent, and is woken up after each
+change. So a slow reader costs no memory: when the history no longer has its version, its watch ends and it has to list
+again.
 """
 
 import asyncio
@@ -25,45 +26,51 @@ _LARGEST_BATCH = 500
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
-class Bells:
-    """Wakes the watches of a resource after a change of it, and all when the server closes."""
+class WatchNotifier:
+    """Wakes the watches of a resource after a change, and all watches when the server closes."""
 
     def __init__(self, store: Store) -> None:
-        self._bells: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._events: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self.is_closed = False
-        store.listen(self._ring)
+        store.listen(self._notify)
 
     @contextmanager
-    def bell(self, resource: str) -> Iterator[asyncio.Event]:
+    def subscribe(self, resource: str) -> Iterator[asyncio.Event]:
         event = asyncio.Event()
-        self._bells[resource].add(event)
+        self._events[resource].add(event)
         try:
             yield event
         finally:
-            self._bells[resource].discard(event)
+            self._events[resource].discard(event)
 
     def close(self) -> None:
         self.is_closed = True
-        for bells in self._bells.values():
-            for event in bells:
+        for events in self._events.values():
+            for event in events:
                 event.set()
 
     def __len__(self) -> int:
-        return sum(map(len, self._bells.values()))
+        return sum(map(len, self._events.values()))
 
-    def _ring(self, change: Change) -> None:
-        for event in self._bells.get(change.place.resource, ()):
+    def _notify(self, change: Change) -> None:
+        for event in self._events.get(change.place.resource, ()):
             event.set()
 
 
 class Watch:
-    """One watch: ``async for`` gives batches of lines until its time is over."""
+    """One watch: ``lines`` yields batches of lines until the timeout."""
 
     def __init__(
-        self, state: State, bells: Bells, target: Target, options: ListOptions, form: Form, include_object: str
+        self,
+        state: State,
+        notifier: WatchNotifier,
+        target: Target,
+        options: ListOptions,
+        form: Form,
+        include_object: str,
     ) -> None:
         self._state = state
-        self._bells = bells
+        self._notifier = notifier
         self._served = target.served
         self._namespace = target.namespace
         self._resource = str(target.served.resource)
@@ -78,35 +85,35 @@ class Watch:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._options.timeout if self._options.timeout > 0 else DEFAULT_TIMEOUT)
         store = self._state.store
-        with self._bells.bell(self._resource) as bell:
+        with self._notifier.subscribe(self._resource) as wakeup:
             cursor = self._from
             if self._wants_initial():
                 cursor = store.version
                 yield b"".join(self._initial(cursor))
-            while not self._bells.is_closed:
-                bell.clear()
+            while not self._notifier.is_closed:
+                wakeup.clear()
                 try:
                     changes = store.since(self._resource, cursor)
                 except TooOld:
                     yield self._error(expired(f"too old resource version: {cursor} ({store.version})"))
                     return
-                # What others changed is seen too: the next look begins after it.
+                # Changes of other resources are skipped: the next read begins after them.
                 cursor = max(cursor, store.version)
                 for start in range(0, len(changes), _LARGEST_BATCH):
                     yield b"".join(self._events(changes[start : start + _LARGEST_BATCH]))
-                if await self._pause(bell, deadline):
+                if await self._pause(wakeup, deadline):
                     continue
                 if self._options.bookmarks:
                     yield self._bookmark(cursor)
                 if loop.time() >= deadline:
                     return
 
-    async def _pause(self, bell: asyncio.Event, deadline: float) -> bool:
-        """Wait for the bell; False when a bookmark is due or the time is over."""
+    async def _pause(self, wakeup: asyncio.Event, deadline: float) -> bool:
+        """Waits for a change; False if a bookmark is due or the timeout is reached."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(min(deadline, loop.time() + BOOKMARK_PERIOD)):
-                await bell.wait()
+                await wakeup.wait()
         except TimeoutError:
             return False
         return True
@@ -141,7 +148,7 @@ class Watch:
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), body)
 
     def _without_columns(self, body: bytes) -> bytes:
-        """Columns are said once: a reader keeps those of the first row."""
+        """Column definitions are sent only once: a client keeps those of the first row."""
         if not self._has_columns:
             self._has_columns = True
             return body
@@ -176,7 +183,7 @@ def _bookmark_table(obj: dict[str, object], metadata: dict[str, object]) -> dict
 
 
 def _aged(before: Stored, change: Change) -> Stored:
-    """The last state that matched, at the version at which it stopped to."""
+    """The last state that matched the selector, at the version at which it stopped matching."""
     obj = before.decode()
     obj["metadata"]["resourceVersion"] = str(change.version)
     return Stored(before.place, change.version, msgspec.json.encode(obj))

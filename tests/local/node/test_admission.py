@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.local.node.build import a_container, a_pod
-from trainmaster.local.node.fitness import unfit
+from trainmaster.local.node.admission import rejection
 from trainmaster.local.node.isolation import Isolation
 from trainmaster.local.node.pod import Pod
 
@@ -34,7 +34,7 @@ def with_volume(container: Object, **volume: Any) -> Pod:
     ],
 )
 def test_what_can_run(pod: Pod, isolation: Isolation) -> None:
-    assert unfit(pod, isolation) is None
+    assert rejection(pod, isolation) is None
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_what_can_run(pod: Pod, isolation: Isolation) -> None:
     ],
 )
 def test_what_cannot_run_says_why(pod: Pod, isolation: Isolation, reason: str, message: str) -> None:
-    verdict = unfit(pod, isolation)
+    failure = rejection(pod, isolation)
 
-    assert verdict is not None
-    assert (verdict.reason, verdict.message[: len(message)]) == (reason, message)
+    assert failure is not None
+    assert (failure.reason, failure.message[: len(message)]) == (reason, message)
 
 
 def test_token_can_be_had_where_there_are_service_accounts() -> None:
     pod = with_volume(mounting("/token"), projected={"sources": [{"serviceAccountToken": {"path": "token"}}]})
 
-    assert unfit(pod, FREE, has_accounts=True) is None
+    assert rejection(pod, FREE, has_accounts=True) is None

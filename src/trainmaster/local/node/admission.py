@@ -1,33 +1,33 @@
-"""Pods that this node can never run: said at once, in a sentence, instead of tried again and again."""
+"""Rejects pods that this node can never run, at once and with a message, instead of retrying."""
 
 from collections.abc import Set
 
-from trainmaster.local.node.decision import Verdict
+from trainmaster.local.node.decision import PodFailure
 from trainmaster.local.node.isolation import Isolation
 from trainmaster.local.node.pod import Object, Pod
 
 VOLUMES = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
 PROJECTED = frozenset({"configMap", "secret", "downwardAPI"})
-TOKEN = "serviceAccountToken"  # noqa: S105  the word, not one
+TOKEN = "serviceAccountToken"  # noqa: S105  a volume source, not a token
 
 
-def unfit(pod: Pod, isolation: Isolation, *, has_accounts: bool = False) -> Verdict | None:
-    """Why this pod cannot run here, whatever is waited for; None when it can. ``has_accounts`` where the API server
-    gives out tokens of service accounts."""
+def rejection(pod: Pod, isolation: Isolation, *, has_accounts: bool = False) -> PodFailure | None:
+    """Why this pod can never run here; None if it can. ``has_accounts`` is set if the API server issues tokens of
+    service accounts."""
     projected = PROJECTED | {TOKEN} if has_accounts else PROJECTED
     containers = (*pod.init_containers, *pod.containers)
     for container in containers:
         if not container.get("command"):
-            return Verdict("NoCommand", _no_command(container))
+            return PodFailure("NoCommand", _no_command(container))
     for name, volume in pod.volumes.items():
         if message := _volume_problem(name, volume, projected):
-            return Verdict("UnsupportedVolume", message)
+            return PodFailure("UnsupportedVolume", message)
     for container in containers:
         for mount in () if isolation.mode else container.get("volumeMounts") or ():
             if not _is_in_place(pod, mount):
-                return Verdict("NamespacesNotAllowed", _no_namespace(container, mount, isolation))
+                return PodFailure("NamespacesNotAllowed", _no_namespace(container, mount, isolation))
         if message := _probe_problem(container):
-            return Verdict("UnsupportedProbe", message)
+            return PodFailure("UnsupportedProbe", message)
     return None
 
 
@@ -44,13 +44,13 @@ def _volume_problem(name: str, volume: Object, projected: Set[str]) -> str:
         return f"volume {name} is a {kinds[0]}, which local mode does not have; use one of {', '.join(VOLUMES)}"
     sources = (volume.get("projected") or {}).get("sources") or ()
     for source in sources:
-        if strange := sorted(source.keys() - projected):
-            return f"volume {name} projects a {strange[0]}, which local mode does not have"
+        if unsupported := sorted(source.keys() - projected):
+            return f"volume {name} projects a {unsupported[0]}, which local mode does not have"
     return ""
 
 
 def _is_in_place(pod: Pod, mount: Object) -> bool:
-    """A folder of this machine at its own path is there without any mount."""
+    """True for a hostPath volume that is mounted at its own path: no mount is needed."""
     host = pod.volumes.get(mount["name"], {}).get("hostPath")
     return host is not None and host["path"].rstrip("/") == mount["mountPath"].rstrip("/") and "subPath" not in mount
 

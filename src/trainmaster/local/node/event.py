@@ -1,4 +1,4 @@
-"""Events on pods, as a kubelet records them."""
+"""Records events on pods, as a kubelet does."""
 
 from trainmaster.core.ids import POD
 from trainmaster.core.plan import Event
@@ -9,10 +9,10 @@ from trainmaster.runtime.recorder import Recorder
 COMPONENT = "kubelet"
 
 
-class Teller:
+class PodEvents:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def tell(self, pod: Pod, kind: str, reason: str, message: str) -> None:
+    def record(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         view = JobView(pod.key, pod.uid, 0, False, b"")
         self._recorder.record(POD, view, COMPONENT, Event(kind, reason, message))
