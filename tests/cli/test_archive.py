@@ -55,7 +55,7 @@ def test_the_next_run_starts_its_files_anew(tmp_path: Path) -> None:
     assert written(tmp_path) == {"job-a-0.main.0.log": "today\n"}
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadConfig, match=r"--logs .*/file/logs: Not a directory; choose another folder"):
         Archive(tmp_path / "file" / "logs")

@@ -54,7 +54,7 @@ def test_a_job_is_shown_with_its_replicas() -> None:
     ]
 
 
-def test_a_job_that_nobody_has_looked_at_yet_is_shown() -> None:
+def test_a_job_without_a_phase_is_shown() -> None:
     assert seen([job()])[0] == "AITrainingJob mnist  Accepted  1m15s  0/0 running, 0 ended"
 
 
@@ -94,7 +94,7 @@ def test_all_jobs_and_the_note_are_shown() -> None:
 # --- the end ---
 
 
-def test_the_end_says_how_and_why_and_shows_the_last_words_of_what_failed() -> None:
+def test_the_summary_has_outcome_reason_and_last_lines_of_failed_replicas() -> None:
     message = "replica trainer-1 failed because of " + "a long reason " * 5
     failed = job(
         replica(0, "Stopped", lines=("fine",)),
@@ -110,7 +110,7 @@ def test_the_end_says_how_and_why_and_shows_the_last_words_of_what_failed() -> N
     assert not any("fine" in line for line in lines if line.startswith("  "))
 
 
-def test_at_the_end_the_last_lines_of_who_had_no_time_left_are_shown() -> None:
+def test_the_summary_has_the_last_lines_of_replicas_that_exceeded_the_time_limit() -> None:
     stopped = replica(1, "Stopped", why="the job exceeded its time limit", lines=("step 41",))
     done = replica(2, "Stopped", lines=("served",))
 
@@ -130,7 +130,7 @@ def test_an_age_is_short(seconds: float, text: str) -> None:
     assert age(START, START + timedelta(seconds=seconds)) == text
 
 
-def test_who_has_not_begun_has_no_age() -> None:
+def test_a_replica_that_has_not_started_has_no_age() -> None:
     assert age(None, NOW) == "-"
 
 

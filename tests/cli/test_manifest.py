@@ -122,25 +122,25 @@ def test_values_are_as_they_will_travel() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(text: str, said: str) -> None:
+def test_an_error_names_its_place(text: str, said: str) -> None:
     error = error_of(text)
 
     assert said in error
     assert "\n" not in error
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match=r"missing\.yaml: cannot be read: No such file or directory; check the path"):
         manifest.read([str(tmp_path / "missing.yaml")])
 
 
-def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"ab\xff")
     with pytest.raises(BadConfig, match=r"model\.bin: is not UTF-8 text: byte 2 is wrong"):
         manifest.read([str(tmp_path / "model.bin")])
 
 
-def test_files_without_a_job_are_told(tmp_path: Path) -> None:
+def test_files_without_a_job_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n")
     with pytest.raises(BadConfig, match=r"a\.yaml: contains no job; a job is one of DIJob \("):
         manifest.read([str(tmp_path / "a.yaml")])
@@ -168,7 +168,7 @@ def test_files_without_a_job_are_told(tmp_path: Path) -> None:
         pytest.param(f"{DIJOB}status: {{foo: 1}}", "", id="a status is nobody's business here"),
     ],
 )
-def test_a_field_that_would_be_dropped_in_silence_is_told(text: str, names: str) -> None:
+def test_a_field_that_would_be_dropped_silently_is_an_error(text: str, names: str) -> None:
     document = one(text + "\nmetadata: {name: job, anything: 1}")
     if not names:
         manifest.check_fields([document])
@@ -219,12 +219,12 @@ def test_a_document_goes_to_its_namespace(own: str, asked: str, got: str) -> Non
     assert placed.key.namespace == got
 
 
-def test_two_different_namespaces_are_told() -> None:
+def test_two_different_namespaces_are_an_error() -> None:
     with pytest.raises(BadConfig, match="dijob/job has namespace ml, but --namespace is rl"):
         manifest.placed([one(f"{DIJOB}metadata: {{name: job, namespace: ml}}")], "rl")
 
 
-def test_two_of_one_name_are_told_with_both_places() -> None:
+def test_two_objects_of_one_name_are_an_error_with_both_places() -> None:
     twice = list(manifest.parse(f"{DIJOB}metadata: {{name: job}}\n---\n{DIJOB}metadata: {{name: job}}", "job.yaml"))
     with pytest.raises(
         BadConfig, match=r"job\.yaml, document 2: dijob/job is also in job\.yaml, document 1; rename or remove"

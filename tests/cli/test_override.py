@@ -47,7 +47,7 @@ def test_a_value_is_changed_in_the_job() -> None:
     assert body["spec"]["replicaSpecs"]["ps"] == {"replicas": 4}
 
 
-def test_a_field_that_the_schema_knows_may_be_new() -> None:
+def test_a_field_of_the_schema_may_be_added() -> None:
     (body,) = changed("spec.replicaSpecs.trainer.replicas=4", JOB)
 
     assert body["spec"]["replicaSpecs"]["trainer"]["replicas"] == 4
@@ -122,16 +122,16 @@ def test_what_was_given_stays_as_it_was() -> None:
         pytest.param("spec.replicaSpecs[0].x=4", "spec.replicaSpecs of aitrainingjob/mnist is an object", id="no list"),
         pytest.param(
             "spec.replicaSpecs.trainer.template.spec.containers.image=x",
-            "containers of aitrainingjob/mnist is a list of 2; say which item, from [0] on",
+            "containers of aitrainingjob/mnist is a list of 2; choose an item, from [0] on",
             id="a list without a number",
         ),
         pytest.param(
-            "spec.replicaSpecs.trainer.template.spec.containers[2]=x", "is a list of 2; say which item", id="beyond"
+            "spec.replicaSpecs.trainer.template.spec.containers[2]=x", "is a list of 2; choose an item", id="beyond"
         ),
         pytest.param("kind.x=y", "kind of aitrainingjob/mnist is a plain value and has no x", id="inside a word"),
     ],
 )
-def test_a_place_that_is_not_there_is_told_with_what_there_is(text: str, said: str) -> None:
+def test_a_missing_path_is_refused_with_the_existing_names(text: str, said: str) -> None:
     assert error_of(text, JOB, OTHER).startswith(f"--set {text}: ")
     assert said in error_of(text, JOB, OTHER)
 
@@ -141,12 +141,12 @@ def test_a_place_that_is_not_there_is_told_with_what_there_is(text: str, said: s
     [
         pytest.param("spec.x", "has no path and value; write it like spec.replicaSpecs.trainer.replicas=4", id="no ="),
         pytest.param("=4", "has no path and value", id="no path"),
-        pytest.param("a..b=4", "'a..b' is no path", id="empty part"),
-        pytest.param("a[x]=4", "'a[x]' is no path", id="word for a number"),
+        pytest.param("a..b=4", "'a..b' is not a path", id="empty part"),
+        pytest.param("a[x]=4", "'a[x]' is not a path", id="word for a number"),
         pytest.param("a={b", "the value is not YAML: ", id="value"),
     ],
 )
-def test_what_is_no_override_is_told(text: str, said: str) -> None:
+def test_an_invalid_override_is_refused(text: str, said: str) -> None:
     assert error_of(text, JOB).startswith(f"--set {text}: {said}")
 
 
@@ -158,5 +158,5 @@ def test_what_is_no_override_is_told(text: str, said: str) -> None:
         pytest.param("kind=Pod", "Pod is served as v1, not as elasticdeeplearning.ai/v1", id="another kind"),
     ],
 )
-def test_what_is_no_job_any_more_is_told(text: str, said: str) -> None:
+def test_an_override_that_breaks_the_job_is_refused(text: str, said: str) -> None:
     assert error_of(text, JOB).startswith(f"job.yaml, document 1: {said}")

@@ -22,7 +22,7 @@ def test_a_line_stands_behind_its_label() -> None:
     assert out.getvalue() == "ps-0       | hello | more\n"
 
 
-def test_each_change_is_told_once() -> None:
+def test_each_change_is_written_once() -> None:
     out = io.StringIO()
     with Lines(out) as lines:
         for _ in range(2):
@@ -32,7 +32,7 @@ def test_each_change_is_told_once() -> None:
     assert out.getvalue() == "aitrainingjob/mnist Pending\n"
 
 
-def test_a_phase_is_told_with_its_message_and_trouble_with_its_reason() -> None:
+def test_phases_have_messages_and_abnormal_states_have_reasons() -> None:
     out = io.StringIO()
     with Lines(out) as lines:
         lines.show([job("Running", "all pods are running", replica("ps-0"))], NOW)

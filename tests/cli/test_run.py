@@ -80,8 +80,8 @@ def test_what_cannot_start_ends_with_2(monkeypatch: pytest.MonkeyPatch, file: st
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", "trainmaster: no space left\n")
 
 
-def test_a_mistake_is_told_before_the_http_stack_is_loaded(tmp_path: Path) -> None:
-    """It is told in half the time."""
+def test_an_input_error_is_reported_before_the_http_stack_is_loaded(tmp_path: Path) -> None:
+    """So that the error is shown in half the time."""
     (tmp_path / "bad.yaml").write_text("a: b: c")
     check = (
         "import sys, atexit\n"

@@ -123,7 +123,9 @@ def test_pods_of_a_batch_job_are_those_of_its_owner() -> None:
         ),
     ],
 )
-def test_conditions_say_how_a_job_is(model: RunModel, conditions: Any, outcome: str, message: str) -> None:
+def test_conditions_give_the_outcome_and_message_of_a_job(
+    model: RunModel, conditions: Any, outcome: str, message: str
+) -> None:
     model.observe_job(AITJ, None, job(phase="Any", conditions=conditions))
     (seen,) = model.jobs
 
@@ -192,7 +194,7 @@ def test_nothing_is_known_of_a_job_that_was_not_seen(model: RunModel) -> None:
         ),
     ],
 )
-def test_a_pod_says_how_its_replica_is(model: RunModel, status: Any, state: str, why: str) -> None:
+def test_a_pod_gives_the_state_of_its_replica(model: RunModel, status: Any, state: str, why: str) -> None:
     model.observe_pod(None, pod(**status))
     (replica,) = replicas(model)
 
@@ -205,7 +207,7 @@ def test_replicas_are_in_the_order_of_their_numbers(model: RunModel) -> None:
     assert [replica.name for replica in replicas(model)] == ["ps-0", "trainer-9", "trainer-10"]
 
 
-def test_replicas_without_numbers_are_told_apart_by_the_names_of_their_pods() -> None:
+def test_replicas_without_an_index_have_the_names_of_their_pods() -> None:
     model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
     model.observe_job(DIJOB, None, job())
     for name in ("collector-x7k2p", "collector-b4m9z", "coordinator"):
@@ -228,7 +230,7 @@ def test_what_ended_and_was_cleaned_up_is_still_seen_as_it_ended(model: RunModel
     assert not model.has_active_pods
 
 
-def test_what_was_told_to_stop_did_not_fail(model: RunModel) -> None:
+def test_a_stopped_pod_has_not_failed(model: RunModel) -> None:
     model.observe_pod(None, pod(phase="Running"))
     model.observe_pod(None, pod(phase="Running", deleting=True))
     assert [replica.state for replica in replicas(model)] == ["Stopping"]
@@ -250,7 +252,9 @@ def test_what_was_told_to_stop_did_not_fail(model: RunModel) -> None:
     ],
 )
 @pytest.mark.parametrize("is_over", [True, False])
-def test_who_was_stopped_for_no_fault_of_its_own_says_why(model: RunModel, phase: str, why: str, is_over: bool) -> None:
+def test_a_replica_that_was_stopped_has_the_reason_of_its_job(
+    model: RunModel, phase: str, why: str, is_over: bool
+) -> None:
     going = {"phase": "Terminating", "ending": {"phase": phase}}
     meta = {"name": "mnist", "uid": "job", "creationTimestamp": START}
     model.observe_job(AITJ, None, raw({"metadata": meta, "status": {"phase": phase} if is_over else going}))

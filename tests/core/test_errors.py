@@ -14,11 +14,11 @@ from trainmaster.core.errors import ApiError, BadSpec, Conflict, TooManyRequests
         pytest.param("Expected `int`", "spec.template", "spec.template: Expected `int`", id="the root itself"),
     ],
 )
-def test_a_decoding_error_is_told_path_first(said: str, root: str, expected: str) -> None:
+def test_a_decoding_error_begins_with_the_path(said: str, root: str, expected: str) -> None:
     assert located(msgspec.ValidationError(said), root) == expected
 
 
-def test_a_bad_spec_tells_all_its_errors_at_once() -> None:
+def test_a_bad_spec_lists_all_its_errors() -> None:
     bad = BadSpec("spec.a: x", "spec.b: y")
 
     assert bad.errors == ("spec.a: x", "spec.b: y")
@@ -33,7 +33,7 @@ def test_an_answer_of_the_api_server_keeps_its_words() -> None:
     assert isinstance(error, Trainmaster)
 
 
-def test_too_many_requests_says_how_long_to_wait() -> None:
+def test_too_many_requests_has_the_seconds_to_wait() -> None:
     assert TooManyRequests("slow down").retry_after == 1.0
     assert TooManyRequests("slow down", retry_after=7.0).retry_after == 7.0
     assert TooManyRequests("slow down").code == 429

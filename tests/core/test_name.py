@@ -34,7 +34,7 @@ def test_a_name_that_no_service_can_have_is_refused_with_both_names(child: str) 
     assert repr(child) in error
 
 
-def test_a_name_that_is_too_long_says_by_how_much() -> None:
+def test_the_error_of_a_long_name_has_the_excess_length() -> None:
     error = child_name_error("the-job", "a" * 66)
 
     assert "would have 66 characters, 63 are allowed" in error

@@ -41,7 +41,7 @@ def deletes_of(count: int) -> tuple[Delete, ...]:
     return tuple(a_delete(f"p-{i}") for i in range(count))
 
 
-def test_a_create_knows_the_key_of_its_body() -> None:
+def test_a_create_has_the_key_of_its_body() -> None:
     assert a_create("mnist-trainer-0").key == Key("ml", "mnist-trainer-0")
 
 
@@ -64,7 +64,7 @@ def test_an_event_is_normal_or_a_warning() -> None:
     assert warning("Failed", "x") == Event("Warning", "Failed", "x")
 
 
-def test_a_plan_acts_at_once_and_stores_at_once_unless_told() -> None:
+def test_by_default_a_plan_acts_and_stores_at_once() -> None:
     assert (Plan().status_first, Plan().lazy, Plan().requeue_after) == (False, 0.0, None)
 
 
@@ -106,7 +106,7 @@ def test_a_bounded_plan_keeps_deletes_before_creates_in_their_order(
     assert bounded.status == {"phase": "Running"}
 
 
-def test_one_pass_has_at_most_500_actions_unless_told() -> None:
+def test_by_default_one_pass_has_at_most_500_actions() -> None:
     assert MAX_ACTIONS == 500
     assert len(Plan(creates=creates_of(501)).bounded().creates) == 500
 
@@ -219,7 +219,7 @@ def applied(target: Any, patch: Any) -> Any:
         pytest.param({"a": {"b": {"c": 1}}}, {"a": {"b": {"c": 1}}}, {}, id="nothing changes"),
     ],
 )
-def test_a_merge_patch_says_only_what_changes(old: Any, new: Any, patch: Any) -> None:
+def test_a_merge_patch_contains_only_changes(old: Any, new: Any, patch: Any) -> None:
     assert merge_patch(old, new) == patch
     assert applied(old, patch) == new
 

@@ -182,7 +182,7 @@ def test_our_variables_come_before_the_users_in_our_order() -> None:
     ]
 
 
-def test_the_users_variables_of_our_names_are_replaced_however_often_they_occur() -> None:
+def test_all_user_variables_with_our_names_are_replaced() -> None:
     from_field = {"name": "RANK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     container = a_container("main", env=[{"name": "RANK", "value": "7"}, {"name": "A", "value": "$(RANK)"}, from_field])
 

@@ -310,7 +310,7 @@ def test_a_container_is_running_waiting_or_ended(state: Any, view: ContainerView
 
 
 @pytest.mark.parametrize("phase", ["Hibernating", "", "ünbekannt"])
-def test_a_phase_nobody_knows_yet_is_read_as_it_is(phase: str) -> None:
+def test_an_unknown_phase_is_kept(phase: str) -> None:
     view = pod_of(minimal(status={"phase": phase}))
 
     assert view.phase == phase
@@ -340,7 +340,7 @@ DIED = ContainerView("c", exit_code=1, reason="Error")
         pytest.param({"terminated": {"exitCode": 0}}, ContainerView("c", exit_code=0), id="ended again"),
     ],
 )
-def test_a_container_that_was_started_again_tells_how_it_ended_before(state: Any, view: ContainerView) -> None:
+def test_a_restarted_container_has_its_last_exit(state: Any, view: ContainerView) -> None:
     last = {"terminated": {"exitCode": 1, "reason": "Error"}}
     status = {"containerStatuses": [{"name": "c", "state": state, "lastState": last}]}
 
@@ -487,7 +487,7 @@ def test_the_last_page_has_no_cursor_and_an_empty_one_no_views() -> None:
 # --- containers and devices --------------------------------------------------------------------
 
 
-def test_a_container_that_waits_for_more_than_its_turn_says_why_and_which_image() -> None:
+def test_a_container_that_cannot_start_has_reason_and_image() -> None:
     waiting = {"reason": "ErrImagePull", "message": "rpc error\nno such host"}
     statuses = [
         {"name": "a", "image": "x:1", "state": {"waiting": waiting}},
@@ -605,7 +605,7 @@ def test_a_service_is_its_name_its_owner_and_whether_it_goes() -> None:
     assert view == ServiceView(Key("n", "p"), "u", 7, OwnerView("g/v1", "K", "j", "1"), deleting=True)
 
 
-def test_a_job_is_kept_undecoded_whatever_its_spec_looks_like() -> None:
+def test_a_job_with_any_spec_is_kept_undecoded() -> None:
     body = minimal(spec={"coordinator": "nonsense", "replicas": "many"}, status=3)
 
     view = JOB_CODEC.line(line(body)).view
@@ -641,7 +641,7 @@ def test_the_ports_of_a_job_are_those_of_its_status(status: Any, ports: tuple[in
     assert view.ports == ports
 
 
-def test_a_job_that_is_being_deleted_says_so() -> None:
+def test_a_job_that_is_being_deleted_is_marked() -> None:
     job = a_dijob()
     job["metadata"]["deletionTimestamp"] = "2026-11-15T12:00:00Z"
 

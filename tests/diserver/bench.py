@@ -31,7 +31,7 @@ ROLES: Json = {"collector": {"template": TEMPLATE}, "learner": {"template": TEMP
 
 
 class Reviews:
-    """What the API server says about tokens and rights; ``error`` is raised instead."""
+    """Answers TokenReviews and SubjectAccessReviews; ``error`` is raised instead."""
 
     def __init__(self) -> None:
         self.users: dict[str, Json] = {}

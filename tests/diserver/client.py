@@ -1,4 +1,4 @@
-"""A stand-in for DI-engine's client of di-server, with its habits and its weaknesses.
+"""A copy of the behaviour of DI-engine's client of di-server, including its weaknesses.
 
 It sends a JSON body with every request, also with GET, and no Content-Type. It tries a connection five times, one
 second apart. It dies of every status from 400 on, and of an answer of another shape than it knows. Only an answer
@@ -35,7 +35,7 @@ class Client:
         self.retries = 0
 
     async def start(self, collectors: dict[str, Any], learners: dict[str, Any]) -> dict[str, Any]:
-        """What a coordinator does first: asks until it is given, as long as it is only told to wait."""
+        """The first request of a coordinator: repeated while the answer is "try again"."""
         body = self._identity() | {"collectors": collectors, "learners": learners}
         for _ in range(int(INIT_SECONDS / INIT_PAUSE)):
             success, _, _, data = await self.request("POST", "/v1alpha1/replicas", body)
@@ -45,7 +45,7 @@ class Client:
         raise Died("no replicas after 120 seconds")
 
     async def get(self) -> dict[str, Any] | None:
-        """One round of the thread that follows the server; None when it was told to wait."""
+        """One poll of the thread that follows the server; None if the answer was "try again"."""
         success, _, _, data = await self.request("GET", "/v1alpha1/replicas", {}, params=self._identity())
         return self.checked(data) if success else None
 

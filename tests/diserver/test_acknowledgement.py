@@ -1,4 +1,4 @@
-"""An answer counts as received when the other side's machine has it, and not before: else it is given again."""
+"""An answer counts as received when the client's machine has acknowledged it; until then a retry gets it again."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ from trainmaster.diserver import serve
 from trainmaster.diserver.acknowledgement import SentAnswer
 
 SMALL = 4096
-"""What the other side's machine takes while nobody reads there; much more than that is written."""
+"""The receive buffer of the peer; the tests write much more."""
 
 
 def narrow() -> socket.socket:
-    """A socket that takes little."""
+    """A socket with a small receive buffer."""
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
     found.setblocking(False)
@@ -32,7 +32,7 @@ def narrow() -> socket.socket:
 
 @asynccontextmanager
 async def connection() -> AsyncIterator[tuple[asyncio.StreamWriter, socket.socket]]:
-    """One side as a server has it, and the other as a plain socket that takes little."""
+    """The server's side of a connection, and a peer with a small receive buffer."""
     accepted = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda _, writer: accepted.set_result(writer), "127.0.0.1", 0)
     other = narrow()
@@ -52,19 +52,19 @@ async def arrives(writer: asyncio.StreamWriter, timeout: float = 10.0) -> bool:
 
 
 def abort(other: socket.socket) -> None:
-    """As when a machine or what is between forgets the connection: no goodbye, and what came unread is thrown away."""
+    """Resets the connection: unread data is discarded."""
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     other.close()
 
 
-async def test_what_the_other_side_has_has_arrived_read_or_not() -> None:
+async def test_an_answer_that_the_peer_has_received_is_acknowledged() -> None:
     async with connection() as (writer, _):
         writer.write(b"answer")
 
         assert await arrives(writer)
 
 
-async def test_what_the_other_side_took_before_it_closed_has_arrived() -> None:
+async def test_an_answer_that_the_peer_received_before_it_closed_is_acknowledged() -> None:
     async with connection() as (writer, other):
         writer.write(b"answer")
         assert await asyncio.get_running_loop().sock_recv(other, 100) == b"answer"
@@ -73,14 +73,14 @@ async def test_what_the_other_side_took_before_it_closed_has_arrived() -> None:
         assert await arrives(writer)
 
 
-async def test_what_the_other_side_has_no_room_for_has_not_arrived() -> None:
+async def test_an_answer_beyond_the_peers_buffer_is_not_acknowledged() -> None:
     async with connection() as (writer, _):
         writer.write(b"x" * 100 * SMALL)
 
         assert not await arrives(writer, timeout=0.05)
 
 
-async def test_it_is_waited_for_until_it_is_read() -> None:
+async def test_acknowledgement_is_waited_for() -> None:
     async with connection() as (writer, other):
         left = 100 * SMALL
         writer.write(b"x" * left)
@@ -92,7 +92,7 @@ async def test_it_is_waited_for_until_it_is_read() -> None:
         assert await waiting
 
 
-async def test_what_was_on_its_way_when_the_connection_broke_has_not_arrived() -> None:
+async def test_an_answer_in_transit_is_not_acknowledged_after_a_broken_connection() -> None:
     async with connection() as (writer, other):
         writer.write(b"x" * 100 * SMALL)
         abort(other)
@@ -101,7 +101,7 @@ async def test_what_was_on_its_way_when_the_connection_broke_has_not_arrived() -
 
 
 @pytest.mark.parametrize("has_transport", [True, False])
-async def test_on_a_connection_that_is_gone_nothing_arrives(has_transport: bool) -> None:
+async def test_nothing_is_acknowledged_on_a_closed_connection(has_transport: bool) -> None:
     async with connection() as (writer, _):
         writer.transport.abort()
         await asyncio.sleep(0)
@@ -118,7 +118,7 @@ def asking_for(number: int) -> Json:
 
 
 async def asked(bench: Bench, address: str, body: Json) -> socket.socket:
-    """A request is on its way, from the address of a pod; nobody reads the answer yet."""
+    """Sends a request from the address of a pod and does not read the answer yet."""
     loop, line = asyncio.get_running_loop(), narrow()
     line.bind((address, 0))
     host, _, port = bench.url.removeprefix("http://").partition(":")
@@ -129,11 +129,9 @@ async def asked(bench: Bench, address: str, body: Json) -> socket.socket:
     return line
 
 
-async def test_an_answer_that_got_lost_on_its_way_is_given_again(
-    bench: Bench, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server has written all of it. A client that asks again in the same words has not heard it, and gets no second
-    thousand."""
+async def test_a_lost_answer_is_sent_again(bench: Bench, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has written the whole answer. A client that repeats its request has not received it and gets no
+    further replicas."""
     monkeypatch.setattr(serve, "FLUSH_SECONDS", 0.1)  # the end of the test does not wait for it either
     await client.start({"replicas": 0}, {})
     await bench.answered()
@@ -148,7 +146,7 @@ async def test_an_answer_that_got_lost_on_its_way_is_given_again(
     assert bench.members() == before
 
 
-async def test_whoever_has_read_the_answer_and_asks_in_the_same_words_wants_more(bench: Bench, client: Client) -> None:
+async def test_an_equal_request_after_a_received_answer_is_a_new_one(bench: Bench, client: Client) -> None:
     await client.start({"replicas": 0}, {})
     await bench.answered()
 
@@ -158,7 +156,7 @@ async def test_whoever_has_read_the_answer_and_asks_in_the_same_words_wants_more
     assert len(bench.members()) == 20
 
 
-async def test_who_has_gone_before_the_answer_was_there_gets_it_when_asking_again(
+async def test_a_client_that_disconnected_early_gets_the_same_answer_on_retry(
     bench: Bench, client: Client, logs: list[Any]
 ) -> None:
     await client.start({"replicas": 0}, {})

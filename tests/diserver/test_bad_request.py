@@ -132,8 +132,8 @@ async def test_every_field_is_looked_at(bench: Bench, caller: str, role: str, fi
         pytest.param(collectors(replicas=10**30), 400, "a job may have 1000", id="beyond numbers"),
         pytest.param(collectors(replicas=998), 409, "would have 1002 replicas: a job may have 1000", id="in the sum"),
         pytest.param(collectors(cpus="plenty"), 400, 'collectors.cpus: "plenty" is not a quantity', id="cpus"),
-        pytest.param(collectors(cpus="-1"), 400, "is less than nothing", id="negative cpus"),
-        pytest.param(collectors(memory="1e99"), 400, "is more than can be counted", id="huge memory"),
+        pytest.param(collectors(cpus="-1"), 400, "is negative", id="negative cpus"),
+        pytest.param(collectors(memory="1e99"), 400, "is larger than Kubernetes supports", id="huge memory"),
         pytest.param(collectors(memory="1" * 1000), 400, "is not a quantity", id="long memory"),
         pytest.param(learners(gpus="two"), 400, "learners.gpus", id="gpus"),
         pytest.param(learners(gpus=10**6), 400, "a replica may have up to 1024", id="huge gpus"),
@@ -201,7 +201,7 @@ async def test_a_bad_question_is_refused(bench: Bench, caller: str, query: str, 
         pytest.param(FAILED, good(collectors=["x" * 900_000], learners=[]), id="collectors"),
     ],
 )
-async def test_a_megabyte_is_not_looked_for_nor_said_again(
+async def test_a_huge_name_is_neither_looked_up_nor_quoted(
     bench: Bench, caller: str, logs: list[Any], path: str, body: Json
 ) -> None:
     async def modest(call: Call) -> None:
@@ -280,7 +280,7 @@ async def test_a_job_that_is_deleted_in_the_meantime_is_not_there(bench: Bench, 
     assert (status, "DIJob: rl/cart not exists in cache: it was deleted" in message) == (404, True)
 
 
-async def test_a_job_that_cannot_be_read_is_said_and_left_out_of_lists(bench: Bench, caller: str) -> None:
+async def test_an_undecodable_job_is_refused_and_left_out_of_lists(bench: Bench, caller: str) -> None:
     job = bench.cluster.find(RESOURCE, Key(NAMESPACE, "cart")) or {}
     bench.cluster.put(RESOURCE, job | {"spec": {"coordinator": "a word"}})
     bench.reviews.users["secret"] = {"username": "root"}
@@ -303,7 +303,7 @@ def a_deep_job(levels: str) -> bytes:
 
 
 @pytest.mark.parametrize("levels", ["1500 levels", "9000 levels"])
-async def test_a_job_that_is_nested_too_deeply_is_said_and_the_others_are_served(
+async def test_a_job_that_is_nested_too_deeply_is_refused_and_others_are_served(
     bench: Bench, caller: str, levels: str
 ) -> None:
     bench.cluster.put_raw(RESOURCE, a_deep_job(levels))
@@ -325,7 +325,7 @@ async def test_a_job_that_is_nested_too_deeply_is_said_and_the_others_are_served
         pytest.param(b'{"metadata":{"name":"cart","resourceVersion":"seven"}}', id="a version that is none"),
     ],
 )
-async def test_a_job_that_the_api_server_has_and_nobody_can_read_is_refused(body: bytes) -> None:
+async def test_a_job_that_the_api_server_has_and_cannot_be_decoded_is_refused(body: bytes) -> None:
     class Odd(FakeCluster):
         async def get(self, resource: Resource, key: Key) -> bytes:
             return body
@@ -342,7 +342,7 @@ async def test_a_job_that_the_api_server_has_and_nobody_can_read_is_refused(body
         pytest.param({}, "spec.learner.template", id="no spec"),
     ],
 )
-async def test_a_template_that_makes_no_pod_is_said(bench: Bench, client: Client, template: Json, says: str) -> None:
+async def test_an_invalid_template_is_refused(bench: Bench, client: Client, template: Json, says: str) -> None:
     bench.job(learner={"template": template})
     address = bench.pod("cart-collector-aaaaa")
 
@@ -351,7 +351,7 @@ async def test_a_template_that_makes_no_pod_is_said(bench: Bench, client: Client
     assert (status, says in message) == (409, True), message
 
 
-async def test_an_aggregatorconfig_that_makes_no_pod_is_said(bench: Bench, caller: str) -> None:
+async def test_an_invalid_aggregatorconfig_is_refused(bench: Bench, caller: str) -> None:
     bench.aggregator_config({"spec": {"containers": []}})
 
     status, message = await refused(bench, "POST", REPLICAS, learners(gpus=2), caller)
@@ -360,7 +360,7 @@ async def test_an_aggregatorconfig_that_makes_no_pod_is_said(bench: Bench, calle
     assert message.startswith("AGConfig: di-system/aggregator-config cannot be used: spec.aggregator.template")
 
 
-async def test_a_role_without_a_template_is_said(bench: Bench, client: Client) -> None:
+async def test_a_role_without_a_template_is_refused(bench: Bench, client: Client) -> None:
     bench.job(collector=None)
     address = bench.pod("cart-learner-xxxxx")
 
@@ -369,7 +369,7 @@ async def test_a_role_without_a_template_is_said(bench: Bench, client: Client) -
     assert (status, message) == (400, "DIJob cart has no template for collectors: add spec.collector to it")
 
 
-async def test_a_name_that_leaves_no_room_is_said(bench: Bench) -> None:
+async def test_a_job_name_that_is_too_long_for_replicas_is_refused(bench: Bench) -> None:
     name = "a" * 48
     bench.job(name)
     address = bench.pod(f"{name}-coordinator", job=name)
@@ -388,7 +388,7 @@ async def test_a_name_that_leaves_no_room_is_said(bench: Bench) -> None:
         pytest.param({"name": "gone"}, "DIJob: rl/gone not exists in cache", id="a job that is gone"),
     ],
 )
-async def test_a_pod_that_is_of_no_job_is_said(bench: Bench, owner: Json, says: str) -> None:
+async def test_a_pod_without_a_job_is_refused(bench: Bench, owner: Json, says: str) -> None:
     address = bench.pod("pod", owner=owner)
 
     status, said = await bench.call("POST", REPLICAS, good(coordinator="pod"), ip=address)
@@ -396,8 +396,8 @@ async def test_a_pod_that_is_of_no_job_is_said(bench: Bench, owner: Json, says: 
     assert (status, says in said["message"]) == (404, True)
 
 
-async def test_a_full_namespace_is_worth_another_try() -> None:
-    """Others may end: a client that was told 4xx would not live to see it."""
+async def test_a_full_namespace_is_answered_with_try_again() -> None:
+    """Other jobs may end. A 4xx would end the client."""
     async with serving(rules=Rules(max_per_namespace=3)) as bench:
         bench.job()
         bench.job("other")

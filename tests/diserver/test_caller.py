@@ -1,4 +1,4 @@
-"""Who may act on a job: its own pods by their address, tokens by what the API server says of them."""
+"""Which callers may act on a job: its own pods by address, tokens by the reviews of the API server."""
 
 import asyncio
 from typing import Any
@@ -33,7 +33,7 @@ async def test_any_pod_of_a_job_may_act_on_it(bench: Bench, client: Client, pod:
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-async def test_nobody_else_may(bench: Bench, client: Client, phase: str) -> None:
+async def test_pods_of_other_jobs_may_not_act_on_it(bench: Bench, client: Client, phase: str) -> None:
     bench.job("other")
     address = bench.pod("other-coordinator", job="other")
     bench.pod("cart-collector-ended", ip="127.0.0.77", phase=phase)
@@ -49,7 +49,7 @@ async def test_nobody_else_may(bench: Bench, client: Client, phase: str) -> None
 
 
 async def test_a_pod_of_another_namespace_that_claims_a_job_may_not_act_on_it(bench: Bench, client: Client) -> None:
-    """Whoever may create pods in some namespace writes any owner into them; the garbage collector comes later."""
+    """A user who may create pods in any namespace can write any owner into them before the garbage collector runs."""
     address = bench.pod("cart-collector-xxxxx", namespace="elsewhere")
     bench.reviews.users["secret"] = a_pod_user("cart-collector-xxxxx", "elsewhere")
     of_cart = f"{REPLICAS}?namespace=rl&coordinator=cart-coordinator"
@@ -61,7 +61,7 @@ async def test_a_pod_of_another_namespace_that_claims_a_job_may_not_act_on_it(be
     assert bench.members() == {}
 
 
-async def test_on_one_machine_everybody_may() -> None:
+async def test_an_open_server_accepts_all_callers() -> None:
     async with serving(is_open=True) as bench:
         bench.job()
         bench.pod("cart-coordinator", ip="127.0.0.99")
@@ -73,7 +73,7 @@ async def test_on_one_machine_everybody_may() -> None:
         assert len(listed["data"]) == 1
 
 
-async def test_a_pod_that_calls_before_its_address_is_known_is_waited_for(bench: Bench) -> None:
+async def test_a_request_waits_until_the_address_of_its_pod_is_known(bench: Bench) -> None:
     bench.pod("cart-coordinator", ip="")
     asking = asyncio.ensure_future(bench.client("127.0.0.55").start({"replicas": 1}, {}))
     await asyncio.sleep(0.3)
@@ -84,7 +84,7 @@ async def test_a_pod_that_calls_before_its_address_is_known_is_waited_for(bench:
     assert len((await asking)["collectors"]) == 1
 
 
-async def test_an_address_that_stays_unknown_is_worth_another_try(bench: Bench) -> None:
+async def test_an_unknown_address_is_answered_with_try_again(bench: Bench) -> None:
     bench.pod("cart-coordinator", ip="")
 
     status, said = await bench.call("POST", REPLICAS, BODY, ip="127.0.0.55")
@@ -120,7 +120,7 @@ async def test_an_address_that_stays_unknown_is_worth_another_try(bench: Bench) 
         pytest.param(None, [], 401, id="nobody"),
     ],
 )
-async def test_a_token_speaks_for_its_pods_job_or_its_user(
+async def test_a_token_acts_for_its_pods_job_or_its_user(
     bench: Bench, client: Client, user: Json | None, may_update: list[tuple[str, str]], status: int
 ) -> None:
     bench.job("other")
@@ -135,7 +135,7 @@ async def test_a_token_speaks_for_its_pods_job_or_its_user(
     assert len(bench.members()) == (1 if status == 200 else 0)
 
 
-async def test_a_bad_token_is_not_mended_by_a_good_address(bench: Bench, client: Client) -> None:
+async def test_a_bad_token_is_refused_even_from_a_good_address(bench: Bench, client: Client) -> None:
     address = bench.pod("cart-collector-xxxxx")
 
     assert (await bench.call("POST", REPLICAS, BODY, ip=address, headers=KEY))[0] == 401
@@ -151,7 +151,7 @@ async def test_a_list_by_a_pods_token_is_of_its_own_job(bench: Bench, client: Cl
     assert [each["coordinator"] for each in listed["data"]] == ["cart-coordinator"]
 
 
-async def test_a_token_is_asked_about_once_in_a_while(bench: Bench, client: Client) -> None:
+async def test_the_review_of_a_token_is_cached(bench: Bench, client: Client) -> None:
     bench.reviews.users["secret"] = {"username": "root"}
     bench.reviews.may_update = {("root", NAMESPACE)}
 
@@ -168,7 +168,7 @@ async def test_a_token_is_never_logged(bench: Bench, client: Client, logs: list[
     assert "secret" not in str(logs)
 
 
-async def test_an_api_server_that_cannot_be_asked_about_a_token_is_worth_another_try(bench: Bench) -> None:
+async def test_a_failed_token_review_is_answered_with_try_again(bench: Bench) -> None:
     bench.pod("cart-coordinator")
     bench.reviews.error = Unreachable("away")
 

@@ -122,7 +122,7 @@ async def test_a_learner_of_several_gpus_is_one_pod_and_needs_no_aggregatorconfi
 
 
 async def test_a_coordinator_that_was_restarted_in_its_pod_states_its_number_anew(bench: Bench, client: Client) -> None:
-    """Which incarnation it is tells the container that is called as its role."""
+    """The incarnation is that of the container with the name of the role."""
     first = await client.start({"replicas": 1}, {"replicas": 1})
     put_pod(bench, COORDINATOR, "127.0.2.1", restarts=1)
     again = await client.start({"replicas": 1}, {"replicas": 1})
@@ -132,7 +132,7 @@ async def test_a_coordinator_that_was_restarted_in_its_pod_states_its_number_ane
 
 
 async def test_a_failed_replica_goes_first(bench: Bench, client: Client) -> None:
-    """Whether it failed tells the container that is called as its role."""
+    """The state is that of the container with the name of the role."""
     found = await client.start({"replicas": 3}, {"replicas": 0})
     names = sorted(client.pod_of(url) for url in found["collectors"])
     for name in names:
@@ -188,7 +188,7 @@ async def test_an_aggregator_that_has_no_pod_at_the_moment_is_known_by_its_name(
     assert listed["coordinator"] == AGGREGATOR
 
 
-async def test_an_ended_job_is_told_in_the_words_of_the_kind(bench: Bench, client: Client) -> None:
+async def test_an_ended_job_is_refused_with_the_name_of_its_kind(bench: Bench, client: Client) -> None:
     job = bench.cluster.find(RESOURCE, Key(NAMESPACE, "vex")) or {}
     bench.cluster.put(RESOURCE, {**job, "status": {**job["status"], "phase": "Succeeded"}})
 
@@ -196,7 +196,7 @@ async def test_an_ended_job_is_told_in_the_words_of_the_kind(bench: Bench, clien
         await client.add(collectors={"replicas": 1})
 
 
-async def test_a_server_of_one_kind_reads_no_other_and_says_which_kinds_there_are(bench: Bench) -> None:
+async def test_a_server_of_one_kind_reads_no_other_and_lists_the_kinds(bench: Bench) -> None:
     cluster: Cluster = bench.cluster
     options = ServerOptions(bind_address="127.0.0.1:1", kinds=("mxjob",))
 

@@ -55,7 +55,7 @@ async def test_the_port_is_that_of_the_template(bench: Bench, client: Client) ->
     assert found["collectors"][0].endswith(":80")
 
 
-async def test_keys_that_nobody_knows_have_no_effect(bench: Bench, client: Client) -> None:
+async def test_unknown_keys_have_no_effect(bench: Bench, client: Client) -> None:
     """The mock and DI-engine's own test write cpu and gpu."""
     await client.start({"replicas": 1, "cpu": "7", "gpu": "8"}, {"replicas": 0})
 
@@ -107,10 +107,8 @@ async def test_a_restarted_coordinator_finds_its_replicas(bench: Bench, client: 
         ),
     ],
 )
-async def test_a_restarted_process_that_its_kubelet_has_not_told_of_is_waited_for(
-    bench: Bench, client: Client, main: Json
-) -> None:
-    """A fast coordinator asks before its pod's status says that it was started again."""
+async def test_a_request_waits_until_the_kubelet_reports_the_restart(bench: Bench, client: Client, main: Json) -> None:
+    """A fast coordinator sends its request before the pod's status shows the restart."""
     first = await client.start({"replicas": 2}, {"replicas": 1})
     await bench.answered()
     address = bench.pod("cart-coordinator", main=main)
@@ -179,7 +177,7 @@ async def test_a_server_that_may_not_list_nodes_splits_no_group(bench: Bench, cl
     assert sorted(m["role"] for m in bench.members().values()) == ["aggregator", "ddp-learner"]
 
 
-async def test_nothing_is_asked_for_that_is_not_needed(bench: Bench, client: Client) -> None:
+async def test_only_needed_requests_are_sent(bench: Bench, client: Client) -> None:
     await client.start({"replicas": 1}, {"replicas": 1, "gpus": 1})
 
     assert {call.resource.plural for call in bench.cluster.calls if call.verb in ("get", "list")} == {
@@ -196,7 +194,7 @@ async def test_on_a_shared_network_the_answer_waits_for_the_ports() -> None:
         client = bench.client(bench.pod("cart-coordinator"))
 
         async def operator(call: Any) -> None:
-            """Gives ports to whoever is declared."""
+            """Gives ports to all declared replicas."""
             if call.verb == "patch" and (members := bench.members()) and "ports" not in bench.status():
                 bench.set_status(ports={name: {"22270": 20_007} for name in members})
 
@@ -206,7 +204,7 @@ async def test_on_a_shared_network_the_answer_waits_for_the_ports() -> None:
         assert found["collectors"][0].endswith(":20007")
 
 
-async def test_on_a_shared_network_ports_that_do_not_come_are_worth_another_try(
+async def test_on_a_shared_network_missing_ports_are_answered_with_try_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(handlers, "WAIT_TIMEOUT", 0.05)
@@ -222,7 +220,7 @@ async def test_on_a_shared_network_ports_that_do_not_come_are_worth_another_try(
         assert (await data(client, collectors={"replicas": 1}))["collectors"] == [f"{name}.rl:20007"]
 
 
-async def test_on_a_shared_network_nobody_is_told_of_a_replica_without_a_port() -> None:
+async def test_on_a_shared_network_replicas_without_a_port_are_left_out() -> None:
     async with serving(rules=Rules(shared_network=True)) as bench:
         bench.job()
         client = bench.client(bench.pod("cart-coordinator"))
@@ -313,7 +311,7 @@ async def test_a_job_that_lists_sees_itself_and_an_administrator_sees_all(bench:
     assert elsewhere["data"] == []
 
 
-async def test_an_ended_job_has_nobody(bench: Bench, client: Client) -> None:
+async def test_an_ended_job_has_no_replicas(bench: Bench, client: Client) -> None:
     await client.start({"replicas": 2}, {})
     bench.set_status(phase="Succeeded")
     await bench.answered()
@@ -327,7 +325,7 @@ async def test_an_ended_job_has_nobody(bench: Bench, client: Client) -> None:
 # --- DELETE ------------------------------------------------------------------------------------
 
 
-async def test_the_failed_go_first_then_those_that_do_not_run(bench: Bench, client: Client) -> None:
+async def test_failed_replicas_are_deleted_first_then_those_that_do_not_run(bench: Bench, client: Client) -> None:
     made = await client.start({"replicas": 3}, {"replicas": 1})
     names = [client.pod_of(url) for url in made["collectors"]]
     for name, phase in zip(names, ("Running", "Pending", "Failed"), strict=True):
@@ -344,7 +342,7 @@ async def test_the_failed_go_first_then_those_that_do_not_run(bench: Bench, clie
     assert set(bench.members()) == {names[0], client.pod_of(made["learners"][0])}
 
 
-async def test_who_gives_back_more_than_there_is_gives_back_all(bench: Bench, client: Client) -> None:
+async def test_deleting_more_replicas_than_there_are_deletes_all(bench: Bench, client: Client) -> None:
     await client.start({"replicas": 2}, {"replicas": 1})
 
     found = await client.delete(collectors={"replicas": 99}, learners={"replicas": 99})
@@ -358,7 +356,7 @@ async def test_who_gives_back_more_than_there_is_gives_back_all(bench: Bench, cl
 
 
 @pytest.mark.parametrize("form", ["{pod}", "{pod}.rl", "{pod}.rl:22270", "http://{pod}.rl:22270/x"])
-async def test_a_failed_one_is_replaced_however_it_is_called(bench: Bench, client: Client, form: str) -> None:
+async def test_a_failed_replica_is_replaced_by_name_or_url(bench: Bench, client: Client, form: str) -> None:
     made = await client.start({"replicas": 2}, {})
     failed, kept = (client.pod_of(url) for url in made["collectors"])
     body = {"namespace": "rl", "coordinator": "cart-coordinator", "collectors": [form.format(pod=failed)] * 2}
@@ -371,7 +369,7 @@ async def test_a_failed_one_is_replaced_however_it_is_called(bench: Bench, clien
     assert found["learners"] == []
 
 
-async def test_what_is_gone_already_is_passed_over(bench: Bench, client: Client) -> None:
+async def test_a_report_about_an_unknown_replica_replaces_nothing(bench: Bench, client: Client) -> None:
     made = await client.start({"replicas": 1}, {})
     before = bench.members()
 
@@ -452,7 +450,7 @@ def retries() -> float:
     return REGISTRY.get_sample_value("trainmaster_di_recognised_retries_total") or 0.0
 
 
-async def test_the_events_on_the_job_tell_who_asked_for_what(bench: Bench, client: Client) -> None:
+async def test_the_events_on_the_job_name_the_caller_and_the_request(bench: Bench, client: Client) -> None:
     made = await client.start({"replicas": 1}, {"replicas": 1})
     await bench.answered()
     await client.report(collectors=made["collectors"])

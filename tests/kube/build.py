@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class Clock:
-    """Time that passes when the test says so."""
+    """A clock that the test advances."""
 
     def __init__(self, now: float = 1_000_000.0) -> None:
         self.now = now

@@ -64,7 +64,7 @@ class ApiServer:
 
 
 class RawServer:
-    """Speaks whatever the test says; counts its connections."""
+    """A raw TCP server with a handler of the test; counts its connections."""
 
     def __init__(self, talk: Talk, context: ssl.SSLContext | None = None) -> None:
         self._talk = talk
@@ -102,7 +102,7 @@ class RawServer:
 
 
 class Refusing(RawServer):
-    """Says 413 before it read the body, which it never does; nor does it say farewell."""
+    """Answers 413 without reading the body and does not close the connection."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__(self._refuse, context)
@@ -113,7 +113,7 @@ class Refusing(RawServer):
         await asyncio.Event().wait()
 
     def callers(self) -> list[asyncio.Transport]:
-        """The connections to it that nobody has ended."""
+        """The number of open connections."""
         transports = [found for found in gc.get_objects() if isinstance(found, asyncio.Transport)]
         return [t for t in transports if not t.is_closing() and t.get_extra_info("peername")[1] == self.port]
 

@@ -102,7 +102,7 @@ def test_all_but_leases_and_events_need_leadership(resource: Resource, key: Key,
     assert is_gated(addresses.collection(resource, key.namespace, {}).raw_path) is gated
 
 
-def test_the_prefixes_of_namespaces_that_anybody_names_do_not_pile_up() -> None:
+def test_cached_prefixes_are_bounded() -> None:
     addresses = Addresses("https://api")
     for number in range(MOST_PREFIXES + 10):
         addresses.create(POD, f"made-up-{number}")

@@ -72,7 +72,7 @@ def test_unknown_body_is_quoted_in_one_short_line(body: bytes, sentence: str) ->
         pytest.param(503, "5", b"", 5.0, id="503 with header"),
     ],
 )
-def test_busy_server_says_how_long_to_wait(code: int, header: str, body: bytes, wait: float) -> None:
+def test_busy_server_has_the_seconds_to_wait(code: int, header: str, body: bytes, wait: float) -> None:
     error = refusal("list pods", code, body, header)
 
     assert isinstance(error, TooManyRequests)
@@ -100,7 +100,7 @@ def test_write_answers_incarnation_and_version(body: bytes, expected: Written) -
     assert written(body, "create pods") == expected
 
 
-def test_success_that_is_no_object_is_not_believed() -> None:
+def test_success_without_an_object_is_an_error() -> None:
     with pytest.raises(ServerError, match="is this an API server"):
         written(b"<html>Welcome to the hotel's network", "create pods ml")
 

@@ -131,7 +131,7 @@ async def test_rejected_token_that_did_not_change_is_not_tried_again(
     assert shown(server) == ["Bearer one"]
 
 
-async def test_second_401_is_believed(serve: Serve, connect: Connect, tmp_path: Path) -> None:
+async def test_second_401_is_final(serve: Serve, connect: Connect, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one")
     server = await serve(only("three"))
@@ -246,9 +246,7 @@ async def test_credential_that_is_born_expired_does_not_run_the_plugin_for_every
     assert shown(server) == ["Bearer token-1"] * 2
 
 
-async def test_plugin_runs_again_once_after_a_401_whoever_got_it(
-    serve: Serve, connect: Connect, tmp_path: Path
-) -> None:
+async def test_plugin_runs_again_once_after_several_401s(serve: Serve, connect: Connect, tmp_path: Path) -> None:
     clock = Clock()
     server = await serve(only("token-2"))
     cluster = await connect(a_config(server.url, plugin=counting(tmp_path)), now=clock)
@@ -310,7 +308,7 @@ async def test_missing_plugin_is_noticed_before_the_first_request() -> None:
             pass
 
 
-async def test_all_who_wait_for_a_plugin_share_its_failure(tmp_path: Path) -> None:
+async def test_all_callers_that_wait_for_a_plugin_share_its_failure(tmp_path: Path) -> None:
     script = a_script(tmp_path / "login", f"open({str(tmp_path / 'runs')!r}, 'a').write('x'); raise SystemExit(1)")
     auth = Auth(a_config("http://api.test", plugin=Plugin(api_version=V1, command=str(script))))
 

@@ -235,7 +235,7 @@ async def test_connection_is_used_again(run: Run[Any], connect: Connect) -> None
         ),
     ],
 )
-async def test_refusal_says_what_was_asked_and_what_was_answered(
+async def test_refusal_contains_request_and_answer(
     action: Action, answer: Answer, error: type[ApiError], message: str, serve: Serve, connect: Connect
 ) -> None:
     server = await serve(answer)
@@ -437,7 +437,7 @@ async def test_answer_that_never_ends_is_noticed_within_the_timeout(run: Run[Any
         await cluster.list(POD)
 
 
-async def test_nobody_listening_is_unreachable(run: Run[Any], connect: Connect) -> None:
+async def test_closed_port_is_unreachable(run: Run[Any], connect: Connect) -> None:
     server = RawServer(cut)
     await server.start()
     await server.stop()
@@ -447,7 +447,7 @@ async def test_nobody_listening_is_unreachable(run: Run[Any], connect: Connect) 
         await cluster.get(POD, KEY)
 
 
-async def test_server_that_does_not_speak_http_is_unreachable(run: Run[Any], connect: Connect) -> None:
+async def test_server_without_http_is_unreachable(run: Run[Any], connect: Connect) -> None:
     server = await run(RawServer(babble))
     cluster = await connect(a_config(server.url))
 

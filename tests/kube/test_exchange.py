@@ -59,7 +59,7 @@ async def test_an_answer_is_read_whole_and_its_connection_used_again_unless_the_
     assert server.connections == connections
 
 
-async def test_a_request_says_all_that_an_api_server_wants_to_know(run: Run[Any], connect: Connect) -> None:
+async def test_a_request_has_all_headers_that_an_api_server_needs(run: Run[Any], connect: Connect) -> None:
     heads: list[str] = []
     server = await run(RawServer(answering(OK, OK, heads=heads)))
     cluster = await connect(a_config(server.url, token="secret"))

@@ -41,7 +41,7 @@ def test_server_is_the_kubernetes_service(
 
 
 @pytest.mark.usefixtures("in_cluster")
-def test_service_account_says_who_and_where_we_are(service_account: Path) -> None:
+def test_service_account_has_token_and_namespace(service_account: Path) -> None:
     config = in_cluster_config(service_account)
 
     assert config.user.token is not None
@@ -74,6 +74,6 @@ def test_missing_namespace_is_default(service_account: Path) -> None:
     assert in_cluster_config(service_account).namespace == "default"
 
 
-def test_outside_a_cluster_it_says_so(service_account: Path) -> None:
+def test_outside_a_cluster_there_is_an_error(service_account: Path) -> None:
     with pytest.raises(BadConfig, match="not inside a cluster: KUBERNETES_SERVICE_HOST"):
         in_cluster_config(service_account)

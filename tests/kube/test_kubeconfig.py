@@ -59,7 +59,7 @@ def test_environment_wins_over_home(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert load_config().server == "https://env"
 
 
-def test_nothing_found_says_where_it_was_looked_for() -> None:
+def test_error_without_a_kubeconfig_lists_all_places() -> None:
     with pytest.raises(BadConfig, match=r"--kubeconfig.*\$KUBECONFIG.*inside a cluster.*\.kube/config"):
         load_config()
 
@@ -130,7 +130,7 @@ def test_context_gives_server_namespace_and_user(tmp_path: Path) -> None:
     assert config.source == f"{tmp_path / 'config'}, context dev"
 
 
-def test_namespace_is_default_unless_said(tmp_path: Path) -> None:
+def test_namespace_is_default_unless_set(tmp_path: Path) -> None:
     assert loaded(tmp_path, a_kubeconfig()).namespace == "default"
 
 
@@ -164,7 +164,7 @@ def test_json_is_accepted(tmp_path: Path) -> None:
         pytest.param("https://10.0.0.1:6443", "https://10.0.0.1:6443", id="complete"),
     ],
 )
-def test_master_alone_takes_nobodys_credentials(
+def test_master_alone_uses_no_credentials(
     master: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_yaml(tmp_path / "config", a_kubeconfig(user={"token": SECRET}))
@@ -191,7 +191,7 @@ def test_master_replaces_the_server_and_its_tls_name_of_a_kubeconfig(tmp_path: P
 # --- cluster and user --------------------------------------------------------------------------
 
 
-def test_cluster_says_how_to_trust_and_to_reach_it(tmp_path: Path) -> None:
+def test_cluster_has_tls_settings_and_proxy(tmp_path: Path) -> None:
     config = loaded(
         tmp_path,
         a_kubeconfig(
@@ -292,7 +292,7 @@ def test_only_a_command_with_a_slash_is_relative_to_the_file(command: str, expec
     assert plugin.command == expected.format(folder=tmp_path)
 
 
-def test_exec_plugin_that_asks_is_told_about_the_cluster(tmp_path: Path) -> None:
+def test_exec_plugin_gets_cluster_info_on_request(tmp_path: Path) -> None:
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}
     cluster = {
         "certificate-authority-data": encoded("ca"),

@@ -107,7 +107,7 @@ async def test_missing_command_is_explained_with_its_install_hint(hint: str, exp
     assert str(caught.value) == f"credential plug-in /nowhere/login cannot be run: {expected}"
 
 
-async def test_failing_plugin_speaks_for_itself_on_stderr(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_stderr_of_a_failing_plugin_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = a_script(tmp_path / "login", f"import sys; print('{SECRET}'); sys.exit('please log in first')")
 
     with pytest.raises(Unreachable) as caught:
@@ -137,7 +137,7 @@ HOLD = "file = open({fifo!r}, 'w'); file.write('started\\n'); file.flush(); impo
         ),
     ],
 )
-async def test_plugin_that_nobody_waits_for_is_ended_with_all_its_children(source: str, tmp_path: Path) -> None:
+async def test_plugin_without_waiting_callers_is_ended_with_all_its_children(source: str, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     script = a_script(tmp_path / "login", source.replace("{fifo!r}", repr(str(fifo))))
@@ -149,5 +149,5 @@ async def test_plugin_that_nobody_waits_for_is_ended_with_all_its_children(sourc
         with pytest.raises(asyncio.CancelledError):
             await task
 
-        # The end of the file comes when nobody is left who has it open.
+        # The pipe reaches its end when the last process has closed it.
         assert await asyncio.to_thread(held.read) == ""

@@ -105,7 +105,7 @@ async def test_watch_sees_what_happens(cluster: KubeCluster, namespace: str) -> 
     assert int(added["object"]["metadata"]["resourceVersion"]) == created.resource_version
 
 
-async def test_watch_ends_when_the_server_was_told_to_end_it(cluster: KubeCluster, namespace: str) -> None:
+async def test_watch_ends_at_the_requested_timeout(cluster: KubeCluster, namespace: str) -> None:
     page = msgspec.json.decode(await cluster.list(POD, namespace=namespace))
     version = page["metadata"]["resourceVersion"]
 
@@ -115,7 +115,7 @@ async def test_watch_ends_when_the_server_was_told_to_end_it(cluster: KubeCluste
     assert kinds <= {"BOOKMARK"}
 
 
-async def test_who_asks_matters(plane: ControlPlane, connect: Connect, namespace: str) -> None:
+async def test_permissions_depend_on_the_user(plane: ControlPlane, connect: Connect, namespace: str) -> None:
     def as_user(token: str) -> Config:
         config = load_config(kubeconfig=str(plane.kubeconfig()))
         return Config(
@@ -125,10 +125,10 @@ async def test_who_asks_matters(plane: ControlPlane, connect: Connect, namespace
             user=User(token=Material("token", data=token.encode())),
         )
 
-    nobody = await connect(as_user("nonsense"))
+    anonymous = await connect(as_user("nonsense"))
     stranger = await connect(as_user(plane.token("stranger")))
 
     with pytest.raises(Unauthorized, match=r"\(401 Unauthorized\)"):
-        await nobody.list(POD, namespace=namespace)
+        await anonymous.list(POD, namespace=namespace)
     with pytest.raises(Forbidden, match=r"\(403 Forbidden\)"):
         await stranger.list(POD, namespace="kube-system")

@@ -217,7 +217,7 @@ def test_ca_file_may_hold_comments(authority: Authority) -> None:
     assert len(context.get_ca_certs()) == 1
 
 
-def test_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(authority: Authority) -> None:
+def test_encrypted_key_is_refused_without_a_prompt_for_its_password(authority: Authority) -> None:
     certificate, key = authority.issue("me")
 
     with pytest.raises(BadConfig, match="client certificate of u: "):
@@ -231,20 +231,20 @@ def test_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(authority
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", id="within the answer"),
     ],
 )
-async def test_server_that_fell_silent_is_left_without_waiting_for_its_farewell(
+async def test_connection_of_a_silent_server_is_closed_without_waiting(
     answer: bytes, connect: Connect, authority: Authority, tmp_path: Path
 ) -> None:
     context = authority.serving(tmp_path, names=("127.0.0.1",))
 
     def serve_once(listener: socket.socket) -> bool:
-        """Answer, fall silent, and tell whether the client has ended the connection nevertheless."""
+        """Answers, then stays silent; returns whether the client closed the connection."""
         accepted, _ = listener.accept()
         with accepted:
             try:
                 with context.wrap_socket(accepted, server_side=True) as tls:
                     tls.recv(65536)
                     tls.sendall(answer)
-                    assert tls.recv(65536) == b""  # the client's farewell; it gets none
+                    assert tls.recv(65536) == b""  # the client's close_notify, which gets no answer
                     return bool(select.select([tls.fileno()], [], [], 10.0)[0])
             except OSError:
                 return True

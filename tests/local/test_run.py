@@ -77,7 +77,7 @@ def test_a_job_that_succeeds_ends_with_0_and_leaves_nothing(start: Start, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
 
 
-def test_a_job_that_fails_ends_with_1_and_says_why(start: Start, tmp_path: Path) -> None:
+def test_a_failed_job_exits_with_1_and_a_reason(start: Start, tmp_path: Path) -> None:
     file = written(tmp_path, job(trainer=role(script("echo oh; exit 3"))))
     code, out, err = start("run", file).end()
 
@@ -228,7 +228,7 @@ def test_what_the_api_refuses_ends_with_2(start: Start, tmp_path: Path) -> None:
     assert containers_of(tmp_path) == []
 
 
-def test_a_namespace_that_cannot_be_is_told_with_its_place(start: Start, tmp_path: Path) -> None:
+def test_an_invalid_namespace_is_an_error_with_its_place(start: Start, tmp_path: Path) -> None:
     file = written(tmp_path, serial(script("exit")))
     code, _, err = start("run", file, "--namespace", "No_Good").end()
 
@@ -350,7 +350,7 @@ def test_the_folder_of_a_run_can_be_kept(start: Start, tmp_path: Path) -> None:
     assert '"event":"ready"' in (logs.parent / "operator.log").read_text()
 
 
-def test_lines_of_several_jobs_are_told_apart(start: Start, tmp_path: Path) -> None:
+def test_lines_of_several_jobs_are_distinguished(start: Start, tmp_path: Path) -> None:
     jobs = [serial(script("echo a"), "one"), serial(script("echo b"), "two")]
     _, out, _ = start("run", written(tmp_path, *jobs)).end()
 

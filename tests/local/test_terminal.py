@@ -70,9 +70,7 @@ def conclusion(text: str) -> list[str]:
     return [line.rstrip() for line in _MOVES.sub("", text.rpartition("\x1b[?25h")[2]).splitlines()]
 
 
-def test_the_replicas_are_drawn_and_at_the_end_it_says_how_the_job_ended(
-    terminals: list[Terminal], tmp_path: Path
-) -> None:
+def test_the_replicas_are_drawn_and_the_summary_has_the_outcome(terminals: list[Terminal], tmp_path: Path) -> None:
     file = written(tmp_path, job(trainer=role(script("echo epoch 1; exit 3"), 2, failPolicy="All")))
     terminals.append(terminal := Terminal("run", file, folder=tmp_path))
     code = terminal.end()

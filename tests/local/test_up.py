@@ -83,7 +83,7 @@ async def test_down_ends_what_a_killed_cluster_left_behind_and_purges(up: Up, st
     assert is_state(state) is False
 
 
-def test_down_where_nothing_was_ever_up_is_told(start: Start, tmp_path: Path) -> None:
+def test_down_without_a_state_folder_is_an_error(start: Start, tmp_path: Path) -> None:
     code, out, err = start("down", "--state", str(tmp_path)).end()
 
     assert (code, out) == (1, "")

@@ -42,7 +42,7 @@ def parse(text: str) -> Override:
         raise BadConfig(f"--set {text}: has no path and value; {_EXAMPLE}")
     parts = list(_PART.finditer(written))
     if "".join(part[0] for part in parts) != written:
-        raise BadConfig(f"--set {text}: {written!r} is no path; {_EXAMPLE}")
+        raise BadConfig(f"--set {text}: {written!r} is not a path; {_EXAMPLE}")
     path = tuple(int(part[2]) if part[2] else part[1].replace("\\.", ".") for part in parts)
     try:
         return Override(text, path, yaml.safe_load(value))
@@ -99,7 +99,7 @@ def _step(job: Document, here: Any, path: Path) -> Any:
     if isinstance(here, list):
         if isinstance(part, int) and part < len(here):
             return here[part]
-        raise _Missing(f"{_at(job, before)} is a list of {len(here)}; say which item, from [0] on", len(before))
+        raise _Missing(f"{_at(job, before)} is a list of {len(here)}; choose an item, from [0] on", len(before))
     noun = "an object" if isinstance(here, dict) else "a plain value"
     raise _Missing(f"{_at(job, before)} is {noun} and has no {_written([part])}", len(before))
 

@@ -50,7 +50,7 @@ def prune(raw: bytes, levels: int = LEVELS) -> bytes:
 def members(raw: bytes) -> dict[bytes, bytes]:
     """The values of a JSON object, undecoded, by name. Raises ``msgspec.DecodeError`` for anything else."""
     if not raw.lstrip().startswith(b"{"):
-        raise msgspec.DecodeError("JSON is malformed: this is no object")
+        raise msgspec.DecodeError("JSON is malformed: expected an object")
     found: dict[bytes, bytes] = {}
     name: bytes | None = None
     depth = start = 0
@@ -73,7 +73,7 @@ def members(raw: bytes) -> dict[bytes, bytes]:
 def elements(raw: bytes) -> list[bytes]:
     """The objects and arrays in a JSON array, undecoded. Raises ``msgspec.DecodeError`` for anything else."""
     if not raw.lstrip().startswith(b"["):
-        raise msgspec.DecodeError("JSON is malformed: this is no array")
+        raise msgspec.DecodeError("JSON is malformed: expected an array")
     found: list[bytes] = []
     depth = start = 0
     for token in _tokens(raw):

@@ -43,9 +43,9 @@ def amount_of(text: str) -> Decimal:
     """The amount; raises ``ValueError`` if the text is not a quantity, is negative or is too large."""
     amount = parsed(text).amount
     if amount < 0:
-        raise ValueError(f"{text!r} is less than nothing; leave it out to get what the template says")
+        raise ValueError(f"{text!r} is negative; leave it out to use the template's value")
     if amount > LARGEST:
-        raise ValueError(f"{text!r} is more than can be counted")
+        raise ValueError(f"{text!r} is larger than Kubernetes supports")
     return amount
 
 

@@ -282,4 +282,4 @@ def _non_empty(query: dict[str, str]) -> dict[str, str]:
 
 
 def _ignore(method: str, code: str, seconds: float) -> None:
-    """Nobody observes."""
+    """The default of ``observe``."""

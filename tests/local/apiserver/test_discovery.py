@@ -1,4 +1,4 @@
-"""Discovery: what the API says about itself is what a real kube-apiserver says of the same resources."""
+"""Discovery answers as a real kube-apiserver does for the same resources."""
 
 import json
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ async def test_all_groups_are_listed_as_by_a_real_api_server(real: Client) -> No
     assert all(each == theirs[each["name"]] for each in mine["groups"])
 
 
-async def test_the_aggregated_form_says_the_same(real: Client) -> None:
+async def test_aggregated_discovery_has_the_same_content(real: Client) -> None:
     for path in ("/api", "/apis"):
         answered = (await real.request("GET", path, accept=KUBECTL)).body
         theirs = {each["metadata"].get("name", ""): each for each in answered["items"]}

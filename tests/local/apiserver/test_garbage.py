@@ -15,7 +15,7 @@ HOLD = ["example.com/hold"]
 
 
 class Scene:
-    """A client, and the config maps of a namespace that nobody else uses."""
+    """A client, and the config maps of a namespace of its own."""
 
     def __init__(self, api: Client, namespace: str) -> None:
         self.api = api
@@ -74,7 +74,7 @@ def owner(of: dict[str, Any], *, blocks: bool = False, controls: bool = False) -
     return {**found, "blockOwnerDeletion": blocks, "controller": controls}
 
 
-async def test_dependents_go_with_their_owner_and_theirs_with_them(scene: Scene) -> None:
+async def test_dependents_are_deleted_with_their_owner_recursively(scene: Scene) -> None:
     parent = await scene.make("parent")
     child = await scene.make("child", owner(parent))
     await scene.make("grandchild", owner(child))
@@ -83,7 +83,7 @@ async def test_dependents_go_with_their_owner_and_theirs_with_them(scene: Scene)
     assert list(await scene.until(lambda found: len(found) == 1)) == ["stranger"]
 
 
-async def test_who_has_another_owner_stays_and_forgets_the_one_that_went(scene: Scene) -> None:
+async def test_an_object_with_another_owner_stays_and_loses_the_deleted_reference(scene: Scene) -> None:
     first, second = await scene.make("first"), await scene.make("second")
     await scene.make("child", owner(first), owner(second))
     await scene.delete("first")
@@ -91,13 +91,13 @@ async def test_who_has_another_owner_stays_and_forgets_the_one_that_went(scene: 
     assert found["child"]["metadata"]["ownerReferences"][0]["name"] == "second"
 
 
-async def test_whose_owner_never_was_goes(scene: Scene) -> None:
+async def test_an_object_whose_owner_never_existed_is_deleted(scene: Scene) -> None:
     parent = await scene.make("parent")
     await scene.make("child", {**owner(parent), "uid": "00000000-0000-0000-0000-000000000000"})
     assert list(await scene.until(lambda found: len(found) == 1)) == ["parent"]
 
 
-async def test_nobody_can_say_whether_an_owner_of_an_unknown_kind_is_there(scene: Scene) -> None:
+async def test_an_object_with_an_owner_of_an_unknown_kind_stays(scene: Scene) -> None:
     parent = await scene.make("parent")
     await scene.make("kept", {**owner(parent), "apiVersion": "example.com/v1", "kind": "Thing"})
     # Whatever is created later is handled later: when that is gone, the other one was looked at.
@@ -114,7 +114,7 @@ async def test_an_orphaned_dependent_stays(scene: Scene) -> None:
     assert "ownerReferences" not in found["child"]["metadata"]
 
 
-async def test_in_the_foreground_the_owner_goes_last(scene: Scene) -> None:
+async def test_in_the_foreground_the_owner_is_deleted_last(scene: Scene) -> None:
     parent = await scene.make("parent")
     await scene.make("blocking", owner(parent, blocks=True), finalizers=HOLD)
     await scene.make("other", owner(parent))
@@ -134,7 +134,7 @@ async def test_in_the_foreground_nothing_is_waited_for_when_nothing_blocks(scene
     assert "child" in found
 
 
-async def test_a_dependent_that_stops_to_block_lets_its_owner_go(scene: Scene) -> None:
+async def test_an_owner_is_deleted_when_its_last_dependent_stops_blocking(scene: Scene) -> None:
     parent = await scene.make("parent")
     await scene.make("blocking", owner(parent, blocks=True), finalizers=HOLD)
     await scene.delete("parent", "Foreground")
@@ -144,7 +144,7 @@ async def test_a_dependent_that_stops_to_block_lets_its_owner_go(scene: Scene) -
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Background"])
-async def test_a_chain_goes_whatever_the_policy(scene: Scene, policy: str) -> None:
+async def test_a_chain_is_deleted_under_every_policy(scene: Scene, policy: str) -> None:
     last = await scene.make("c0")
     for index in range(1, 6):
         last = await scene.make(f"c{index}", owner(last, blocks=True))
@@ -152,7 +152,7 @@ async def test_a_chain_goes_whatever_the_policy(scene: Scene, policy: str) -> No
     assert await scene.until(lambda found: not found) == {}
 
 
-async def test_many_go_as_one(scene: Scene) -> None:
+async def test_many_dependents_are_deleted(scene: Scene) -> None:
     parent = await scene.make("parent")
     for index in range(60):
         await scene.make(f"child-{index}", owner(parent))

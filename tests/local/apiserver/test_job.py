@@ -497,7 +497,7 @@ async def test_a_namespace_goes_with_its_jobs_and_their_pods(api: Client) -> Non
     assert await world.pods() == []
 
 
-async def test_what_somebody_writes_into_a_status_is_put_right(api: Client) -> None:
+async def test_a_status_written_by_another_client_is_corrected(api: Client) -> None:
     world = World(api, "default")
     await create()(world)
     await arrives(world, seen("Pending tracked", active=1))

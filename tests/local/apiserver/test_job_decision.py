@@ -1,4 +1,4 @@
-"""What the Job controller decides, by the clock of the test; and that a crash in between counts nobody twice."""
+"""The decisions of the Job controller, with the clock of the test; after a crash no pod is counted twice."""
 
 import asyncio
 import datetime
@@ -199,7 +199,7 @@ STEPS = st.lists(
 
 
 class Life:
-    """A Job in a store of its own. Its pods end as the test says, its controller dies, time passes."""
+    """A Job in a store of its own. The test ends its pods, restarts its controller and advances the clock."""
 
     def __init__(self, *, completions: int, parallelism: int, limit: int) -> None:
         self.seconds = NOW
@@ -246,7 +246,7 @@ class Life:
 
 @settings(deadline=None, max_examples=60)
 @given(steps=STEPS, completions=st.integers(1, 3), parallelism=st.integers(1, 3), limit=st.integers(0, 2))
-def test_whatever_happens_every_pod_is_counted_once_and_the_end_is_the_right_one(
+def test_in_any_history_every_pod_is_counted_once_and_the_job_ends_correctly(
     steps: list[tuple[str, int]], completions: int, parallelism: int, limit: int
 ) -> None:
     async def live() -> None:

@@ -125,7 +125,7 @@ class Kubectl:
         return Done(process.returncode or 0, out.decode(), err.decode())
 
     async def __call__(self, *arguments: str, input: str = "", editor: str = "") -> str:  # noqa: A002
-        """What it prints; fails when it fails, or says anything beside."""
+        """Its output; fails if the command fails or writes to stderr."""
         done = await self.run(*arguments, input=input, editor=editor)
         assert (done.code, done.err) == (0, ""), done
         return done.out
@@ -219,7 +219,7 @@ async def test_get_by_labels_and_fields(kubectl: Kubectl) -> None:
     assert (await kubectl("get", "pods", "--field-selector=metadata.name!=p", "-o", "name")).split() == []
 
 
-async def test_what_is_not_there_is_said(kubectl: Kubectl) -> None:
+async def test_missing_objects_are_reported(kubectl: Kubectl) -> None:
     done = await kubectl.run("get", "pod", "nope")
 
     assert (done.code, done.err) == (1, 'Error from server (NotFound): pods "nope" not found\n')
@@ -248,7 +248,7 @@ async def test_create_without_a_file(arguments: tuple[str, ...], created: str, k
     assert await kubectl("create", *arguments) == created
 
 
-async def test_what_a_secret_says_arrives(kubectl: Kubectl) -> None:
+async def test_the_data_of_a_secret_is_stored(kubectl: Kubectl) -> None:
     await kubectl("create", "secret", "generic", "x", "--from-literal=a=ü", "--type=a.b/c")
 
     stored = json.loads(await kubectl("get", "secret", "x", "-o", "json"))
@@ -283,7 +283,7 @@ async def test_apply_creates_then_changes_then_leaves_alone(kubectl: Kubectl) ->
     assert await kubectl("get", "farm", "f", "-o", "jsonpath={.spec.replicas}") == "3"
 
 
-async def test_diff_says_what_apply_would_change(kubectl: Kubectl) -> None:
+async def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", input=FARM)
 
     same = await kubectl.run("diff", "-f", "-", input=FARM)

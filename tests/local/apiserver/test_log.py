@@ -1,4 +1,4 @@
-"""pods/log: the node's words reach the client as they come; what cannot be had is said as kube-apiserver says it."""
+"""pods/log: the node's log is streamed to the client, with kube-apiserver's error messages."""
 
 import asyncio
 import ssl
@@ -124,7 +124,7 @@ def serving(session: aiohttp.ClientSession, runners: list[web.AppRunner]) -> Any
     return start
 
 
-async def test_a_log_is_what_the_node_says(node: Node, serving: Any) -> None:
+async def test_a_log_is_streamed_from_the_node(node: Node, serving: Any) -> None:
     api = await serving(a_pod(), node.body)
     node.says(b"one\n", b"two\n")
 

@@ -29,7 +29,7 @@ def thing(name: str, **meta: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name, **meta}, "spec": {"x": 1}}
 
 
-async def test_the_namespaces_that_everybody_expects_are_there(api: Client) -> None:
+async def test_the_initial_namespaces_exist(api: Client) -> None:
     found = await until(api, NAMESPACES, bool)
     assert set(found) == {"default", "kube-system", "kube-public", "kube-node-lease"}
 

@@ -21,7 +21,7 @@ def is_bound(name: str) -> Any:
     return lambda found: found[name]["spec"].get("nodeName")
 
 
-async def test_a_new_pod_is_bound_and_says_so(api: Client) -> None:
+async def test_a_new_pod_is_bound_and_gets_the_condition(api: Client) -> None:
     await api.create(NODES, node("n1"))
     await api.create(PODS, pod("a"))
     bound = (await until(api, PODS, is_bound("a")))["a"]

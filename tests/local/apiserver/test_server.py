@@ -1,4 +1,4 @@
-"""The server as a whole: who may use it, how it starts and does not, what it keeps, what it leaves."""
+"""The server as a whole: authentication, start and its errors, persistence, clean-up."""
 
 import asyncio
 import socket
@@ -40,7 +40,7 @@ async def test_without_the_token_nothing_is_answered(api: Client, authorization:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez"])
-async def test_it_says_that_it_is_well(api: Client, path: str) -> None:
+async def test_health_checks_succeed(api: Client, path: str) -> None:
     assert (await api.request("GET", path))[:2] == (200, "ok")
 
 
@@ -207,7 +207,7 @@ async def test_a_version_from_before_a_restart_is_too_old(
         assert event["object"]["message"].startswith(f"too old resource version: {old} (")
         stale = await client.request("GET", f"{MAPS}?continue={cursor}")
         assert (stale.code, stale.body["reason"]) == (410, "Expired")
-        # The refusal itself says how to go on, with what is there now.
+        # The Status has a continue token for the current version.
         rest = await client.get(f"{MAPS}?continue={stale.body['metadata']['continue']}")
         assert [item["metadata"]["name"] for item in rest["items"]] == ["b", "c", "d"]
         exact = await client.request("GET", f"{MAPS}?resourceVersion={old}&resourceVersionMatch=Exact")

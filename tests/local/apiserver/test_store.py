@@ -44,7 +44,7 @@ class Refusing:
         return self._connection.execute(statement, *arguments)
 
 
-def test_every_change_has_the_next_version_whatever_it_is_about() -> None:
+def test_every_change_of_any_resource_has_the_next_version() -> None:
     store = Store.open(":memory:")
     first = store.put(place("a"), thing())
     second = store.put(place("b", resource="others"), thing())
@@ -83,7 +83,7 @@ def test_two_servers_cannot_have_one_database(tmp_path: Path) -> None:
     Store.open(str(tmp_path / "db")).close()
 
 
-def test_what_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_has_a_message(tmp_path: Path) -> None:
     (tmp_path / "db").write_bytes(b"not a database at all" * 100)
     with pytest.raises(BadConfig, match="move it away"):
         Store.open(str(tmp_path / "db"))
@@ -153,7 +153,7 @@ def test_the_past_is_what_was_before_later_changes() -> None:
     assert past[0].decode()["spec"] == 1
 
 
-def test_history_tells_what_happened_to_one_resource() -> None:
+def test_history_contains_the_changes_of_one_resource() -> None:
     store = Store.open(":memory:")
     start = store.version
     created = store.put(place("a"), thing())
@@ -176,7 +176,7 @@ def test_history_is_bounded_and_its_loss_is_noticed_per_resource() -> None:
         store.since("things", start)
     with pytest.raises(TooOld):
         store.since("others", start)
-    # Nothing of the others was lost since: who has seen their last change may go on.
+    # The history of the other resource is complete: a watch of it may continue.
     assert store.since("others", quiet) == []
     assert len(store.since("things", store.version - 3)) == 3
 
@@ -190,7 +190,7 @@ def test_history_is_bounded_in_bytes() -> None:
         store.since("things", store.version - 9)
 
 
-def test_a_restart_forgets_history(tmp_path: Path) -> None:
+def test_the_history_is_empty_after_a_restart(tmp_path: Path) -> None:
     store = Store.open(str(tmp_path / "db"))
     store.put(place("a"), thing())
     store.close()
@@ -201,7 +201,7 @@ def test_a_restart_forgets_history(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_listener_that_left_hears_nothing() -> None:
+def test_a_removed_listener_is_not_called() -> None:
     store = Store.open(":memory:")
     heard: list[Change] = []
     leave = store.listen(heard.append)

@@ -154,7 +154,7 @@ async def test_a_pod_looks_as_with_a_real_api_server(row: tuple[Object, str], re
     assert cells_of(SERVED["pods"], stored)[0][2] == word
 
 
-async def test_a_pod_that_is_being_deleted_says_so_until_it_has_ended(real: Client, namespace: str) -> None:
+async def test_a_pod_that_is_being_deleted_is_terminating_until_it_has_ended(real: Client, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     for name in ("a", "b"):
         spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
@@ -165,7 +165,7 @@ async def test_a_pod_that_is_being_deleted_says_so_until_it_has_ended(real: Clie
     await the_same(SERVED["pods"], path, real)
 
 
-def test_restarts_say_when_the_last_one_was() -> None:
+def test_restarts_show_the_age_of_the_last_one() -> None:
     ended = (NOW - timedelta(minutes=5)).isoformat()
     last = container(RUNNING, restarts=3, lastState={"terminated": {"exitCode": 1, "finishedAt": ended}})
     pod = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]}, "status": phase("Running", last)}
@@ -261,7 +261,7 @@ async def test_events_look_as_with_a_real_api_server(real: Client, namespace: st
     await the_same(SERVED["events"], path, real)
 
 
-def test_an_event_says_when_it_was_seen_last() -> None:
+def test_an_event_shows_when_it_was_last_seen() -> None:
     def seen(**fields: Any) -> list[Any]:
         cells = cells_of(SERVED["events"], {"metadata": {"name": "e"}, **fields})[0]
         return [cells[0], cells[7], cells[8]]

@@ -1,4 +1,4 @@
-"""What the API does that a table of comparisons cannot show, and what it says when it does not do something."""
+"""Verbs of the API beyond the conformance table, and the refusal of unsupported ones."""
 
 from typing import Any
 
@@ -48,13 +48,13 @@ def definition() -> dict[str, Any]:
         ("POST", f"{NAMESPACE}/serviceaccounts/a/token"),
     ],
 )
-async def test_what_is_not_supported_is_said_to_be_so(api: Client, method: str, path: str) -> None:
+async def test_unsupported_requests_have_a_message(api: Client, method: str, path: str) -> None:
     answer = await api.request(method, path)
     assert (answer.code, answer.body["kind"]) == (501, "Status")
     assert answer.body["message"].endswith("is not supported by the local cluster")
 
 
-async def test_server_side_apply_says_what_to_do_instead(api: Client) -> None:
+async def test_refused_server_side_apply_names_an_alternative(api: Client) -> None:
     answer = await api.request("PATCH", f"{MAPS}/a", {}, content_type="application/apply-patch+yaml")
     assert answer.code == 415
     assert "use kubectl apply without --server-side" in answer.body["message"]

@@ -42,7 +42,7 @@ async def test_a_watch_from_a_version_misses_nothing(api: Client) -> None:
         assert await take(events, 2) == [("ADDED", "b"), ("ADDED", "c")]
 
 
-async def test_whoever_enters_a_selection_is_added_and_who_leaves_is_deleted(api: Client) -> None:
+async def test_objects_that_start_or_stop_matching_are_added_or_deleted(api: Client) -> None:
     async with api.watch(f"{MAPS}?watch=1&labelSelector=in=yes") as events:
         await api.create(MAPS, config("a"))
         await api.merge(f"{MAPS}/a", {"metadata": {"labels": {"in": "yes"}}})

@@ -133,7 +133,7 @@ class Scene:
         await eventually(look)
 
     async def kill(self, pod: Object) -> None:
-        """End all processes of a pod, its shims first: nobody is left to write down the end."""
+        """Kills all processes of a pod, its shims first, so that no exit record is written."""
         for spec, pid in running_shims().items():
             if pod["metadata"]["uid"] in spec:
                 send(pid, signal.SIGKILL)

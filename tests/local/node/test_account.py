@@ -40,7 +40,7 @@ VOLUME = {
 # --- without an API server ---------------------------------------------------------------------
 
 
-def test_token_that_nobody_asked_for_is_left_out() -> None:
+def test_injected_token_is_left_out() -> None:
     mine = {"name": "mine", "emptyDir": {}}
     mounting = a_container(volumeMounts=[INJECTED, {"name": "mine", "mountPath": "/mine"}])
 
@@ -64,7 +64,7 @@ def test_tokens_are_found_in_volumes() -> None:
 
 
 class Issuer:
-    """Answers each TokenRequest with another token, which lives for an hour."""
+    """Answers each TokenRequest with another token that is valid for an hour."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = NOW
@@ -93,7 +93,7 @@ async def test_token_is_bound_to_the_pod_and_asked_for_once(monkeypatch: pytest.
     assert issuer.asked == [(Key("ns", "trainer"), {"expirationSeconds": 3600, "boundObjectRef": bound})]
 
 
-async def test_token_for_somebody_else_names_the_audience(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_for_another_audience_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     issuer = Issuer(monkeypatch)
     await Tokens(issuer.access).get(a_pod(), [Token("vault", 600)])
 
@@ -118,7 +118,7 @@ async def test_token_is_replaced_before_it_ends(monkeypatch: pytest.MonkeyPatch,
     assert await tokens.get(a_pod(), [HOUR]) == {HOUR: expected}
 
 
-async def test_token_that_is_refused_is_told() -> None:
+async def test_refused_token_request_has_a_message() -> None:
     async def request(account: Key, body: bytes) -> bytes:
         raise Forbidden("create serviceaccounts ns/default: no")
 

@@ -1,4 +1,4 @@
-"""Pods that can never run here, and the sentences that say why."""
+"""Pods that can never run on this node, and the messages of their rejection."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def test_what_can_run(pod: Pod, isolation: Isolation) -> None:
         ),
     ],
 )
-def test_what_cannot_run_says_why(pod: Pod, isolation: Isolation, reason: str, message: str) -> None:
+def test_rejected_pod_has_a_reason(pod: Pod, isolation: Isolation, reason: str, message: str) -> None:
     failure = rejection(pod, isolation)
 
     assert failure is not None

@@ -1,4 +1,4 @@
-"""The node on a real kube-apiserver: pods become processes, and what a kubelet would say is said."""
+"""The node on a real kube-apiserver: pods become processes, with the statuses and events of a kubelet."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from trainmaster.runtime.cluster import Cluster
 # --- one container -----------------------------------------------------------------------------
 
 
-async def test_node_is_ready_and_says_where_its_logs_are(scene: Scene) -> None:
+async def test_node_is_ready_and_publishes_its_log_port(scene: Scene) -> None:
     async with scene.node():
         node = await scene.admin.get("nodes", None, scene.name)
         await scene.admin.wait_for("coordination.k8s.io/v1/leases", "kube-node-lease", scene.name, bool)
@@ -99,7 +99,7 @@ async def test_memory_limit_kills(scene: Scene) -> None:
     assert (terminated(pod)["exitCode"], terminated(pod)["reason"]) == (137, "OOMKilled")
 
 
-async def test_termination_message_is_told(scene: Scene) -> None:
+async def test_termination_message_is_in_the_status(scene: Scene) -> None:
     async with scene.node():
         await scene.pod("a", "printf 'out of luck' > /dev/termination-log; exit 1")
         pod = await scene.ended("a")
@@ -363,7 +363,7 @@ async def test_two_nodes_on_one_folder_are_refused(scene: Scene) -> None:
                 pass
 
 
-async def test_events_tell_the_life_of_a_pod(scene: Scene) -> None:
+async def test_events_describe_the_lifecycle_of_a_pod(scene: Scene) -> None:
     async with scene.node():
         await scene.pod("a", "sleep 1000")
         await scene.running("a")

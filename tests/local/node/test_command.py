@@ -1,4 +1,4 @@
-"""``trainmaster node``: what it says when it cannot start, and the files that it makes."""
+"""``trainmaster node``: its errors at the start, and the files that it creates."""
 
 import ssl
 from pathlib import Path
@@ -17,7 +17,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
 
-def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     result = CliRunner().invoke(cli, ["node", "--folder", str(tmp_path / "file" / "state")])
@@ -28,7 +28,7 @@ def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_kubeconfig_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_kubeconfig_is_an_error(tmp_path: Path) -> None:
     missing = tmp_path / "none"
 
     result = CliRunner().invoke(cli, ["node", "--folder", str(tmp_path / "state"), "--kubeconfig", str(missing)])
@@ -37,7 +37,7 @@ def test_kubeconfig_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert str(missing) in str(result.exception)
 
 
-def test_certificate_is_made_once_and_for_nobody_else(tmp_path: Path) -> None:
+def test_certificate_is_created_once_and_is_private(tmp_path: Path) -> None:
     first = _certificate(tmp_path / "state")
     content = first[0].read_bytes()
 

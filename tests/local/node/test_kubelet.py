@@ -97,7 +97,7 @@ async def test_kubectl_follows_until_the_end(scene: Scene) -> None:
     ("headers", "status"),
     [({}, 401), ({"Authorization": "Bearer nonsense"}, 401), ({"Authorization": f"Bearer {TOKEN}"}, 200)],
 )
-async def test_who_has_neither_token_nor_certificate_gets_nothing(
+async def test_client_without_token_and_certificate_is_refused(
     scene: Scene, headers: dict[str, str], status: int
 ) -> None:
     async with scene.node():

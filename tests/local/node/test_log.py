@@ -123,7 +123,7 @@ async def test_reader_loses_nothing_when_the_log_is_rotated_under_it(log: Path) 
     found = ""
     async for piece in read_log(log, lambda: False, LogOptions()):
         if not found:
-            late_and_rotate(log)  # the file in hand becomes nobody's, and all others are called differently
+            late_and_rotate(log)  # the open file is deleted, and all others are renamed
         found += piece.decode()
 
     assert found.split() == ["one", "two", "three", "four", "fivelate", "six"]

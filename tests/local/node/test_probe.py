@@ -36,7 +36,7 @@ def test_thresholds(probe: Object, initially: bool, outcomes: list[bool], comple
         ({"tcpSocket": {"port": 1}}, "dial tcp 127.0.0.1:1: connection refused"),
     ],
 )
-async def test_a_port_on_which_nobody_listens_is_told_in_few_words(tmp_path: Path, handler: Object, said: str) -> None:
+async def test_a_closed_port_has_a_short_message(tmp_path: Path, handler: Object, said: str) -> None:
     outcome = await run_handler(handler, Target([], tmp_path, 0, "/", {}, {}), 5.0)
 
     assert (outcome.ok, outcome.message) == (False, said)
@@ -46,7 +46,7 @@ def is_ready(pod: Object) -> bool:
     return bool(pod["status"]["containerStatuses"][0]["ready"])
 
 
-async def test_container_is_ready_when_its_command_says_so(scene: Scene) -> None:
+async def test_container_is_ready_when_its_probe_command_succeeds(scene: Scene) -> None:
     probe = {**PROBE, "exec": {"command": ["test", "-e", "up"]}}
     async with scene.node():
         await scene.pod("a", container("sleep 1000", readinessProbe=probe))

@@ -16,7 +16,7 @@ def start(*argv: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(argv)
 
 
-async def test_end_is_told_once() -> None:
+async def test_end_is_reported_once() -> None:
     told = asyncio.Event()
     process = start("sleep", "0.05")
 

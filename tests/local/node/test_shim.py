@@ -134,7 +134,7 @@ def test_end_is_recorded(tmp_path: Path, script: str, code: int, reason: str) ->
         (["true"], {"cwd": "/no/such"}, 'cannot start in workingDir "/no/such": No such file or directory'),
     ],
 )
-def test_what_cannot_start_says_why(tmp_path: Path, argv: list[str], fields: Object, message: str) -> None:
+def test_start_error_has_a_reason(tmp_path: Path, argv: list[str], fields: Object, message: str) -> None:
     with shim(tmp_path, *argv, **fields) as found:
         said, ended = found.started(), found.ended()
 
@@ -396,7 +396,7 @@ def test_files_are_mounted_over_files_and_the_machine_keeps_its_own(tmp_path: Pa
     assert "some-name" not in Path("/etc/hosts").read_text()
 
 
-def test_mount_that_is_impossible_says_so(tmp_path: Path, mode: str) -> None:
+def test_impossible_mount_has_a_message(tmp_path: Path, mode: str) -> None:
     mounts = [{"source": str(tmp_path / "nothing"), "target": "/data"}]
     with sh(tmp_path, "true", namespaces=mode, mounts=mounts) as shim:
         ended = shim.ended()

@@ -170,7 +170,7 @@ def test_what_others_wrote_stays() -> None:
     assert foreign in found["conditions"]
 
 
-def test_verdict_is_told_when_nothing_runs() -> None:
+def test_failure_is_reported_when_no_container_runs() -> None:
     failure = PodFailure("DeadlineExceeded", "too long")
 
     still = status(a_pod(), running(), decision=Decision(stop=("main",), failure=failure))
@@ -180,7 +180,7 @@ def test_verdict_is_told_when_nothing_runs() -> None:
     assert (gone["phase"], gone["reason"], gone["message"]) == ("Failed", "DeadlineExceeded", "too long")
 
 
-def test_failed_pod_keeps_what_it_said() -> None:
+def test_failed_pod_keeps_reason_and_message() -> None:
     no_command = {"name": "main", "image": "img"}
     failure = Decision(failure=PodFailure("NoCommand", "why"), is_over=True)
     failed = status(a_pod(no_command), NEW, decision=failure)

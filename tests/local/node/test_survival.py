@@ -57,7 +57,7 @@ async def test_container_is_adopted_and_not_started_twice(scene: Scene) -> None:
     assert state_of(before)["running"]["startedAt"] == state_of(after, field="lastState")["terminated"]["startedAt"]
 
 
-async def test_end_that_nobody_watched_is_reported(scene: Scene) -> None:
+async def test_end_without_a_running_node_is_reported(scene: Scene) -> None:
     async with scene.node():
         await scene.pod("a", "while [ ! -e go ]; do sleep 0.02; done; touch gone; exit 9")
         await scene.running("a")
@@ -174,7 +174,7 @@ async def test_node_that_stops_leaves_its_pods_running(scene: Scene) -> None:
     assert scene.processes(pod)
 
 
-async def test_full_disk_is_told_and_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_is_logged_and_retried(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainmaster.local.node.worker.RETRY_SECONDS", 0.1)
     is_full = True
 

@@ -97,7 +97,7 @@ async def test_sub_path_is_a_part_of_a_volume(scene: Scene) -> None:
     assert (scene.workdir / "said").read_text() == "x\n"
 
 
-async def test_folder_of_the_machine_that_is_not_there_is_told(scene: Scene) -> None:
+async def test_missing_host_path_has_a_message(scene: Scene) -> None:
     volume = {"name": "v", "hostPath": {"path": "/no/such/folder", "type": "Directory"}}
     async with scene.node():
         await scene.pod("a", mounting("true", v="/v"), volumes=[volume])

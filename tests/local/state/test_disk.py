@@ -11,7 +11,7 @@ from trainmaster.local.disk import remove_folder, write_whole
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_file_is_replaced_and_nobody_else_may_read_it(tmp_path: Path, durable: bool) -> None:
+def test_a_file_is_replaced_and_stays_private(tmp_path: Path, durable: bool) -> None:
     file = tmp_path / "token"
     write_whole(file, b"old", durable=durable)
     write_whole(file, b"new", durable=durable)
@@ -36,7 +36,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path, m
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_what_a_writer_that_was_killed_left_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_temporary_file_of_a_killed_writer_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / ".token.new").write_bytes(b"half of")
     write_whole(tmp_path / "token", b"whole")
 

@@ -19,7 +19,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_who_has_it_is_told_while_it_has_it(tmp_path: Path) -> None:
+def test_the_holder_is_known_while_it_holds_the_lock(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     before = holder_of(file)
     with locked(file):
@@ -48,6 +48,6 @@ def test_a_process_that_is_killed_has_it_no_more(tmp_path: Path) -> None:
             assert holder_of(file) == os.getpid()
 
 
-def test_a_file_that_cannot_be_is_the_callers_to_tell(tmp_path: Path) -> None:
+def test_an_impossible_lock_file_raises_oserror(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), locked(tmp_path / "absent" / "lock"):
         pass

@@ -44,7 +44,7 @@ def hold(folder: Path) -> subprocess.Popen[str]:
 # --- where ---
 
 
-def test_the_folder_is_where_the_desktop_says_that_state_belongs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     assert default_folder() == Path("/home/ada/.local/state/trainmaster")
@@ -112,7 +112,7 @@ def test_the_kubeconfig_needs_no_other_file(tmp_path: Path) -> None:
 # --- one at a time ---
 
 
-def test_two_cannot_have_it_and_the_second_one_is_told_who_does(tmp_path: Path) -> None:
+def test_the_second_process_gets_an_error_with_the_pid_of_the_first(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     with hold(folder) as other:
         assert holder_of(folder) == other.pid
@@ -124,7 +124,7 @@ def test_two_cannot_have_it_and_the_second_one_is_told_who_does(tmp_path: Path) 
         assert holder_of(folder) == os.getpid()
 
 
-def test_nobody_holds_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_has_no_holder(tmp_path: Path) -> None:
     assert holder_of(tmp_path / "nothing") is None
 
 
@@ -153,7 +153,7 @@ def test_a_run_has_a_folder_of_its_own_and_its_objects_in_memory(
         pytest.param(errno.EROFS, "read-only file system .*; make it writable", id="read-only"),
     ],
 )
-def test_a_disk_that_cannot_be_written_is_told_in_a_sentence_and_nothing_is_left_half(
+def test_a_disk_error_has_a_message_and_leaves_no_partial_file(
     number: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_state(tmp_path / "state") as state:
@@ -170,7 +170,7 @@ def test_a_disk_that_cannot_be_written_is_told_in_a_sentence_and_nothing_is_left
     assert {path: path.read_bytes() for path in state.folder.iterdir() if path.is_file()} == before
 
 
-def test_a_place_that_is_no_folder_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_has_a_message(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadConfig, match=r"state folder .*/file: file exists"):
         open_state(tmp_path / "file").__enter__()

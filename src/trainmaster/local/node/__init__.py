@@ -1,1 +1,1 @@
-"""A node whose pods are processes. It talks only the Kubernetes API, so it serves a real API server, too."""
+"""A node whose pods are processes. It uses only the Kubernetes API, so it works with a real API server, too."""

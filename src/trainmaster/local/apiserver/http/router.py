@@ -346,7 +346,7 @@ async def _optional_body(request: web.Request) -> Any:
         raise unsupported_media_type(JSON)
     body = _decoded(raw, "the DeleteOptions cannot be read")
     if not isinstance(body, dict):
-        raise bad_request("the DeleteOptions cannot be read: it is no object")
+        raise bad_request("the DeleteOptions cannot be read: expected an object")
     return body
 
 

@@ -151,7 +151,7 @@ def decode(body: bytes) -> dict[str, Any]:
     type_meta = envelope.get("type", {})
     kind = type_meta.get("kind", "")
     if kind not in KINDS:
-        raise ValueError(f"a {kind or 'thing without a kind'} is not read from protobuf here; send JSON")
+        raise ValueError(f"a {kind or 'object without a kind'} cannot be decoded from protobuf; send JSON")
     return {**type_meta, **_message(envelope.get("raw", b""), kind)}
 
 
@@ -160,7 +160,7 @@ def _message(data: bytes, type_: str) -> dict[str, Any]:
     message: dict[str, Any] = {}
     for number, value in _fields(data):
         if number not in fields:
-            raise ValueError(f"field {number} of a {type_} is not read from protobuf here; send JSON")
+            raise ValueError(f"field {number} of a {type_} cannot be decoded from protobuf; send JSON")
         name, of = fields[number]
         if of[0] == "*":
             message.setdefault(name, []).append(_value(value, of[1:]))

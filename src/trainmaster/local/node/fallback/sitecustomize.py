@@ -1,7 +1,7 @@
 """Names of pods and services for Python programs, where a private /etc/hosts is not possible.
 
-Python imports this at its start, from PYTHONPATH. Names in the file that TRAINMASTER_HOSTS gives are looked up there
-first, at every call: pods come and go. Then a sitecustomize of the user's own is run, as if this one were not there.
+Python imports this module at its start, from PYTHONPATH. Each name lookup reads the hosts file in TRAINMASTER_HOSTS
+first, since pods are created and deleted. After that the user's own sitecustomize is run, if there is one.
 """
 
 import importlib.machinery
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def _address(host: Any) -> Any:
-    """The address of a name in the hosts file; anything else as it is."""
+    """The address of a name in the hosts file; other names are returned unchanged."""
     name = host.decode(errors="replace") if isinstance(host, bytes) else host
     if not isinstance(name, str) or not name:
         return host
@@ -31,7 +31,7 @@ def _address(host: Any) -> Any:
 
 
 def _first(function: Any) -> Any:
-    """The function, with its first argument looked up."""
+    """The function, with its first argument resolved."""
 
     def looked_up(host: Any, *arguments: Any, **options: Any) -> Any:
         return function(_address(host), *arguments, **options)
@@ -40,7 +40,7 @@ def _first(function: Any) -> Any:
 
 
 def _place(function: Any) -> Any:
-    """The method of a socket, with the host of its address looked up; ``connect`` resolves names in C."""
+    """The method of a socket, with the host of its address resolved: ``connect`` would resolve it in C."""
 
     def looked_up(self: Any, address: Any) -> Any:
         if isinstance(address, tuple) and self.family in (socket.AF_INET, socket.AF_INET6):
@@ -58,7 +58,7 @@ def _patch() -> None:
 
 
 def _run_next() -> None:
-    """The sitecustomize that Python would have found without ours."""
+    """Runs the sitecustomize that Python would import without this one."""
     here = Path(__file__).resolve().parent
     others = [path for path in sys.path if Path(path).resolve() != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)

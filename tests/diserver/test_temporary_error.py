@@ -1,4 +1,4 @@
-"""What passes by itself never ends a client: it is waited for, and else answered with ``success: false``."""
+"""Temporary errors never end a client: di-server waits, then answers with ``success: false``."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ from trainmaster.core.errors import (
     Unreachable,
 )
 from trainmaster.core.ids import POD, Key
-from trainmaster.diserver import routes as face
+from trainmaster.diserver import routes
 from trainmaster.diserver.limits import Rules
 from trainmaster.kinds.dijob.types import RESOURCE
 
@@ -113,7 +113,7 @@ async def test_a_name_that_no_pod_can_have_is_not_there(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("state", ["missing", "deleting"])
-async def test_a_coordinator_without_a_pod_is_worth_another_try(bench: Bench, state: str) -> None:
+async def test_a_coordinator_without_a_pod_is_answered_with_try_again(bench: Bench, state: str) -> None:
     address = bench.pod("cart-collector-xxxxx")
     if state == "deleting":
         bench.pod("cart-coordinator", deleting=True)
@@ -136,7 +136,7 @@ async def test_a_coordinator_without_a_pod_is_worth_another_try(bench: Bench, st
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_an_api_server_in_trouble_is_worth_another_try(bench: Bench, error: Trainmaster) -> None:
+async def test_errors_of_the_api_server_are_answered_with_try_again(bench: Bench, error: Trainmaster) -> None:
     address = bench.pod("cart-coordinator")
     await bench.client(address).get()
 
@@ -155,7 +155,7 @@ async def test_an_api_server_in_trouble_is_worth_another_try(bench: Bench, error
 async def test_an_api_server_that_does_not_answer_is_not_waited_for_long(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(face, "REQUEST_TIMEOUT", 0.2)
+    monkeypatch.setattr(routes, "REQUEST_TIMEOUT", 0.2)
     address = bench.pod("cart-coordinator")
     await bench.client(address).get()
     bench.cluster.before = waiting("patch", 60.0)
@@ -165,7 +165,7 @@ async def test_an_api_server_that_does_not_answer_is_not_waited_for_long(
     assert (status, said["success"]) == (200, False)
 
 
-async def test_before_everything_was_read_a_client_is_told_to_wait() -> None:
+async def test_before_the_cache_is_synced_requests_are_answered_with_try_again() -> None:
     cluster = FakeCluster()
     cluster.pages.extend(itertools.repeat(Unreachable("away"), 100))
     async with serving(cluster, synced=False) as bench:
@@ -184,16 +184,18 @@ async def test_a_defect_of_ours_does_not_end_a_client(bench: Bench, monkeypatch:
         raise KeyError("a defect")
 
     address = bench.pod("cart-coordinator")
-    monkeypatch.setattr(face, "parameters", broken)
+    monkeypatch.setattr(routes, "parameters", broken)
 
     status, said = await bench.call("GET", REPLICAS, ip=address)
 
     assert (status, said["success"], said["message"]) == (200, False, "di-server failed; its log says why")
 
 
-async def test_too_many_at_once_are_told_to_come_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_requests_at_once_are_answered_with_try_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = bench.pod("cart-coordinator")
-    monkeypatch.setattr(face, "MAX_IN_FLIGHT", 0)
+    monkeypatch.setattr(routes, "MAX_IN_FLIGHT", 0)
 
     status, said = await bench.call("POST", REPLICAS, BODY, ip=address)
 
@@ -201,7 +203,7 @@ async def test_too_many_at_once_are_told_to_come_again(bench: Bench, monkeypatch
     assert bench.members() == {}
 
 
-async def test_nodes_that_cannot_be_listed_now_are_worth_another_try(bench: Bench) -> None:
+async def test_a_failed_list_of_nodes_is_answered_with_try_again(bench: Bench) -> None:
     bench.aggregator_config()
     address = bench.pod("cart-coordinator")
     bench.cluster.before = raising("list", Unreachable("away"))
@@ -222,7 +224,7 @@ async def test_requests_at_the_same_instant_all_count(bench: Bench) -> None:
     assert len(bench.members()) == 20
 
 
-async def test_a_pod_that_has_gone_calls_no_more(bench: Bench) -> None:
+async def test_the_address_of_a_deleted_pod_is_forgotten(bench: Bench) -> None:
     address = bench.pod("cart-collector-xxxxx")
     bench.pod("cart-coordinator")
     assert await bench.client(address).get() is not None
