@@ -86,7 +86,7 @@ async def test_a_header_is_never_two_lines(run: Run[Any], connect: Connect) -> N
     server = await run(RawServer(answering(OK)))
     cluster = await connect(a_config(server.url, impersonate=(("Impersonate-User", "me\r\nX-Admin: yes"),)))
 
-    with pytest.raises(BadConfig, match="the header Impersonate-User would hold a line break"):
+    with pytest.raises(BadConfig, match="the header Impersonate-User would contain a line break"):
         await cluster.get(POD, KEY)
 
     assert server.connections == 0

@@ -206,13 +206,13 @@ async def test_unusable_client_certificate_is_noticed_before_the_first_request(
 )
 def test_ca_that_holds_no_certificate_is_refused(ca: bytes, match: str) -> None:
     with pytest.raises(BadConfig, match=match):
-        ssl_context(Tls(ca=Material("the CA")), ca=ca, certificate=b"", key=b"", who="u")
+        ssl_context(Tls(ca=Material("the CA")), ca=ca, certificate=b"", key=b"", source="u")
 
 
 def test_ca_file_may_hold_comments(authority: Authority) -> None:
     ca = "# Zürich\n".encode() + authority.pem
 
-    context = ssl_context(Tls(ca=Material("the CA")), ca=ca, certificate=b"", key=b"", who="u")
+    context = ssl_context(Tls(ca=Material("the CA")), ca=ca, certificate=b"", key=b"", source="u")
 
     assert len(context.get_ca_certs()) == 1
 
@@ -221,7 +221,7 @@ def test_encrypted_key_is_refused_without_a_prompt_for_its_password(authority: A
     certificate, key = authority.issue("me")
 
     with pytest.raises(BadConfig, match="client certificate of u: "):
-        ssl_context(Tls(), ca=b"", certificate=certificate, key=encrypted(key), who="u")
+        ssl_context(Tls(), ca=b"", certificate=certificate, key=encrypted(key), source="u")
 
 
 @pytest.mark.parametrize(

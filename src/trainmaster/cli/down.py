@@ -49,13 +49,13 @@ def _stop(folder: Path) -> bool:
     from trainmaster.local.state import holder_of
 
     deadline = time.monotonic() + STOP_TIMEOUT
-    asked = 0
+    signalled = 0
     while (pid := holder_of(folder)) is not None:
-        if pid and pid != asked:
+        if pid and pid != signalled:
             with contextlib.suppress(ProcessLookupError):  # the process has just ended
                 os.kill(pid, signal.SIGTERM)
-            asked = pid
+            signalled = pid
         if time.monotonic() > deadline:
             raise BadConfig(f"process {pid} did not stop within {STOP_TIMEOUT:g} s; end it with: kill -9 {pid}")
         time.sleep(_POLL)
-    return bool(asked)
+    return bool(signalled)

@@ -36,7 +36,7 @@ class Lines:
             self._out.write(f"{label} | {text}\n")
 
     def progress(self, label: str, text: str, now: float) -> None:
-        """An incomplete progress bar; its last state comes as a line. ``now`` is in seconds."""
+        """An incomplete progress bar; its last state is a line. ``now`` is in seconds."""
         _, due = self._bars.get(label, ("", 0.0))
         if now >= due:
             self._bars[label] = (text, now + BAR_PERIOD)

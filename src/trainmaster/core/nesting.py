@@ -51,22 +51,22 @@ def members(raw: bytes) -> dict[bytes, bytes]:
     """The values of a JSON object, undecoded, by name. Raises ``msgspec.DecodeError`` for anything else."""
     if not raw.lstrip().startswith(b"{"):
         raise msgspec.DecodeError("JSON is malformed: expected an object")
-    found: dict[bytes, bytes] = {}
+    values: dict[bytes, bytes] = {}
     name: bytes | None = None
     depth = start = 0
     for token in _tokens(raw):
         if token.lastindex is None:  # a string
             if depth == 1 and (colon := _COLON.match(raw, token.end())):
                 if name is not None:
-                    found[name] = raw[start : token.start()].strip().removesuffix(b",").strip()
+                    values[name] = raw[start : token.start()].strip().removesuffix(b",").strip()
                 name, start = token.group()[1:-1], colon.end()
             continue
         depth += 1 if token.lastindex == _OPEN else -1
         if depth == 0:
             if name is not None:
-                found[name] = raw[start : token.start()].strip()
+                values[name] = raw[start : token.start()].strip()
             _check_end(raw, token.end())
-            return found
+            return values
     raise _truncated()
 
 
@@ -74,7 +74,7 @@ def elements(raw: bytes) -> list[bytes]:
     """The objects and arrays in a JSON array, undecoded. Raises ``msgspec.DecodeError`` for anything else."""
     if not raw.lstrip().startswith(b"["):
         raise msgspec.DecodeError("JSON is malformed: expected an array")
-    found: list[bytes] = []
+    values: list[bytes] = []
     depth = start = 0
     for token in _tokens(raw):
         if token.lastindex == _OPEN:
@@ -84,10 +84,10 @@ def elements(raw: bytes) -> list[bytes]:
         elif token.lastindex == _CLOSE:
             depth -= 1
             if depth == 1:
-                found.append(raw[start : token.end()])
+                values.append(raw[start : token.end()])
             elif depth == 0:
                 _check_end(raw, token.end())
-                return found
+                return values
     raise _truncated()
 
 

@@ -62,14 +62,14 @@ class Batch(msgspec.Struct, frozen=True):
 
 def batch_of(creates: Iterable[Create]) -> Batch:
     """Takes creates up to MAX_ACTIONS or MAX_BYTES. If ``creates`` is a generator, the other bodies are never built."""
-    found: list[Create] = []
+    batch: list[Create] = []
     size = 0
     for create in creates:
-        found.append(create)
+        batch.append(create)
         size += len(msgspec.json.encode(create.body))
-        if len(found) == MAX_ACTIONS or size >= MAX_BYTES:
-            return Batch(tuple(found), retry_after=0.0)
-    return Batch(tuple(found))
+        if len(batch) == MAX_ACTIONS or size >= MAX_BYTES:
+            return Batch(tuple(batch), retry_after=0.0)
+    return Batch(tuple(batch))
 
 
 def replicas_error(total: int, fields: str = "replicas") -> str:

@@ -29,10 +29,10 @@ class Quantity(NamedTuple):
 
 def parsed(text: str) -> Quantity:
     """Accepts any sign and size; raises ``ValueError`` if the text is not a quantity."""
-    found = _QUANTITY.fullmatch(text) if len(text) <= MAX_LENGTH else None
-    if found is None:
+    match = _QUANTITY.fullmatch(text) if len(text) <= MAX_LENGTH else None
+    if match is None:
         raise ValueError(f"{text[:32]!r} is not a quantity; write for example 500m, 2 or 1Gi")
-    number, suffix = Decimal(found["number"]), found["suffix"] or ""
+    number, suffix = Decimal(match["number"]), match["suffix"] or ""
     with localcontext(_EXACT):
         if suffix in _BINARY:
             return Quantity(number * 1024 ** _BINARY[suffix], suffix)
@@ -51,11 +51,11 @@ def amount_of(text: str) -> Decimal:
 
 def total(parts: Iterable[Quantity]) -> Quantity:
     """The sum, in the format of the first part."""
-    found = Quantity(Decimal(0), "")
+    result = Quantity(Decimal(0), "")
     with localcontext(_EXACT):
         for number, part in enumerate(parts):
-            found = Quantity(found.amount + part.amount, found.suffix if number else part.suffix)
-    return found
+            result = Quantity(result.amount + part.amount, result.suffix if number else part.suffix)
+    return result
 
 
 def rounded_up(amount: Decimal) -> int:
@@ -90,9 +90,9 @@ def _exponent(amount: Decimal) -> int:
     """The largest multiple of three that leaves a whole number."""
     if not amount:
         return 0
-    found = min(_DECIMAL.values())
+    largest = min(_DECIMAL.values())
     for exponent in sorted(_DECIMAL_SUFFIXES):
         scaled = amount.scaleb(-exponent)
         if scaled == scaled.to_integral_value():
-            found = exponent
-    return found
+            largest = exponent
+    return largest

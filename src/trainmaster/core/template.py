@@ -139,8 +139,8 @@ def with_ports(
             for port in container["ports"]
         ]
     for probe in _PROBES:
-        if isinstance(given := container.get(probe), dict):
-            moved[probe] = {way: _with_probed(target, ports) for way, target in given.items()}
+        if isinstance(definition := container.get(probe), dict):
+            moved[probe] = {way: _with_probed(target, ports) for way, target in definition.items()}
     return moved
 
 
@@ -173,16 +173,16 @@ def pod_body(
     spec: Body,
 ) -> Body:
     """A pod with the template's metadata, our labels over it, and this spec."""
-    given = template.get("metadata") or {}
+    original = template.get("metadata") or {}
     metadata: Body = {
         "name": name,
         "namespace": namespace,
-        "labels": {**(given.get("labels") or {}), **labels, **MANAGED_BY},
+        "labels": {**(original.get("labels") or {}), **labels, **MANAGED_BY},
         "ownerReferences": [owner],
     }
     for copied in ("annotations", "finalizers"):
-        if given.get(copied):
-            metadata[copied] = given[copied]
+        if original.get(copied):
+            metadata[copied] = original[copied]
     return {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": metadata, "spec": spec}
 
 

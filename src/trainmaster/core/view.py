@@ -260,9 +260,9 @@ def _split_page(body: bytes) -> tuple["_ListMetaWire", list[bytes]]:
         page = _RAW_PAGE.decode(body)
         return page.metadata, [bytes(item) for item in page.items]
     except (ValueError, RecursionError):
-        found = members(body)
-        metadata = msgspec.json.decode(found.get(b"metadata", b""), type=_ListMetaWire)
-        return metadata, elements(found.get(b"items", b"[]"))
+        fields = members(body)
+        metadata = msgspec.json.decode(fields.get(b"metadata", b""), type=_ListMetaWire)
+        return metadata, elements(fields.get(b"items", b"[]"))
 
 
 def _name_of(raw: bytes) -> Key | None:
@@ -564,12 +564,12 @@ def _host_ports(containers: bytes) -> tuple[int, ...]:
 def _devices(containers: bytes) -> tuple[tuple[str, int], ...]:
     if not _DEVICE_LIMIT.search(containers):
         return ()
-    found: dict[str, int] = {}
+    devices: dict[str, int] = {}
     for container in _LIMITS.decode(containers):
         limits = container.resources.limits if container.resources else None
         for name, number in _extended(limits or {}).items():
-            found[name] = found.get(name, 0) + number
-    return tuple((name, number) for name, number in found.items() if number)
+            devices[name] = devices.get(name, 0) + number
+    return tuple((name, number) for name, number in devices.items() if number)
 
 
 def _extended(amounts: Mapping[str, str | int]) -> dict[str, int]:

@@ -69,7 +69,7 @@ class Nodes:
         return self._usual
 
     async def _look(self) -> int:
-        found: list[int] = []
+        gpus: list[int] = []
         cursor = ""
         while True:
             try:
@@ -79,7 +79,7 @@ class Nodes:
                 return 0
             except Trainmaster as error:
                 raise retry_later(error) from error
-            found += [node.gpus for node in page.items]
+            gpus += [node.gpus for node in page.items]
             cursor = page.metadata.cursor
             if not cursor:
-                return usual_gpus(found)
+                return usual_gpus(gpus)

@@ -38,18 +38,18 @@ def coordinator_of(request: ReplicasRequest | FailedRequest) -> Key:
 
 def parameters(query: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     """Names are case-insensitive; the first of several values counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in query:
         if name.lower() not in PARAMETERS:
             raise Refused(400, f"request param {name} is not supported; there are {', '.join(PARAMETERS)}")
-        found.setdefault(name.lower(), value)
-    return found
+        values.setdefault(name.lower(), value)
+    return values
 
 
 def wanted_of(request: ReplicasRequest) -> dict[Role, Wanted]:
     """By role, without the roles that the body does not have."""
-    given: dict[Role, Wanted | None] = {COLLECTOR: request.collectors, LEARNER: request.learners}
-    return {role: wanted for role, wanted in given.items() if wanted is not None}
+    by_role: dict[Role, Wanted | None] = {COLLECTOR: request.collectors, LEARNER: request.learners}
+    return {role: wanted for role, wanted in by_role.items() if wanted is not None}
 
 
 def number_of(role: Role, wanted: Wanted) -> int:
@@ -86,9 +86,9 @@ def _pod_name(entry: str, namespace: str) -> str:
     return name
 
 
-def _quantity(role: Role, field: str, given: Quantity) -> str:
+def _quantity(role: Role, field: str, quantity: Quantity) -> str:
     """Empty if unset or 0: the template decides then."""
-    text = "" if given is None else str(given)
+    text = "" if quantity is None else str(quantity)
     try:
         return text if text and amount_of(text) else ""
     except ValueError as error:

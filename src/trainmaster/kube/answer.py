@@ -100,8 +100,8 @@ def refusal(what: object, code: int, body: bytes, retry_after: str) -> ApiError:
     message = f"{what}: {sentence} ({' '.join(filter(None, (str(code), status.reason)))})"
     wait = float(retry_after) if retry_after.isdecimal() else None
     if code == 429 or (code == 503 and wait is not None):
-        asked = status.details.retry_after_seconds if status.details else 0
-        wait = wait if wait is not None else float(asked or 1)
+        seconds = status.details.retry_after_seconds if status.details else 0
+        wait = wait if wait is not None else float(seconds or 1)
         return TooManyRequests(message, code=code, reason=status.reason, retry_after=wait)
     return _meaning(code, status.reason)(message, code=code, reason=status.reason)
 

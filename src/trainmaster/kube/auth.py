@@ -147,7 +147,9 @@ class Auth:
         ca = self._config.tls.ca
         tls = (ca.read() if ca else b"", credential.certificate, credential.key)
         if tls != self._tls and self._config.server.startswith("https:"):
-            self.ssl = ssl_context(self._config.tls, ca=tls[0], certificate=tls[1], key=tls[2], who=self._config.source)
+            self.ssl = ssl_context(
+                self._config.tls, ca=tls[0], certificate=tls[1], key=tls[2], source=self._config.source
+            )
         old = self._credential
         if old is None or tls != self._tls or credential.authorization != old.authorization:
             self.generation += 1

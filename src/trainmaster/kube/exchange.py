@@ -124,11 +124,9 @@ class Exchange:
         return _Route(request, heads)
 
 
-def _head(headers: Sequence[tuple[str, str]], who: str) -> bytes:
-    """Header lines including the empty one; ``who`` names their source in errors."""
+def _head(headers: Sequence[tuple[str, str]], source: str) -> bytes:
+    """Header lines including the empty one; ``source`` names their source in errors."""
     for name, value in headers:
         if any(character in f"{name}{value}" for character in "\r\n\0"):
-            raise BadConfig(
-                f"{who}: the header {name} would hold a line break; mend the token or name that it is made of"
-            )
+            raise BadConfig(f"{source}: the header {name} would contain a line break; correct the token or name in it")
     return "".join([*(f"{name}: {value}\r\n" for name, value in headers), "\r\n"]).encode()

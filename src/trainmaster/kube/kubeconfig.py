@@ -56,11 +56,11 @@ def _files(kubeconfig: str) -> list[Path]:
     else:
         named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part.strip()]
         where = "$KUBECONFIG"
-    found = [path for path in named if path.exists()]
-    if named and not found:
+    existing = [path for path in named if path.exists()]
+    if named and not existing:
         missing = ", ".join(str(path) for path in named)
         raise BadConfig(f"{where}: {missing} does not exist; check the path")
-    return found
+    return existing
 
 
 def _chosen(files: Merged, context: str, master: str) -> Config:

@@ -12,7 +12,7 @@ from trainmaster.core.errors import BadConfig
 from trainmaster.kube.config import Tls
 
 
-def ssl_context(tls: Tls, *, ca: bytes, certificate: bytes, key: bytes, who: str) -> ssl.SSLContext:
+def ssl_context(tls: Tls, *, ca: bytes, certificate: bytes, key: bytes, source: str) -> ssl.SSLContext:
     """A context that trusts ``ca``, the content of ``tls.ca`` now, and presents our certificate, if any (all PEM)."""
     context = _trusting(tls, ca)
     # Since 3.13 Python is stricter than Go: CAs of many clusters have no authority key identifier, and a
@@ -24,7 +24,7 @@ def ssl_context(tls: Tls, *, ca: bytes, certificate: bytes, key: bytes, who: str
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate or key:
-        _show_certificate(context, certificate, key, who)
+        _show_certificate(context, certificate, key, source)
     return context
 
 
@@ -39,7 +39,7 @@ def _trusting(tls: Tls, ca: bytes) -> ssl.SSLContext:
     return context
 
 
-def _show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, who: str) -> None:
+def _show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, source: str) -> None:
     # OpenSSL reads certificates only from files. The folder is private (0700) and removed at once.
     with tempfile.TemporaryDirectory(prefix="trainmaster-") as folder:
         pem = Path(folder, "client.pem")
@@ -50,6 +50,6 @@ def _show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, w
         except (ssl.SSLError, ValueError) as error:
             because = getattr(error, "reason", None) or "an unencrypted PEM certificate and its key are needed"
             raise BadConfig(
-                f"client certificate of {who}: certificate and key do not work together ({because}); "
+                f"client certificate of {source}: certificate and key do not work together ({because}); "
                 "they must be one unencrypted PEM pair"
             ) from error

@@ -187,8 +187,8 @@ def _aggregated(version: str, groups: dict[str, dict[str, list[Served]]]) -> Ans
         {
             "metadata": {"name": group} if group else {},
             "versions": [
-                {"version": name, "resources": [_aggregated_entry(each) for each in found], "freshness": "Current"}
-                for name, found in versions.items()
+                {"version": name, "resources": [_aggregated_entry(each) for each in resources], "freshness": "Current"}
+                for name, resources in versions.items()
             ],
         }
         for group, versions in groups.items()

@@ -49,13 +49,13 @@ def _condition(status: Object, type_: str) -> str:
 
 
 def _terminated(container: Object, state: str) -> Object:
-    found: Object = (container.get(state) or {}).get("terminated") or {}
-    return found
+    terminated: Object = (container.get(state) or {}).get("terminated") or {}
+    return terminated
 
 
 def _state(container: Object, word: str) -> Object | None:
-    found: Object | None = (container.get("state") or {}).get(word)
-    return found
+    details: Object | None = (container.get("state") or {}).get(word)
+    return details
 
 
 def _end_reason(terminated: Object) -> str:
@@ -69,12 +69,12 @@ def _end_reason(terminated: Object) -> str:
 def _initialization(statuses: list[Object], sidecars: set[Any], count: int) -> tuple[str, int]:
     """The state of the first unfinished init container, "" if all are done; and the number of ready sidecars."""
     ready = 0
-    for index, each in enumerate(statuses):
-        terminated, waiting = _state(each, "terminated"), _state(each, "waiting")
+    for index, status in enumerate(statuses):
+        terminated, waiting = _state(status, "terminated"), _state(status, "waiting")
         if terminated is not None and terminated.get("exitCode", 0) == 0:
             continue
-        if each.get("name") in sidecars and each.get("started"):
-            ready += bool(each.get("ready"))
+        if status.get("name") in sidecars and status.get("started"):
+            ready += bool(status.get("ready"))
             continue
         if terminated is not None:
             return f"Init:{_end_reason(terminated)}", ready
@@ -88,14 +88,14 @@ def _containers(statuses: list[Object], reason: str, *, is_ready: bool) -> tuple
     """The state of the first container that is not running; and the number of running and ready containers."""
     running = 0
     failure = ""
-    for each in reversed(statuses):
-        terminated, waiting = _state(each, "terminated"), _state(each, "waiting")
+    for status in reversed(statuses):
+        terminated, waiting = _state(status, "terminated"), _state(status, "waiting")
         if waiting and waiting.get("reason"):
             reason = waiting["reason"]
         elif terminated is not None:
             reason = _end_reason(terminated)
             failure = reason if terminated.get("exitCode", 0) != 0 else failure
-        elif each.get("ready") and _state(each, "running") is not None:
+        elif status.get("ready") and _state(status, "running") is not None:
             running += 1
     if reason == "Completed":
         reason = _after_completion(bool(running), is_ready, failure)
