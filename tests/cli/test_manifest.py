@@ -29,7 +29,7 @@ def error_of(text: str) -> str:
 # --- good ones ---
 
 
-def test_documents_of_all_files_are_read_and_those_that_others_need_come_first(tmp_path: Path) -> None:
+def test_documents_of_all_files_are_in_the_order_of_creation(tmp_path: Path) -> None:
     first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
     first.write_text(f"---\n# nothing\n---\n{DIJOB}metadata: {{name: job}}\n")
     second.write_text(
@@ -46,7 +46,7 @@ def test_documents_of_all_files_are_read_and_those_that_others_need_come_first(t
     ]
 
 
-def test_a_list_is_what_is_in_it() -> None:
+def test_a_list_is_read_as_its_items() -> None:
     config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}"
     job = "{apiVersion: elasticdeeplearning.ai/v1, kind: AITrainingJob, metadata: {name: job}}"
     found = list(manifest.parse(f"apiVersion: v1\nkind: List\nitems: [{config}, {job}]\n", "all.yaml"))
@@ -212,7 +212,7 @@ def test_pods_and_what_they_need_are_read_before_anything_starts(text: str, said
         pytest.param("ml", "ml", "ml", id="both"),
     ],
 )
-def test_a_document_goes_to_its_namespace(own: str, asked: str, got: str) -> None:
+def test_a_document_is_placed_in_its_namespace(own: str, asked: str, got: str) -> None:
     meta = "{name: job, namespace: ml}" if own else "{name: job}"
     (placed,) = manifest.placed([one(f"{DIJOB}metadata: {meta}")], asked)
 
@@ -232,7 +232,7 @@ def test_two_objects_of_one_name_are_an_error_with_both_places() -> None:
         manifest.placed(twice, "")
 
 
-def test_two_of_one_name_may_be_of_two_kinds_or_namespaces() -> None:
+def test_one_name_may_be_used_in_two_kinds_or_namespaces() -> None:
     texts = (
         f"{DIJOB}metadata: {{name: a}}",
         f"{DIJOB}metadata: {{name: a, namespace: ml}}",

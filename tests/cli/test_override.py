@@ -95,7 +95,7 @@ def test_every_job_that_has_the_place_is_changed_and_no_other() -> None:
     assert other["spec"] == {"cleanPodPolicy": "Running"}
 
 
-def test_what_was_given_stays_as_it_was() -> None:
+def test_the_original_documents_are_not_changed() -> None:
     given = documents(JOB)
     override.apply([override.parse("spec.replicaSpecs.ps.replicas=4")], given)
 

@@ -45,7 +45,7 @@ def test_phases_have_messages_and_abnormal_states_have_reasons() -> None:
     ]
 
 
-def test_nothing_waits_in_a_buffer() -> None:
+def test_output_is_flushed() -> None:
     """A pipe shows a line when it is there, not when the job has ended."""
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, write_through=False)

@@ -70,7 +70,7 @@ def test_bad_input_ends_with_2_and_a_sentence(given: list[RunOptions], file: str
     assert said in result.stderr
 
 
-def test_what_cannot_start_ends_with_2(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+def test_a_failed_start_exits_with_2(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     def fail(_: RunOptions) -> int:
         raise BadConfig("no space left")
 

@@ -138,14 +138,14 @@ def test_a_job_that_was_deleted_has_no_good_end(model: RunModel) -> None:
     assert model.jobs[0].outcome == "deleted"
 
 
-def test_a_job_that_ended_before_it_was_deleted_ended(model: RunModel) -> None:
+def test_a_job_that_ended_keeps_its_outcome_after_deletion(model: RunModel) -> None:
     done = job(conditions=[said("Finished", reason="Succeed")])
     model.observe_job(AITJ, None, done)
     model.observe_job(AITJ, done, None)
     assert model.jobs[0].outcome == "succeeded"
 
 
-def test_nothing_is_known_of_a_job_that_was_not_seen(model: RunModel) -> None:
+def test_a_job_that_was_not_observed_has_no_outcome(model: RunModel) -> None:
     assert model.outcome(DIJOB, Key("default", "mnist")) == ""
 
 
@@ -221,7 +221,7 @@ def test_replicas_without_an_index_have_the_names_of_their_pods() -> None:
     ]
 
 
-def test_what_ended_and_was_cleaned_up_is_still_seen_as_it_ended(model: RunModel) -> None:
+def test_a_deleted_pod_keeps_the_state_in_which_it_ended(model: RunModel) -> None:
     good = pod(phase="Succeeded", containerStatuses=[ended(0)])
     model.observe_pod(None, good)
     model.observe_pod(good, pod(phase="Succeeded", containerStatuses=[ended(0)], deleting=True))
@@ -267,7 +267,7 @@ def test_a_replica_that_was_stopped_has_the_reason_of_its_job(
     ]
 
 
-def test_a_pod_in_the_place_of_another_one_is_a_restart(model: RunModel) -> None:
+def test_a_pod_that_replaces_another_counts_as_a_restart(model: RunModel) -> None:
     model.observe_pod(None, pod("1", phase="Failed", containerStatuses=[container(2)]))
     model.observe_pod(None, pod("2", phase="Running", containerStatuses=[container(1)]))
     (replica,) = replicas(model)
@@ -306,7 +306,7 @@ def test_labels_are_as_wide_as_the_widest_of_all_pods(model: RunModel) -> None:
     assert model.label_width == len("trainer-0/side-car")
 
 
-def test_a_line_that_comes_before_its_job_is_seen_has_the_same_label() -> None:
+def test_a_line_before_its_job_is_observed_has_the_same_label() -> None:
     model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
     model.expect(AITJ, "job")
     model.observe_pod(None, pod())

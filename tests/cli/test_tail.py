@@ -82,7 +82,7 @@ def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 2])
-def test_a_log_that_was_rotated_goes_on_where_we_were(tmp_path: Path, turns: int) -> None:
+def test_a_rotated_log_is_continued_at_the_same_place(tmp_path: Path, turns: int) -> None:
     file = tmp_path / "log"
     tail = Tail(file)
     append(file, entry("a"))
@@ -94,7 +94,7 @@ def test_a_log_that_was_rotated_goes_on_where_we_were(tmp_path: Path, turns: int
     assert texts(tail.read()) == ["b", *(f"c{turn}" for turn in range(turns))]
 
 
-def test_a_log_that_ran_away_from_us_goes_on_with_what_is_left(tmp_path: Path) -> None:
+def test_a_log_whose_current_file_was_deleted_continues_with_the_oldest_file_left(tmp_path: Path) -> None:
     file = tmp_path / "log"
     tail = Tail(file)
     append(file, entry("a"))
@@ -228,7 +228,7 @@ def test_an_unfinished_line_is_old_after_the_end_of_a_line(
     assert opened(found) == open_lines
 
 
-def test_an_unfinished_line_comes_after_all_lines_before_it(tmp_path: Path) -> None:
+def test_an_unfinished_line_is_read_after_all_earlier_lines(tmp_path: Path) -> None:
     file = tmp_path / "log"
     append(file, "".join(entry("x" * 1000) for _ in range(2 * CHUNK // 1000)))
     begin(file, "\r10%", second=1)
@@ -262,7 +262,7 @@ def test_a_log_without_lines_is_found_too(tmp_path: Path) -> None:
     assert tails.read() == []
 
 
-def test_lines_of_several_logs_come_in_the_order_of_their_times(tmp_path: Path) -> None:
+def test_lines_of_several_logs_are_sorted_by_time(tmp_path: Path) -> None:
     tails = Tails(tmp_path)
     append(log_of(tmp_path, uid="a"), entry("1", second=1) + entry("3", second=3))
     append(log_of(tmp_path, uid="b"), entry("2", second=2))
@@ -271,7 +271,7 @@ def test_lines_of_several_logs_come_in_the_order_of_their_times(tmp_path: Path) 
     assert [(line.uid, line.text) for line in shown(tails.read())] == [("a", "1"), ("b", "2"), ("a", "3")]
 
 
-def test_lines_of_one_log_keep_their_order_when_the_clock_goes_back(tmp_path: Path) -> None:
+def test_lines_of_one_log_keep_their_order_when_the_clock_steps_back(tmp_path: Path) -> None:
     tails = Tails(tmp_path)
     append(log_of(tmp_path), entry("1", second=9) + entry("2", second=1))
     tails.see(UID)

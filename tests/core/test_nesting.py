@@ -45,13 +45,13 @@ def test_elements_are_the_objects_and_arrays_of_an_array() -> None:
     "raw",
     [b"", b"{", b'{"a":1', b'{"a":"}', b"[" * 9000, b'{"a":1}}', b'{"a":1} x', b"[1]]", b'"text"', b"7", b"null"],
 )
-def test_what_is_cut_or_something_else_is_no_object_and_no_array(raw: bytes) -> None:
+def test_truncated_and_other_json_is_neither_object_nor_array(raw: bytes) -> None:
     for read in (members, elements):
         with pytest.raises(msgspec.DecodeError):
             read(raw)
 
 
 @pytest.mark.parametrize("raw", [b"{", b'{"a":[1}', b"[" * 9000, b'{"a":"}'])
-def test_what_was_cut_cannot_be_pruned(raw: bytes) -> None:
+def test_truncated_json_cannot_be_pruned(raw: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         prune(raw)

@@ -45,7 +45,7 @@ def test_a_create_has_the_key_of_its_body() -> None:
     assert a_create("mnist-trainer-0").key == Key("ml", "mnist-trainer-0")
 
 
-def test_deletions_name_the_incarnation_and_leave_alone_what_goes_already() -> None:
+def test_deletions_have_the_uid_and_skip_terminating_objects() -> None:
     staying, going = a_pod(JOB, "trainer", 0, uid="first"), a_pod(JOB, "trainer", 1, deleting=True)
 
     assert deletions(POD, [staying, going], "enough") == (Delete(POD, Key("ml", "mnist-trainer-0"), "first", "enough"),)

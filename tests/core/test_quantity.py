@@ -57,7 +57,7 @@ def test_an_invalid_quantity_is_refused_with_a_reason(text: str, says: str) -> N
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", 0), ("1m", 1), ("1", 1), ("1.5", 2)])
-def test_parts_of_a_gpu_are_whole_ones(text: str, number: int) -> None:
+def test_parts_of_a_gpu_are_rounded_up(text: str, number: int) -> None:
     assert rounded_up(amount_of(text)) == number
 
 

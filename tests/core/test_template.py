@@ -97,7 +97,7 @@ def test_a_template_with_a_wrong_shape_is_refused_with_the_path(template: dict[s
     assert errors(template, "at") == [error]
 
 
-def test_what_only_the_api_server_can_judge_is_no_error() -> None:
+def test_fields_that_only_the_api_server_validates_are_no_error() -> None:
     assert errors(a_template(a_container("main", resources={"limits": {"cpu": "-7 apples"}}), bogus=1), "at") == []
 
 
@@ -147,7 +147,7 @@ def test_a_port_of_our_name_is_moved(port: dict[str, Any], on_host: bool, expect
         pytest.param({"name": "c", "env": [{"name": "PORT", "value": "80"}]}, id="the user's own variable"),
     ],
 )
-def test_nothing_else_of_a_container_is_moved(container: dict[str, Any]) -> None:
+def test_other_ports_of_a_container_do_not_change(container: dict[str, Any]) -> None:
     original = copy.deepcopy(container)
 
     assert moved(container) == original

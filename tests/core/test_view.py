@@ -468,7 +468,7 @@ def test_an_object_without_metadata_has_no_version() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_page_carries_its_views_its_version_and_where_to_go_on(codec: Codec[Any]) -> None:
+def test_a_page_has_views_version_and_continue_token(codec: Codec[Any]) -> None:
     second = {"metadata": {"name": "q", "namespace": "n", "uid": "v", "resourceVersion": "8"}}
     page = codec.page(
         msgspec.json.encode({"metadata": {"resourceVersion": "99", "continue": "next"}, "items": [minimal(), second]})
@@ -545,7 +545,7 @@ def test_devices_are_the_extended_resources_of_the_limits(containers: Any, devic
 # --- nodes -------------------------------------------------------------------------------------
 
 
-def test_a_node_is_slimmed_to_what_may_go_wrong_with_it() -> None:
+def test_a_node_view_has_only_its_health() -> None:
     since = "2026-11-15T12:00:00Z"
     when = datetime(2026, 11, 15, 12, tzinfo=UTC)
     body = {
@@ -593,7 +593,7 @@ def test_a_node_that_was_just_registered_has_a_view() -> None:
 # --- services and jobs -------------------------------------------------------------------------
 
 
-def test_a_service_is_its_name_its_owner_and_whether_it_goes() -> None:
+def test_a_service_view_has_name_owner_and_deletion() -> None:
     reference = {"apiVersion": "g/v1", "kind": "K", "name": "j", "uid": "1", "controller": True}
     metadata = minimal()["metadata"] | {
         "ownerReferences": [reference],
@@ -613,7 +613,7 @@ def test_a_job_with_any_spec_is_kept_undecoded() -> None:
     assert view == JobView(Key("n", "p"), "u", 7, deleting=False, raw=msgspec.json.encode(body))
 
 
-def test_a_job_does_not_hold_the_page_it_came_with() -> None:
+def test_a_job_view_does_not_keep_its_page_in_memory() -> None:
     (view,) = JOB_CODEC.page(msgspec.json.encode({"metadata": {}, "items": [minimal()]})).views
 
     assert type(view.raw) is bytes

@@ -140,7 +140,7 @@ async def test_every_field_is_looked_at(bench: Bench, caller: str, role: str, fi
         pytest.param(learners(gpus=2), 404, "AGConfig: di-system/aggregator-config not exists", id="no config"),
     ],
 )
-async def test_a_request_for_what_cannot_be_is_refused(
+async def test_a_request_for_impossible_replicas_is_refused(
     bench: Bench, caller: str, body: Json, status: int, says: str
 ) -> None:
     found, message = await refused(bench, "POST", REPLICAS, body, caller)

@@ -131,7 +131,7 @@ async def test_a_coordinator_that_was_restarted_in_its_pod_states_its_number_ane
     assert len(members(bench)) == 2
 
 
-async def test_a_failed_replica_goes_first(bench: Bench, client: Client) -> None:
+async def test_a_failed_replica_is_deleted_first(bench: Bench, client: Client) -> None:
     """The state is that of the container with the name of the role."""
     found = await client.start({"replicas": 3}, {"replicas": 0})
     names = sorted(client.pod_of(url) for url in found["collectors"])

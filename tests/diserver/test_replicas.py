@@ -76,7 +76,7 @@ async def test_a_further_request_adds(bench: Bench, client: Client) -> None:
     assert added["learners"] == []
 
 
-async def test_the_same_request_right_after_its_answer_is_another_one(bench: Bench, client: Client) -> None:
+async def test_an_equal_request_right_after_its_answer_is_a_new_one(bench: Bench, client: Client) -> None:
     first = await data(client, collectors={"replicas": 1})
     second = await data(client, collectors={"replicas": 1})
 
@@ -239,7 +239,7 @@ async def test_on_a_shared_network_replicas_without_a_port_are_left_out() -> Non
 # --- GET ---------------------------------------------------------------------------------------
 
 
-async def test_a_coordinator_sees_what_it_has_at_once(bench: Bench, client: Client) -> None:
+async def test_a_coordinator_sees_its_new_replicas_at_once(bench: Bench, client: Client) -> None:
     assert await client.get() == {
         "namespace": "rl",
         "coordinator": "cart-coordinator",
@@ -419,7 +419,7 @@ async def test_a_write_that_was_not_stored_is_tried_again(bench: Bench, client: 
 
 
 @pytest.mark.parametrize("verb", ["POST", "DELETE", "failed"])
-async def test_a_request_that_comes_again_because_its_answer_got_lost_changes_nothing_more(
+async def test_a_request_that_is_repeated_after_a_lost_answer_changes_nothing(
     bench: Bench, client: Client, verb: str
 ) -> None:
     """At another server, which knows only what is on record."""

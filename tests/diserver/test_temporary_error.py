@@ -70,7 +70,7 @@ async def test_a_job_that_was_made_anew_is_found_behind_a_late_watch(bench: Benc
 
 
 @pytest.mark.parametrize("verb", ["DELETE", "failed", "POST"])
-async def test_what_another_server_has_just_changed_is_seen_behind_a_late_watch(bench: Bench, verb: str) -> None:
+async def test_a_change_of_another_server_is_seen_before_the_watch_shows_it(bench: Bench, verb: str) -> None:
     """The second server's watch of jobs is silent: by what it shows there is nothing to do, and no room for more."""
 
     async def late(call: Call) -> None:

@@ -259,7 +259,7 @@ async def test_plugin_runs_again_once_after_several_401s(serve: Serve, connect: 
     assert (tmp_path / "runs").read_text() == "xx"
 
 
-async def test_credential_that_is_rejected_at_once_is_not_asked_for_again(
+async def test_credential_that_is_rejected_at_once_is_not_obtained_again(
     serve: Serve, connect: Connect, tmp_path: Path
 ) -> None:
     server = await serve(only("never"))

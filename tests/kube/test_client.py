@@ -47,7 +47,7 @@ READS: list[Any] = [
 ]
 
 
-def test_it_is_the_runtimes_cluster() -> None:
+def test_client_implements_the_runtimes_cluster() -> None:
     _: type[Cluster] = KubeCluster  # mypy compares the signatures
 
 
@@ -264,7 +264,7 @@ async def test_busy_server_is_asked_again_after_its_wait(
     assert server.seen[0].body == server.seen[2].body
 
 
-async def test_wait_is_the_one_the_server_asked_for_up_to_the_cap(
+async def test_wait_is_the_servers_retry_after_up_to_the_cap(
     serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -548,7 +548,7 @@ async def test_gate_is_asked_again_for_every_try(serve: Serve, connect: Connect)
     assert asked == [0, 1]
 
 
-async def test_write_that_waited_for_a_connection_asks_the_gate_when_it_has_one(serve: Serve, connect: Connect) -> None:
+async def test_write_checks_the_gate_after_it_got_a_connection(serve: Serve, connect: Connect) -> None:
     is_leading = True
     release = asyncio.Event()
     full = asyncio.Event()

@@ -41,9 +41,7 @@ async def test_token_and_expiry_are_read(version: str, tmp_path: Path) -> None:
     assert (status.token, status.expiration_timestamp) == (SECRET, datetime(2026, 11, 15, 12, tzinfo=UTC))
 
 
-async def test_plugin_gets_arguments_environment_and_what_it_is_run_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_plugin_gets_arguments_environment_and_exec_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INHERITED", "yes")
     script = a_script(
         tmp_path / "login",
@@ -83,7 +81,7 @@ async def test_plugin_gets_arguments_environment_and_what_it_is_run_for(
         pytest.param(a_credential(token=SECRET, expirationTimestamp=SECRET), "in JSON", id="expiry is no time"),
     ],
 )
-async def test_nonsense_is_explained_without_quoting_it(output: str, match: str, tmp_path: Path) -> None:
+async def test_invalid_output_is_explained_without_quoting_it(output: str, match: str, tmp_path: Path) -> None:
     script = printing(tmp_path / "login", output)
 
     with pytest.raises(BadConfig, match=match) as caught:

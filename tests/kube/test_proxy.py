@@ -71,7 +71,7 @@ def test_proxy_that_cannot_be_used_is_refused_without_its_password(text: str) ->
     assert "hush" not in str(caught.value)
 
 
-async def test_https_goes_through_a_tunnel_and_the_proxy_sees_only_its_own_password(
+async def test_https_uses_a_tunnel_and_the_proxy_sees_only_its_own_password(
     tls_server: Callable[..., Awaitable[ApiServer]], run: Run[Any], connect: Connect, authority: Authority
 ) -> None:
     server = await tls_server()
@@ -92,7 +92,7 @@ async def test_https_goes_through_a_tunnel_and_the_proxy_sees_only_its_own_passw
     assert "Proxy-Authorization" not in server.seen[0].headers
 
 
-async def test_plain_http_goes_through_the_proxy_with_its_password(run: Run[Any], connect: Connect) -> None:
+async def test_plain_http_uses_the_proxy_with_its_password(run: Run[Any], connect: Connect) -> None:
     proxy = await run(Proxy(0))
     cluster = await connect(a_config("http://api.test:8080", proxy=f"http://me:hush@127.0.0.1:{proxy.port}"))
 

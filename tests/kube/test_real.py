@@ -86,7 +86,7 @@ async def test_pages_follow_each_other(cluster: KubeCluster, namespace: str) -> 
         await cluster.list(POD, namespace=namespace, limit=2, cursor="nonsense")
 
 
-async def test_watch_sees_what_happens(cluster: KubeCluster, namespace: str) -> None:
+async def test_watch_shows_changes(cluster: KubeCluster, namespace: str) -> None:
     page = msgspec.json.decode(await cluster.list(POD, namespace=namespace))
     version = page["metadata"]["resourceVersion"]
     pod = msgspec.json.decode(a_pod("a"))

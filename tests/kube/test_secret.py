@@ -130,7 +130,7 @@ def test_data_that_holds_secrets_does_not_print_them(make: Callable[[Path], obje
     assert SECRET not in repr(data) + str(data) + pretty_repr(data) + f"{[data]}"
 
 
-def test_config_prints_where_it_leads_and_where_it_is_from(tmp_path: Path) -> None:
+def test_config_prints_server_and_source(tmp_path: Path) -> None:
     assert repr(a_loaded_config(tmp_path)) == (
         f"<Config https://api.test:6443 from {tmp_path / 'config'}, context dev>"
     )

@@ -41,7 +41,7 @@ async def test_request_asks_for_bookmarks_and_a_server_side_timeout(serve: Serve
     )
 
 
-async def test_lines_come_as_written_until_the_server_ends_the_watch(serve: Serve, connect: Connect) -> None:
+async def test_lines_are_unchanged_until_the_server_ends_the_watch(serve: Serve, connect: Connect) -> None:
     server = await serve(stream(b'{"type":"ADDED"}\n{"ty', b'pe":"BOOKMARK"}\n', b'{"type":"ERROR"}\n'))
     cluster = await connect(a_config(server.url))
 
@@ -73,7 +73,7 @@ async def test_line_without_end_is_given_up(serve: Serve, connect: Connect) -> N
         await lines_of(cluster)
 
 
-async def test_event_is_seen_while_the_watch_goes_on(serve: Serve, connect: Connect) -> None:
+async def test_event_is_seen_during_the_watch(serve: Serve, connect: Connect) -> None:
     server = await serve(stream(b"one\n", then=asyncio.Event().wait))
     cluster = await connect(a_config(server.url))
 
@@ -97,7 +97,7 @@ async def test_server_that_never_begins_is_noticed(serve: Serve, connect: Connec
         await lines_of(cluster)
 
 
-async def test_server_that_never_ends_is_left_after_the_time_it_was_given(
+async def test_watch_that_the_server_does_not_end_is_closed_after_its_timeout(
     serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainmaster.kube.client._WATCH_GRACE", 0.0)

@@ -111,7 +111,7 @@ def _compare_group(mine: Object, theirs: Object) -> None:
         ("application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json", ""),
     ],
 )
-def test_a_client_gets_the_form_that_it_asks_for(accept: str, version: str) -> None:
+def test_a_client_gets_the_requested_form(accept: str, version: str) -> None:
     found = answer("/apis", accept, SERVED)
 
     assert found is not None
@@ -137,12 +137,12 @@ def test_the_newest_stable_version_is_preferred() -> None:
     ]
 
 
-def test_the_version_is_one_that_this_kubectl_fits() -> None:
+def test_the_version_is_supported_by_this_kubectl() -> None:
     assert asked("/version")["minor"] == "36"
 
 
 @pytest.mark.parametrize("path", ["/apis/nope", "/openapi/v3/apis/nope/v1", "/openapi/v3/api/v2"])
-def test_what_is_not_served_is_not_found(path: str) -> None:
+def test_unserved_paths_are_not_found(path: str) -> None:
     found = answer(path, "application/json", SERVED)
 
     assert found is not None
@@ -215,7 +215,7 @@ def _references(value: Any) -> list[str]:
     return []
 
 
-def test_the_old_document_comes_in_both_forms() -> None:
+def test_openapi_v2_has_both_media_types() -> None:
     found = answer("/openapi/v2", PROTOBUF, SERVED)
 
     assert asked("/openapi/v2")["swagger"] == "2.0"

@@ -17,7 +17,7 @@ def event(name: str) -> tuple[Place, dict[str, Any]]:
 
 
 @pytest.mark.looptime
-async def test_an_event_goes_unless_it_was_written_again() -> None:
+async def test_an_event_expires_unless_it_was_written_again() -> None:
     store = Store.open(":memory:")
     store.put(*event("from-before"))
     async with EventExpiry(State(store, Catalog(store))).running():

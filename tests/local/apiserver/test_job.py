@@ -138,7 +138,7 @@ UNSUPPORTED: Mapping[str, Object] = {
 
 
 @pytest.mark.parametrize("field", UNSUPPORTED)
-async def test_what_this_controller_does_not_do_is_refused_by_its_name(field: str, api: Client) -> None:
+async def test_unsupported_fields_are_refused_by_name(field: str, api: Client) -> None:
     answer = await api.request("POST", JOBS.replace("{ns}", "default"), a_job(**UNSUPPORTED[field]))
     (said,) = [each for each in answer.body["details"]["causes"] if each["field"] == field]
     assert answer.code == 422
@@ -470,7 +470,7 @@ async def are_told(world: World, expected: set[str]) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_a_job_goes_the_same_way_as_with_a_real_controller(
+async def test_a_job_has_the_same_history_as_with_a_real_controller(
     name: str, api: Client, controlled: ControlPlane
 ) -> None:
     async def play(client: Client) -> None:
@@ -486,7 +486,7 @@ async def test_a_job_goes_the_same_way_as_with_a_real_controller(
         await asyncio.gather(play(api), play(real))
 
 
-async def test_a_namespace_goes_with_its_jobs_and_their_pods(api: Client) -> None:
+async def test_a_namespace_is_deleted_with_its_jobs_and_their_pods(api: Client) -> None:
     world = World(api, "going")
     await api.create("/api/v1/namespaces", {"metadata": {"name": "going"}})
     await create(parallelism=2, completions=2)(world)

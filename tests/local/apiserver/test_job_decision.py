@@ -85,7 +85,7 @@ def test_restarts_of_containers_count_against_the_limit(limit: int, restarts: in
     assert [news.reason for news in found.events] == (["BackoffLimitExceeded"] if fails else [])
 
 
-def test_a_verdict_is_stored_before_any_pod_goes() -> None:
+def test_the_interim_condition_is_stored_before_any_pod_is_deleted() -> None:
     job = a_job({"failed": 1}, backoffLimit=0, parallelism=2, completions=2)
     first = decide(job, [a_pod()], at(0), Streak())
     second = decide({**job, "status": first.status}, [a_pod()], at(0), Streak())
@@ -103,7 +103,7 @@ def test_a_deadline_is_waited_for() -> None:
     assert [news.reason for news in due.events] == ["DeadlineExceeded"]
 
 
-def test_of_too_many_pods_those_go_of_which_least_is_lost() -> None:
+def test_surplus_pods_are_deleted_by_rank() -> None:
     pods = [
         a_pod(name="ready", is_ready=True),
         a_pod(name="running"),
@@ -117,7 +117,7 @@ def test_of_too_many_pods_those_go_of_which_least_is_lost() -> None:
     assert surplus == [[], ["waiting"], ["waiting", "bound"], ["waiting", "bound", "running"]]
 
 
-def test_many_pods_come_step_by_step() -> None:
+def test_many_pods_are_created_in_batches() -> None:
     assert decide(a_job(parallelism=10**9, completions=10**9), [], at(0), Streak()).created == 50
 
 
@@ -164,7 +164,7 @@ def made(state: State) -> tuple[Place, Object]:
         pytest.param(True, False, id="before-it-was-counted"),
     ],
 )
-def test_whenever_it_died_the_next_controller_counts_a_pod_once(state: State, is_noted: bool, is_tracked: bool) -> None:
+def test_after_any_crash_the_next_controller_counts_a_pod_once(state: State, is_noted: bool, is_tracked: bool) -> None:
     place, pod = made(state)
     job = state.store.get(place)
     assert job is not None

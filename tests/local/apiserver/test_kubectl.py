@@ -257,7 +257,7 @@ async def test_the_data_of_a_secret_is_stored(kubectl: Kubectl) -> None:
     assert stored["type"] == "a.b/c"
 
 
-async def test_a_namespace_goes_with_all_that_is_in_it(kubectl: Kubectl) -> None:
+async def test_a_namespace_is_deleted_with_its_content(kubectl: Kubectl) -> None:
     await kubectl("create", "namespace", "other")
     await kubectl("create", "-n", "other", "-f", "-", input=ALL)
 
@@ -421,7 +421,7 @@ async def test_wait(
 # --- about the server ---
 
 
-async def test_what_there_is(kubectl: Kubectl) -> None:
+async def test_discovery_lists_all_resources(kubectl: Kubectl) -> None:
     resources = {line[0] for line in table(await kubectl("api-resources"))}
     versions = (await kubectl("api-versions")).split()
 

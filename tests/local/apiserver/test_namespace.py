@@ -34,7 +34,7 @@ async def test_the_initial_namespaces_exist(api: Client) -> None:
     assert set(found) == {"default", "kube-system", "kube-public", "kube-node-lease"}
 
 
-async def test_a_namespace_goes_with_everything_in_it(api: Client) -> None:
+async def test_a_namespace_is_deleted_with_its_objects(api: Client) -> None:
     await api.create(NAMESPACES, {"metadata": {"name": "a"}})
     for kind in ("configmaps", "secrets"):
         await api.create(f"{NAMESPACES}/a/{kind}", {"metadata": {"name": "x"}})
@@ -44,7 +44,7 @@ async def test_a_namespace_goes_with_everything_in_it(api: Client) -> None:
     assert (await api.get("/api/v1/configmaps"))["items"] == []
 
 
-async def test_a_namespace_waits_for_what_holds_its_content(api: Client) -> None:
+async def test_a_namespace_waits_for_finalizers_of_its_content(api: Client) -> None:
     await api.create(NAMESPACES, {"metadata": {"name": "a"}})
     maps = f"{NAMESPACES}/a/configmaps"
     await api.create(maps, {"metadata": {"name": "x", "finalizers": ["example.com/hold"]}})
@@ -66,7 +66,7 @@ async def test_a_definition_is_served_at_once_in_all_its_versions(api: Client) -
     assert (other["apiVersion"], other["spec"]) == ("example.com/v2", {"x": 1})
 
 
-async def test_a_definition_goes_after_its_objects(api: Client) -> None:
+async def test_a_definition_is_deleted_after_its_objects(api: Client) -> None:
     await api.create(DEFINITIONS, definition())
     await api.create(THINGS, thing("a"))
     await api.create(THINGS, thing("held", finalizers=["example.com/hold"]))

@@ -79,6 +79,6 @@ def test_a_time_and_a_negative_number_are_read() -> None:
         sealed("ConfigMap", b"\xff" * 12),
     ],
 )
-async def test_what_cannot_be_read_is_refused(api: Client, body: bytes) -> None:
+async def test_undecodable_bodies_are_refused(api: Client, body: bytes) -> None:
     answer = await api.request("POST", MAPS, body, content_type=MEDIA_TYPE)
     assert (answer.code, answer.body["reason"]) == (415, "UnsupportedMediaType")

@@ -68,7 +68,7 @@ async def test_a_port_in_use_is_named(api_options: ApiOptions) -> None:
                 pass
 
 
-async def test_two_servers_on_one_database_are_one_too_many(api_options: ApiOptions, tmp_path: Path) -> None:
+async def test_a_second_server_on_one_database_is_refused(api_options: ApiOptions, tmp_path: Path) -> None:
     options = changed(api_options, database=str(tmp_path / "db"))
     async with serve_api(options):
         with pytest.raises(BadConfig, match="another process uses it"):

@@ -75,7 +75,7 @@ def test_a_database_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     assert (tmp_path / "db").stat().st_mode & 0o077 == 0
 
 
-def test_two_servers_cannot_have_one_database(tmp_path: Path) -> None:
+def test_a_database_is_locked_by_one_server(tmp_path: Path) -> None:
     store = Store.open(str(tmp_path / "db"))
     with pytest.raises(BadConfig, match="another process uses it"):
         Store.open(str(tmp_path / "db"))
@@ -103,7 +103,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         (sqlite3.OperationalError("attempt to write a readonly database"), "it is read-only"),
     ],
 )
-def test_why_a_database_cannot_be_opened_is_one_sentence(
+def test_the_error_of_a_database_is_one_sentence(
     error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -140,7 +140,7 @@ def test_a_list_is_sorted_as_etcd_sorts() -> None:
     assert names(store.select("things", "a")) == ["b", "z"]
 
 
-def test_the_past_is_what_was_before_later_changes() -> None:
+def test_a_list_of_the_past_undoes_later_changes() -> None:
     store = Store.open(":memory:")
     store.put(place("a"), thing(spec=1))
     then = store.put(place("b"), thing()).version

@@ -95,7 +95,7 @@ async def test_a_version_of_the_future_is_not_waited_for(api: Client) -> None:
     assert (answer.code, answer.body["reason"]) == (504, "Timeout")
 
 
-async def test_what_changes_nothing_keeps_the_version(api: Client) -> None:
+async def test_a_write_without_changes_keeps_the_version(api: Client) -> None:
     made = await api.create(PODS, pod("a"))
     for content_type in (MERGE, STRATEGIC):
         answer = await api.request("PATCH", f"{PODS}/a", {"spec": {}}, content_type=content_type)

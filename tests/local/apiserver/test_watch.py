@@ -24,7 +24,7 @@ async def take(events: asyncio.Queue[Any], count: int) -> list[tuple[str, str]]:
         return [shown(await events.get()) for _ in range(count)]
 
 
-async def test_what_is_there_comes_first_and_then_what_happens(api: Client) -> None:
+async def test_existing_objects_are_sent_before_changes(api: Client) -> None:
     await api.create(MAPS, config("a"))
     async with api.watch(f"{MAPS}?watch=1") as events:
         assert await take(events, 1) == [("ADDED", "a")]
@@ -63,7 +63,7 @@ async def test_a_watch_of_one_namespace_sees_no_other(api: Client) -> None:
         assert await take(everywhere, 2) == [("ADDED", "there"), ("ADDED", "here")]
 
 
-async def test_a_quiet_watch_gets_bookmarks_if_it_wants_them(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_watch_gets_bookmarks_on_request(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "BOOKMARK_PERIOD", 0.01)
     version = (await api.get(MAPS))["metadata"]["resourceVersion"]
     latest = (await api.create("/api/v1/namespaces", {"metadata": {"name": "x"}}))["metadata"]["resourceVersion"]

@@ -33,7 +33,7 @@ def with_volume(container: Object, **volume: Any) -> Pod:
         with_volume(mounting("/data"), hostPath={"path": "/data/"}),
     ],
 )
-def test_what_can_run(pod: Pod, isolation: Isolation) -> None:
+def test_supported_pods_are_admitted(pod: Pod, isolation: Isolation) -> None:
     assert rejection(pod, isolation) is None
 
 

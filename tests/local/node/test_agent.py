@@ -178,7 +178,7 @@ async def test_container_waits_for_a_config_map(scene: Scene, monkeypatch: pytes
     assert (scene.workdir / "said").read_text() == "v\n"
 
 
-async def test_pod_without_a_key_in_its_config_map_goes_when_deleted(scene: Scene) -> None:
+async def test_pod_without_a_key_in_its_config_map_can_be_deleted(scene: Scene) -> None:
     env = [{"name": "KEY", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "k"}}}]
     await scene.admin.create("configmaps", {"metadata": {"name": "settings"}}, scene.namespace)
     async with scene.node():

@@ -122,7 +122,7 @@ def test_unfit_pod_gets_a_verdict_and_nothing_else() -> None:
     assert decided(a_pod(), running(), rejection=failure) == Decision(stop=("main",), failure=failure)
 
 
-def test_pod_that_the_api_lost_must_go() -> None:
+def test_pod_that_is_gone_from_the_api_is_stopped() -> None:
     assert decided(a_pod(), running(), is_gone=True) == Decision(stop=("main",))
 
 

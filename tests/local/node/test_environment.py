@@ -104,13 +104,13 @@ def test_amounts(reference: Object, resources: Object, value: str) -> None:
     assert env_of(origin("X", resourceFieldRef=reference), resources=resources) == {"X": value}
 
 
-def test_later_variables_see_earlier_ones() -> None:
+def test_later_variables_can_refer_to_earlier_ones() -> None:
     found = env_of({"name": "B", "value": "$(A)"}, {"name": "A", "value": "1"}, {"name": "C", "value": "$(A)$(B)"})
 
     assert found == {"B": "$(A)", "A": "1", "C": "1$(A)"}
 
 
-def test_env_wins_over_env_from_and_sees_it() -> None:
+def test_env_overrides_env_from_and_can_refer_to_it() -> None:
     sources = [{"configMapRef": {"name": "settings"}}, {"prefix": "S_", "secretRef": {"name": "login"}}]
 
     found = env_of({"name": "other", "value": "mine"}, {"name": "X", "value": "$(k)$(S_p)"}, envFrom=sources)
@@ -142,7 +142,7 @@ def test_values_of_objects(value: Object, found: Object) -> None:
         ({"fileKeyRef": {}}, "valueFrom with fileKeyRef is not supported in local mode"),
     ],
 )
-def test_what_is_missing_is_named(value: Object, sentence: str) -> None:
+def test_missing_references_are_named(value: Object, sentence: str) -> None:
     with pytest.raises(BadReference) as refused:
         env_of(origin("X", **value))
 

@@ -49,7 +49,7 @@ async def test_options(log: Path, options: dict[str, Any], text: str) -> None:
     assert await read(log, **options) == text
 
 
-async def test_carriage_returns_come_back_as_the_program_wrote_them(tmp_path: Path) -> None:
+async def test_carriage_returns_are_preserved(tmp_path: Path) -> None:
     texts = ["\r10%\r20%", "windows\r", "\r", "a \r b \r c d e"]
     (tmp_path / "log").write_bytes("".join(a_line(text) for text in texts).encode())
 

@@ -116,7 +116,7 @@ async def test_any_program_finds_pods_and_services(scene: Scene) -> None:
     assert {line.split()[0] for line in (scene.workdir / "said").read_text().splitlines()} <= {"127.0.0.1", "::1"}
 
 
-async def test_pod_that_comes_later_is_found_by_those_that_run(scene: Scene) -> None:
+async def test_running_pods_resolve_a_later_pod(scene: Scene) -> None:
     async with scene.node():
         await scene.pod("a", "touch up; until getent hosts later svc-later; do sleep 0.02; done")
         await scene.appears("up")

@@ -27,7 +27,7 @@ async def test_end_is_reported_once() -> None:
     process.returncode = 0  # it was collected
 
 
-async def test_process_that_is_gone_has_ended() -> None:
+async def test_missing_process_has_ended() -> None:
     told = asyncio.Event()
     process = start("true")
     process.wait()

@@ -249,7 +249,7 @@ def test_sigterm_reaches_the_children_of_a_shell(tmp_path: Path) -> None:
     assert ended["exitCode"] == 143
 
 
-def test_program_that_handles_sigterm_ends_as_it_likes(tmp_path: Path) -> None:
+def test_program_that_handles_sigterm_has_its_own_exit_code(tmp_path: Path) -> None:
     with sh(tmp_path, "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.05; done") as shim:
         shim.wait_for("up")
         shim.send(signal.SIGTERM)
@@ -259,7 +259,7 @@ def test_program_that_handles_sigterm_ends_as_it_likes(tmp_path: Path) -> None:
     assert {"up", "bye"} <= set(shim.text().splitlines())
 
 
-def test_kill_ends_the_whole_tree_also_what_left_its_session(tmp_path: Path) -> None:
+def test_kill_ends_the_whole_tree_and_processes_in_other_sessions(tmp_path: Path) -> None:
     script = "trap '' TERM; setsid setsid sleep 1000 & (trap '' TERM; sleep 1000) & echo up; wait; sleep 1000"
     with sh(tmp_path, script) as shim:
         shim.wait_for("up")
@@ -271,7 +271,7 @@ def test_kill_ends_the_whole_tree_also_what_left_its_session(tmp_path: Path) -> 
         assert marked(shim.uid) == []
 
 
-def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+def test_descendants_end_with_the_program(tmp_path: Path) -> None:
     with sh(tmp_path, "setsid sleep 1000 & exit 4") as shim:
         ended = shim.ended()
 
@@ -279,7 +279,7 @@ def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:
         assert marked(shim.uid) == []
 
 
-def test_program_goes_when_its_shim_is_killed(tmp_path: Path) -> None:
+def test_program_is_killed_with_its_shim(tmp_path: Path) -> None:
     with shim(tmp_path, "sleep", "1000") as found:
         pid = found.started()["pid"]
         pidfd = os.pidfd_open(pid)

@@ -160,7 +160,7 @@ def test_condition_keeps_its_time_until_it_changes() -> None:
     assert (times["Initialized"], times["Ready"]) == (moment_of(NOW), moment_of(NOW + 90))
 
 
-def test_what_others_wrote_stays() -> None:
+def test_fields_of_other_writers_are_kept() -> None:
     foreign = {"type": "example.org/gate", "status": "True"}
     old = {"phase": "Pending", "qosClass": "Guaranteed", "conditions": [foreign]}
 

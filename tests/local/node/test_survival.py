@@ -82,7 +82,7 @@ async def test_ended_pod_is_not_run_again(scene: Scene) -> None:
     assert first["status"] == second["status"]
 
 
-async def test_pod_that_went_while_no_node_ran_is_ended(scene: Scene) -> None:
+async def test_pod_that_was_deleted_while_no_node_ran_is_ended(scene: Scene) -> None:
     async with scene.node():
         pod = await scene.pod("a", "sleep 1000")
         await scene.running("a")
@@ -94,7 +94,7 @@ async def test_pod_that_went_while_no_node_ran_is_ended(scene: Scene) -> None:
         assert scene.processes(pod) == []
 
 
-async def test_deletion_goes_on_after_a_restart(scene: Scene) -> None:
+async def test_deletion_continues_after_a_restart(scene: Scene) -> None:
     async with scene.node():
         pod = await scene.pod("a", "sleep 1000")
         await scene.running("a")

@@ -43,7 +43,7 @@ def test_a_temporary_file_of_a_killed_writer_does_no_harm(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["token"]
 
 
-def test_a_folder_goes_also_when_a_program_has_locked_it(tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_removed(tmp_path: Path) -> None:
     inner = tmp_path / "volume" / "inner"
     inner.mkdir(parents=True)
     (inner / "file").touch()

@@ -32,7 +32,7 @@ def test_the_holder_is_known_while_it_holds_the_lock(tmp_path: Path) -> None:
     assert taken.value.holder == os.getpid()
 
 
-def test_a_process_that_is_killed_has_it_no_more(tmp_path: Path) -> None:
+def test_a_killed_process_releases_the_lock(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -72,14 +72,14 @@ def test_a_folder_that_others_could_read_is_closed(tmp_path: Path) -> None:
         assert mode_of(folder) == 0o700
 
 
-def test_the_second_start_finds_what_the_first_one_made(tmp_path: Path) -> None:
+def test_the_second_start_uses_the_files_of_the_first(tmp_path: Path) -> None:
     with open_state(tmp_path / "state") as state:
         made = state.token, state.certificate.read_bytes(), state.key.read_bytes()
     with open_state(tmp_path / "state") as state:
         assert (state.token, state.certificate.read_bytes(), state.key.read_bytes()) == made
 
 
-def test_a_key_that_was_left_without_its_certificate_is_made_anew_with_it(tmp_path: Path) -> None:
+def test_a_key_without_its_certificate_is_created_again_with_it(tmp_path: Path) -> None:
     with open_state(tmp_path / "state") as state:
         state.certificate.unlink()
         old = state.key.read_bytes()
@@ -196,7 +196,7 @@ def test_purging_removes_the_folder(tmp_path: Path) -> None:
     assert not state.folder.exists()
 
 
-def test_purging_leaves_what_is_not_ours(tmp_path: Path) -> None:
+def test_purging_keeps_foreign_files(tmp_path: Path) -> None:
     with open_state(tmp_path / "state") as state:
         (state.folder / "thesis.tex").write_text("all my work")
         state.purge()
