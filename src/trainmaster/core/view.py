@@ -75,7 +75,7 @@ class CandidateView(msgspec.Struct, frozen=True):
     deleting: bool
     labels: dict[str, str]
     has_owners: bool
-    """It has owner references, be it none of a controller."""
+    """True if it has owner references, also if none is of a controller."""
     raw: bytes = b""
     """The whole object, where its kind reads more than the metadata."""
 

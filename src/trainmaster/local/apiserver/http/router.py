@@ -370,7 +370,7 @@ def _refused(refusal: Refusal) -> web.Response:
 
 
 def _warned(response: web.Response, warnings: Sequence[str]) -> web.Response:
-    """As kube-apiserver, which drops a warning that cannot stand in a header."""
+    """Drops warnings that are not valid header values, as kube-apiserver does."""
     for warning in warnings:
         if not any(unicodedata.category(char) == "Cc" for char in warning):
             text = warning.replace("\\", "\\\\").replace('"', '\\"')
