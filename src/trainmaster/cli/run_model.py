@@ -167,7 +167,7 @@ _JOB = msgspec.json.Decoder(_Job)
 
 
 class RunModel:
-    """``slots`` are the labels, by resource, that name the replica of a pod; ``has_many`` is set for several jobs, whose
+    """``slots`` are the labels, by resource, that name a pod's replica; ``has_many`` is set for several jobs, whose
     replicas may have the same names."""
 
     def __init__(self, slots: Mapping[Resource, Sequence[SlotLabels]], *, has_many: bool = False) -> None:
