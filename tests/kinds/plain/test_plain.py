@@ -30,6 +30,7 @@ def test_a_kind_takes_at_most_150_lines() -> None:
 
 class PlainMaker(Maker):
     kind = plain.PlainJobKind
+    keeps_services = True
 
     def specs(self) -> st.SearchStrategy[Object]:
         main = {"name": plain.MAIN, "image": "x", "ports": [{"containerPort": 80}]}
