@@ -51,11 +51,11 @@ def standard_conditions(conditions: Conditions, report: Report, now: datetime) -
 
 def delay(old: Any, new: Any, counters: Iterable[str]) -> float:
     """Seconds that the new status may wait. Only ``counters`` and conditions may; successes wait for a moment."""
-    fields = (*counters, "conditions", "done")
+    fields = [field for field in (*counters, "conditions", "done") if hasattr(new, field)]
     counted = msgspec.structs.replace(old, **{field: getattr(new, field) for field in fields})
     if old == new or new != counted:
         return 0.0
-    return LAZY if new.done == old.done else BRIEF
+    return LAZY if getattr(new, "done", None) == getattr(old, "done", None) else BRIEF
 
 
 def replaced(report: Report) -> tuple[Event, ...]:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from trainmaster.core.errors import BadSpec
-from trainmaster.core.ids import POD, Resource
+from trainmaster.core.ids import POD
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Event, Plan
+from trainmaster.core.plan import Event
 from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.admission_hints import Custom, Main
 from trainmaster.kinds.adoption import Candidates, Predecessor
-from trainmaster.kinds.base import ActionWords, Kind, Related, changed_status
+from trainmaster.kinds.base import ActionWords, Related, changed_status
 from trainmaster.kinds.dijob import address, adoption, labels, nervexjob, status, validate
 from trainmaster.kinds.dijob.body import Builder
 from trainmaster.kinds.dijob.config import aggregator_template
@@ -21,17 +21,16 @@ from trainmaster.kinds.dijob.model import clean_policy, model_of, pods_of
 from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, DI, NERVEX, Profile, type_of
 from trainmaster.kinds.dijob.status import CREATED, ENDED, FAILED, SUCCEEDED, AggregatorTemplate
 from trainmaster.kinds.dijob.types import DIJob, DIJobStatus
-from trainmaster.lifecycle import decide
+from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import RUNNING as GOES_ON
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.decide import Cause, Extra, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
-from trainmaster.lifecycle.gang import group_resource
 from trainmaster.lifecycle.model import JobModel
 
 
-class DIJobKind(Kind[DIJob]):
+class DIJobKind(LifecycleKind[DIJob]):
     profile: ClassVar[Profile] = DI
     resource = DI.resource
     slots = labels.SLOTS
@@ -41,7 +40,7 @@ class DIJobKind(Kind[DIJob]):
     initial_phase = CREATED
     ended = ENDED
     blocks_owner_deletion = False
-    looks_at_nodes = True
+    counters = ("replica_status",)
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={DI.resource.group}", reads_pods=True)
     action_words = ActionWords(
         success_reason="Successful{Verb}",
@@ -56,16 +55,8 @@ class DIJobKind(Kind[DIJob]):
         ending=("coordinator",),
     )
 
-    @property
-    def children(self) -> tuple[Resource, ...]:
-        scheduler = self.settings.gang_scheduler
-        return (group_resource(scheduler),) if scheduler else ()
-
     def errors(self, job: DIJob) -> list[str]:
         return validate.errors(job)
-
-    def decide(self, job: DIJob, observed: Observed, now: datetime) -> Plan:
-        return decide.decide(self, job, observed, now)
 
     def read(self, job: DIJob, observed: Observed) -> JobModel:
         return model_of(job, self.settings)
@@ -90,9 +81,6 @@ class DIJobKind(Kind[DIJob]):
 
     def status(self, job: DIJob, report: Report, now: datetime) -> DIJobStatus:
         return status.written(job, report, now)
-
-    def delay(self, job: DIJob, new: DIJobStatus) -> float:
-        return status.delay(job.status, new)
 
     def events(self, job: DIJob, report: Report, new: DIJobStatus) -> tuple[Event, ...]:
         return status.events(job, report, new)

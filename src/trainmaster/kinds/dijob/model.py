@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+import msgspec
+
 from trainmaster.core import template
 from trainmaster.core.condition import SUSPENDED, find, is_true
 from trainmaster.core.ids import Key
@@ -15,12 +17,13 @@ from trainmaster.kinds.dijob.declaration import Member
 from trainmaster.kinds.dijob.profile import COORDINATOR, Profile, profile_of
 from trainmaster.kinds.dijob.status import ENDED, RUNNING
 from trainmaster.kinds.dijob.types import DIJob
+from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle import gang
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
-from trainmaster.lifecycle.deadline import Limit
+from trainmaster.lifecycle.deadline import limit_of
 from trainmaster.lifecycle.facts import by_role
 from trainmaster.lifecycle.gang import Gang
-from trainmaster.lifecycle.model import JobModel, Memory, Place, Role, RunPolicy
+from trainmaster.lifecycle.model import JobModel, Place, Role, RunPolicy
 from trainmaster.lifecycle.restart import Rules
 
 BACKOFF = 1
@@ -42,10 +45,8 @@ def model_of(job: DIJob, settings: Settings) -> JobModel:
         known_roles=(),
         slots=slots,
         run=_run_policy(job),
-        memory=Memory(
-            restarts=stored.restarts,
-            history=stored.restart_history,
-            node_problems=stored.node_troubles,
+        memory=msgspec.structs.replace(
+            recalled(stored),
             ran=by_role(_formed(job, slots)),
             ports={slot: ports for slot, ports in stored.ports.items() if slot in {*wanted, *_fixed(job)}},
         ),
@@ -110,14 +111,15 @@ def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
 
 def _run_policy(job: DIJob) -> RunPolicy:
     policy, stored, kind = job.spec.run_policy, job.status, profile_of(job).word
-    seconds, ttl = policy.active_deadline_seconds, policy.ttl_seconds_after_finished
+    seconds = policy.active_deadline_seconds
     said = f"{kind} {job.metadata.name}"
     late = f"{said} failed because it was active longer than its deadline of {seconds} seconds (activeDeadlineSeconds)"
+    deadline = limit_of(stored.start_time, seconds, late)
     return RunPolicy(
         clean=stored.clean or clean_policy(job),
         suspend=f"{said} is suspended" if policy.suspend else "",
-        limits=(Limit(stored.start_time, seconds, late),) if seconds is not None and stored.start_time else (),
-        ttl=Limit(stored.completion_time, ttl, "") if ttl is not None and stored.completion_time else None,
+        limits=(deadline,) if deadline else (),
+        ttl=limit_of(stored.completion_time, policy.ttl_seconds_after_finished),
         cleans_services=True,
     )
 

@@ -14,16 +14,15 @@ from trainmaster.core.condition import (
     find,
     put_standard,
 )
-from trainmaster.core.plan import LAZY, Event, normal, warning
+from trainmaster.core.plan import Event, normal, warning
 from trainmaster.core.wire import Template
-from trainmaster.kinds.base import cleared, portless
-from trainmaster.kinds.dijob import address, declare
+from trainmaster.kinds.dijob import address, declare, reason
 from trainmaster.kinds.dijob.declaration import Declared
 from trainmaster.kinds.dijob.profile import profile_of
 from trainmaster.kinds.dijob.types import DIJob, DIJobStatus, RoleStatus
+from trainmaster.kinds.status import recorded, standard_conditions
 from trainmaster.lifecycle import waiting
 from trainmaster.lifecycle.decide import Report
-from trainmaster.lifecycle.facts import Waiting
 from trainmaster.lifecycle.restart import FailedPod
 
 CREATED = "Created"
@@ -59,16 +58,13 @@ def reason_of(job: DIJob, word: str) -> str:
 
 
 def written(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
-    memory, fixed = report.memory, profile_of(job).fixed_roles
+    fixed = profile_of(job).fixed_roles
     entered = _entered(job, report, now)
     return msgspec.structs.replace(
-        entered,
+        recorded(entered, report.memory),
         observed_generation=job.metadata.generation,
         replica_status=count(report),
-        restarts={role: restarts for role, restarts in memory.restarts.items() if role in fixed},
-        restart_history=memory.history,
-        node_troubles=memory.node_problems,
-        ports=memory.ports,
+        restarts={role: restarts for role, restarts in report.memory.restarts.items() if role in fixed},
         declared=_declared(job, report, now),
         clean=report.clean,
         conditions=_conditions(job, entered.conditions, report, now),
@@ -86,13 +82,7 @@ def events(job: DIJob, report: Report, new: DIJobStatus) -> tuple[Event, ...]:
             make = normal if report.result.is_success else warning
             return (make(reason_of(job, report.result.phase), message),)
     created = () if job.status.phase else (normal(reason_of(job, CREATED), message),)
-    return (*created, *waiting.events(job.status.conditions, _waiting(report)))
-
-
-def delay(old: DIJobStatus, new: DIJobStatus) -> float:
-    """Counters alone may wait."""
-    is_about_counters = old != new and msgspec.structs.replace(new, replica_status=old.replica_status) == old
-    return LAZY if is_about_counters else 0.0
+    return (*created, *waiting.events(job.status.conditions, report.waiting))
 
 
 def _entered(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
@@ -146,10 +136,6 @@ def _state(report: Report, role: str, index: int) -> str:
     """The state of a pod; empty for one that is being deleted."""
     pod = report.facts.pods.get((role, index))
     return "" if pod is None or pod.deleting else report.facts.state((role, index))
-
-
-def _waiting(report: Report) -> Waiting:
-    return report.facts.waiting if report.step == "proceed" else waiting.NOTHING
 
 
 # --- counters ---
@@ -210,12 +196,13 @@ def _restarted(job: DIJob, report: Report) -> tuple[Event, ...]:
     found = []
     for failed in report.failed:
         if failed.name in address.fixed_names(job):
-            reason, next_ = f"{failed.role.capitalize()}Displaced", "another pod"
+            why, successor = reason.displaced(failed.role), "another pod"
         elif failed.name in names:
-            reason, next_ = "ReplicaLost" if failed.fault.is_node else "ReplicaFailed", names[failed.name]
+            why = reason.REPLICA_LOST if failed.fault.is_node else reason.REPLICA_FAILED
+            successor = names[failed.name]
         else:
             continue
-        found.append(warning(reason, f"{failed.fault.message}; {next_} takes its place"))
+        found.append(warning(why, f"{failed.fault.message}; {successor} takes its place"))
     return tuple(found)
 
 
@@ -258,19 +245,16 @@ def enter(job: DIJob, phase: str, message: str, now: datetime) -> DIJobStatus:
 
 
 def _conditions(job: DIJob, conditions: Conditions, report: Report, now: datetime) -> Conditions:
-    if report.step not in ("proceed", "suspend", "end"):
-        return conditions
-    conditions = waiting.reported(conditions, _waiting(report), now)
     if report.step != "proceed":
-        return cleared(conditions, all_created=True, now=now)
+        return standard_conditions(conditions, report, now)
     found = report.extra.record
     config_error = found.error if isinstance(found, AggregatorTemplate) else ""
     without_template = _without_template(job)
     is_all_created = report.is_all_created and not without_template and not config_error
-    conditions = portless(cleared(conditions, all_created=is_all_created, now=now), report.port_error, now)
-    for reason, error in (("NoTemplate", without_template), ("NoAggregatorConfig", config_error)):
+    conditions = standard_conditions(conditions, msgspec.structs.replace(report, is_all_created=is_all_created), now)
+    for why, error in ((reason.NO_TEMPLATE, without_template), (reason.NO_AGGREGATOR_CONFIG, config_error)):
         if error:
-            conditions = put_standard(conditions, POD_CREATE_FAILED, True, reason, error, now)
+            conditions = put_standard(conditions, POD_CREATE_FAILED, True, why, error, now)
     return conditions
 
 

@@ -6,25 +6,26 @@ from datetime import datetime
 from trainmaster.core.condition import SUSPENDED, find, is_true
 from trainmaster.core.ids import JOB, POD, SERVICE, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Event, Plan, normal, warning
+from trainmaster.core.plan import Event
 from trainmaster.core.slot import place_of
 from trainmaster.core.view import PodView
 from trainmaster.kinds.adoption import Predecessor, Unowned
-from trainmaster.kinds.base import Kind, named
+from trainmaster.kinds.base import ActionWords
+from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.kinds.mlkube import batch_job, labels, status, validate
 from trainmaster.kinds.mlkube import types as mlkube
 from trainmaster.kinds.mlkube.body import Builder, gang_of, roles_of, runtime_id, shared_ports, slots_of
 from trainmaster.kinds.mlkube.replica import RECOVERING, JobReplica, replicas_of
 from trainmaster.kinds.mlkube.status import CLEAN_UP, CREATING, ENDED, FAILED, SUCCEEDED
 from trainmaster.kinds.mlkube.types import MxJob, MxJobStatus
-from trainmaster.lifecycle import decide, gang
+from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import RUNNING as GOES_ON
 from trainmaster.lifecycle.completion import Result
-from trainmaster.lifecycle.deadline import Limit
+from trainmaster.lifecycle.deadline import Limit, limit_of
 from trainmaster.lifecycle.decide import Removal, Report, Verdict
 from trainmaster.lifecycle.facts import Facts, joined
-from trainmaster.lifecycle.model import Ending, JobModel, Memory, Role, RunPolicy
+from trainmaster.lifecycle.model import Ending, JobModel, Role, RunPolicy
 from trainmaster.lifecycle.restart import FailedPod, Rules
 
 BACKOFF = 10
@@ -34,7 +35,7 @@ LINGER = 30
 themselves."""
 
 
-class MxJobKind(Kind[MxJob]):
+class MxJobKind(LifecycleKind[MxJob]):
     resource = mlkube.RESOURCE
     slots = labels.SLOTS
     component = "mx-operator"
@@ -42,7 +43,11 @@ class MxJobKind(Kind[MxJob]):
     status_type = MxJobStatus
     initial_phase = CREATING
     ended = ENDED
-    looks_at_nodes = True
+    action_words = ActionWords(
+        success_reason="Successful{Verb}",
+        failure_reason="Failed{Verb}",
+        failure="Failed to {verb} {noun} {names}: {error}",
+    )
     predecessor = Predecessor(labels=f"{labels.GROUP}=", resources=(JOB, SERVICE, POD))
 
     @property
@@ -51,8 +56,7 @@ class MxJobKind(Kind[MxJob]):
 
     @property
     def children(self) -> tuple[Resource, ...]:
-        scheduler = self.settings.gang_scheduler
-        return (JOB, gang.group_resource(scheduler)) if scheduler else (JOB,)
+        return (JOB, *super().children)
 
     def errors(self, job: MxJob) -> list[str]:
         # Once the result is stored, the spec decides nothing any more: a bad edit must not stop the clean-up.
@@ -60,12 +64,6 @@ class MxJobKind(Kind[MxJob]):
 
     def edit_errors(self, old: MxJob, new: MxJob) -> list[str]:
         return validate.edit_errors(old, new)
-
-    def action_event(self, verb: str, resource: Resource, names: Sequence[str], error: str = "") -> Event:
-        noun = resource.kind.lower()
-        if error:
-            return warning(f"Failed{verb.capitalize()}", f"Failed to {verb} {noun} {named(names)}: {error}")
-        return normal(f"Successful{verb.capitalize()}", f"{verb.capitalize()}d {noun}: {named(names)}")
 
     def unowned(self, job: MxJob) -> Iterator[Unowned]:
         """The mxnet-operator set no owner: names and labels of batch Jobs and of the service have the runtime id. It
@@ -75,9 +73,6 @@ class MxJobKind(Kind[MxJob]):
             yield Unowned(JOB, slot.name, own | {labels.TASK_INDEX: str(slot.index)})
             if slot.role == labels.SCHEDULER:
                 yield Unowned(SERVICE, slot.name, own)
-
-    def decide(self, job: MxJob, observed: Observed, now: datetime) -> Plan:
-        return decide.decide(self, job, observed, now)
 
     def read(self, job: MxJob, observed: Observed) -> JobModel:
         stored, scheduler, slots = job.status, self.settings.gang_scheduler, tuple(slots_of(job))
@@ -94,13 +89,7 @@ class MxJobKind(Kind[MxJob]):
             # An id of the user's may be edited until it is stored; one that is made here would be made again.
             has_stored_names=bool(stored.runtime_id) or not job.spec.runtime_id,
             run=_run_policy(job, observed, replicas),
-            memory=Memory(
-                restarts=stored.restarts,
-                history=stored.restart_history,
-                done=stored.done,
-                ports=stored.ports,
-                node_problems=stored.node_troubles,
-            ),
+            memory=recalled(stored),
             attempt_label="",
             takes_part=_takes_part,
             has_ended=stored.phase in ENDED,
@@ -132,9 +121,6 @@ class MxJobKind(Kind[MxJob]):
     def status(self, job: MxJob, report: Report, now: datetime) -> MxJobStatus:
         return status.written(job, report, now)
 
-    def delay(self, job: MxJob, new: MxJobStatus) -> float:
-        return status.delay(job.status, new)
-
     def events(self, job: MxJob, report: Report, new: MxJobStatus) -> tuple[Event, ...]:
         return status.events(job, report, new)
 
@@ -164,17 +150,17 @@ def _role(name: str, replicas: int) -> Role:
 
 def _run_policy(job: MxJob, observed: Observed, replicas: Mapping[str, JobReplica]) -> RunPolicy:
     spec, stored = job.spec, job.status
-    ttl, ended, seconds = spec.ttl_seconds_after_finished, stored.completion_time, spec.active_deadline_seconds
+    seconds, ended = spec.active_deadline_seconds, stored.completion_time
     late = f"the job has not ended within {seconds} seconds (activeDeadlineSeconds)"
-    deadline = (Limit(stored.start_time, seconds, late),) if seconds is not None and stored.start_time else ()
+    deadline = limit_of(stored.start_time, seconds, late)
     jobs = observed.children.get(JOB, {}).values()
     is_serving = stored.state == SUCCEEDED and not all(child.deleting or batch_job.is_over(child) for child in jobs)
     return RunPolicy(
         clean=spec.clean_pod_policy,
         suspend=f"job {job.metadata.name} is suspended" if spec.suspend else "",
-        limits=(*deadline, *_side_car_limits(job, replicas)),
+        limits=(*((deadline,) if deadline else ()), *_side_car_limits(job, replicas)),
         linger=Limit(ended, LINGER, "") if ended and is_serving else None,
-        ttl=Limit(ended, ttl, "") if ttl is not None and ended else None,
+        ttl=limit_of(ended, spec.ttl_seconds_after_finished),
         restart_limit=batch_job.BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit,
     )
 

@@ -15,7 +15,7 @@ from trainmaster.core.ids import JOB
 from trainmaster.core.observed import Observed
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import ChildView, PodView
-from trainmaster.kinds.mlkube import batch_job, labels
+from trainmaster.kinds.mlkube import batch_job, labels, reason
 from trainmaster.kinds.mlkube.batch_job import BatchJob
 from trainmaster.kinds.mlkube.body import restarts_alone, roles_of
 from trainmaster.kinds.mlkube.types import MxJob
@@ -29,8 +29,6 @@ from trainmaster.lifecycle.restart import exit_codes
 PHASE_RUNNING = "Running"
 RECOVERING = "Recovering"
 """The condition that is True while a replica restarts after a fault that need not happen again."""
-GROUP_RESTARTING = "CrewRestarting"
-"""The reason of that condition from the restart of all replicas until all of them run."""
 
 OUT_OF_MEMORY = "OOMKilled"
 _HELD = "its Job does not try again as long as side-cars keep the pod alive"
@@ -86,7 +84,7 @@ def has_formed(job: MxJob) -> bool:
 
 def is_group_restarting(conditions: Conditions) -> bool:
     found = find(conditions, RECOVERING)
-    return found is not None and (found.status, found.reason) == ("True", GROUP_RESTARTING)
+    return found is not None and (found.status, found.reason) == ("True", reason.GROUP_RESTARTING)
 
 
 def _judged(

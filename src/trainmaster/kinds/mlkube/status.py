@@ -7,16 +7,18 @@ import msgspec
 
 from trainmaster.core.condition import FINISHED, SUSPENDED, Conditions, find, is_true, put_standard
 from trainmaster.core.ids import JOB
-from trainmaster.core.plan import BRIEF, LAZY, Event, normal, warning
+from trainmaster.core.plan import Event, normal, warning
 from trainmaster.core.slot import place_of
-from trainmaster.kinds.base import cleared, portless
+from trainmaster.kinds.mlkube import reason
 from trainmaster.kinds.mlkube.body import next_runtime_id, runtime_id
-from trainmaster.kinds.mlkube.replica import GROUP_RESTARTING, PHASE_RUNNING, RECOVERING, is_group_restarting
+from trainmaster.kinds.mlkube.replica import PHASE_RUNNING, RECOVERING, is_group_restarting
 from trainmaster.kinds.mlkube.types import MxJob, MxJobStatus, ReplicaStatus
+from trainmaster.kinds.status import recorded, standard_conditions
 from trainmaster.lifecycle import waiting
 from trainmaster.lifecycle.decide import Report
 from trainmaster.lifecycle.facts import joined
 from trainmaster.lifecycle.model import Place
+from trainmaster.lifecycle.reason import RESUMED
 
 CREATING = "Creating"
 CLEAN_UP = "CleanUp"
@@ -47,20 +49,15 @@ def ready_since(status: MxJobStatus) -> datetime | None:
 
 
 def written(job: MxJob, report: Report, now: datetime) -> MxJobStatus:
-    memory, states = report.memory, states_of(report)
+    states = states_of(report)
     new = msgspec.structs.replace(
-        job.status,
+        recorded(job.status, report.memory),
         phase=job.status.phase or CREATING,
         state=job.status.state or UNKNOWN,
         observed_generation=job.metadata.generation,
         runtime_id=runtime_id(job),
         start_time=job.status.start_time or now,
         replica_statuses=_counted(states),
-        restarts=memory.restarts,
-        restart_history=memory.history,
-        done=memory.done,
-        ports=memory.ports,
-        node_troubles=memory.node_problems,
     )
     match report.step:
         case "restart":
@@ -80,28 +77,21 @@ def events(job: MxJob, report: Report, new: MxJobStatus) -> tuple[Event, ...]:
         case "restart":
             return (warning(RECOVERING, report.decision.message),) if report.decision else ()
         case "suspend":
-            return (normal("MxJobSuspended", report.model.run.suspend),)
+            return (normal(f"{reason.PREFIX}Suspended", report.model.run.suspend),)
         case "resume":
-            return (normal("MxJobResumed", _resuming(job)),)
+            return (normal(f"{reason.PREFIX}Resumed", _resuming(job)),)
         case "ending" | "end":
             make = normal if result.is_success else warning
-            return (make(f"MxJob{result.phase}", result.message),) if old.phase != CLEAN_UP else ()
+            return (make(f"{reason.PREFIX}{result.phase}", result.message),) if old.phase != CLEAN_UP else ()
     return (*_progress(old, new, report), *waiting.events(old.conditions, report.facts.waiting))
-
-
-def delay(old: MxJobStatus, new: MxJobStatus) -> float:
-    """Counters alone may wait."""
-    if old == new or old != msgspec.structs.replace(new, replica_statuses=old.replica_statuses, done=old.done):
-        return 0.0
-    return LAZY if old.done == new.done else BRIEF
 
 
 def _progress(old: MxJobStatus, new: MxJobStatus, report: Report) -> list[Event]:
     found = []
     if not old.runtime_id:
-        found.append(normal("MxJobCreating", f"Replica names use runtime id {new.runtime_id}."))
+        found.append(normal(f"{reason.PREFIX}Creating", f"Replica names use runtime id {new.runtime_id}."))
     if new.phase == PHASE_RUNNING != old.phase:
-        found.append(normal("MxJobRunning", "all replicas are running"))
+        found.append(normal(f"{reason.PREFIX}Running", "all replicas are running"))
     if is_true(new.conditions, RECOVERING) and not is_true(old.conditions, RECOVERING):
         found += [warning(RECOVERING, message) for message in _messages(report.facts.recovering)[:3]]
     return found
@@ -114,29 +104,30 @@ def _proceeding(job: MxJob, status: MxJobStatus, report: Report, now: datetime, 
     """A job that has run is Running until it ends. mxnet-operator had the same phase, and stored no runtime id."""
     has_run = job.status.phase == PHASE_RUNNING and bool(job.status.runtime_id)
     runs = has_run or is_ready
-    conditions = cleared(status.conditions, all_created=report.is_all_created, now=now)
-    conditions = waiting.reported(_progressed(conditions, report, now, is_ready=is_ready), report.facts.waiting, now)
+    conditions = standard_conditions(_progressed(status.conditions, report, now, is_ready=is_ready), report, now)
     return msgspec.structs.replace(
         status,
         phase=PHASE_RUNNING if runs else CREATING,
         state=RUNNING if runs else UNKNOWN,
         reason="",
-        conditions=portless(conditions, report.port_error, now),
+        conditions=conditions,
     )
 
 
 def _progressed(conditions: Conditions, report: Report, now: datetime, *, is_ready: bool) -> Conditions:
     """Whether all replicas run, and which of them recover; after a restart of all, until all of them run."""
     if is_ready:
-        conditions = put_standard(conditions, READY, True, "AllReplicasRunning", "all replicas run or have ended", now)
+        conditions = put_standard(
+            conditions, READY, True, reason.ALL_REPLICAS_RUNNING, "all replicas run or have ended", now
+        )
     else:
-        conditions = put_standard(conditions, READY, False, "ReplicasStarting", _starting(report), now)
+        conditions = put_standard(conditions, READY, False, reason.REPLICAS_STARTING, _starting(report), now)
     if not is_ready and is_group_restarting(conditions):
         return conditions
     if recovering := report.facts.recovering:
         message = joined(_messages(recovering))
-        return put_standard(conditions, RECOVERING, True, "ReplicaRestarting", message, now)
-    return _recovered(conditions, "Recovered", now)
+        return put_standard(conditions, RECOVERING, True, reason.REPLICA_RESTARTING, message, now)
+    return _recovered(conditions, reason.RECOVERED, now)
 
 
 def _starting(report: Report) -> str:
@@ -149,15 +140,16 @@ def _starting(report: Report) -> str:
 def _restarted(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
     """The count and the next names are stored before the first Job is stopped."""
     message = report.decision.message if report.decision else ""
-    conditions = put_standard(status.conditions, READY, False, GROUP_RESTARTING, "replicas are started again", now)
-    conditions = put_standard(conditions, RECOVERING, True, GROUP_RESTARTING, message, now)
+    why = reason.GROUP_RESTARTING
+    conditions = put_standard(status.conditions, READY, False, why, "replicas are started again", now)
+    conditions = put_standard(conditions, RECOVERING, True, why, message, now)
     return msgspec.structs.replace(status, runtime_id=next_runtime_id(job), done={}, conditions=conditions)
 
 
 def _suspended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
     message, is_news = report.model.run.suspend, not report.model.is_suspended
     has_begun = bool(job.status.runtime_id) or _has_jobs(report)
-    conditions = _stopped(status.conditions, SUSPENDED, message, now)
+    conditions = _stopped(standard_conditions(status.conditions, report, now), SUSPENDED, message, now)
     return msgspec.structs.replace(
         status,
         phase=SUSPENDED,
@@ -179,7 +171,7 @@ def _resumed(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> 
         state=UNKNOWN,
         runtime_id=next_runtime_id(job) if _has_jobs(report) else status.runtime_id,
         start_time=now,
-        conditions=put_standard(status.conditions, SUSPENDED, False, "Resumed", _resuming(job), now),
+        conditions=put_standard(status.conditions, SUSPENDED, False, RESUMED, _resuming(job), now),
     )
 
 
@@ -190,7 +182,7 @@ def _has_jobs(report: Report) -> bool:
 def _ended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
     """The result is stored in the phase CleanUp before the first Job is stopped for it."""
     result, phase = report.result, DONE if report.step == "end" else CLEAN_UP
-    conditions = _stopped(status.conditions, result.phase, "the job has ended", now)
+    conditions = _stopped(standard_conditions(status.conditions, report, now), result.phase, "the job has ended", now)
     if phase == DONE:
         conditions = put_standard(conditions, FINISHED, True, result.phase, result.message, now)
     return msgspec.structs.replace(
@@ -205,15 +197,13 @@ def _ended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> Mx
     )
 
 
-def _stopped(conditions: Conditions, reason: str, message: str, now: datetime) -> Conditions:
-    """Nothing is created any more, and nothing waited for."""
-    conditions = waiting.reported(cleared(conditions, all_created=True, now=now), waiting.NOTHING, now)
-    return _recovered(put_standard(conditions, READY, False, reason, message, now), reason, now)
+def _stopped(conditions: Conditions, why: str, message: str, now: datetime) -> Conditions:
+    return _recovered(put_standard(conditions, READY, False, why, message, now), why, now)
 
 
-def _recovered(conditions: Conditions, reason: str, now: datetime) -> Conditions:
+def _recovered(conditions: Conditions, why: str, now: datetime) -> Conditions:
     is_recovering = is_true(conditions, RECOVERING)
-    return put_standard(conditions, RECOVERING, False, reason, "", now) if is_recovering else conditions
+    return put_standard(conditions, RECOVERING, False, why, "", now) if is_recovering else conditions
 
 
 # --- counters ---

@@ -1,0 +1,11 @@
+"""Reasons of conditions and Events that only MxJobs have."""
+
+PREFIX = "MxJob"
+"""Of the reasons of phases and results: MxJobCreating, MxJobRunning, MxJobSucceeded, and so on."""
+ALL_REPLICAS_RUNNING = "AllReplicasRunning"
+REPLICAS_STARTING = "ReplicasStarting"
+REPLICA_RESTARTING = "ReplicaRestarting"
+"""The batch Job of a replica restarts its pod."""
+GROUP_RESTARTING = "CrewRestarting"
+"""All replicas restart, under other names: from the decision until all of them run."""
+RECOVERED = "Recovered"
