@@ -1,5 +1,6 @@
 """Condition arithmetic. One wire shape serves every kind; which times are written is the kind's habit."""
 
+from collections.abc import Container
 from datetime import datetime
 
 import msgspec
@@ -47,6 +48,11 @@ def has_succeeded(conditions: Conditions) -> bool | None:
     """None of a job that has not finished."""
     finished = find(conditions, FINISHED)
     return finished.reason in _GOOD if finished is not None and finished.status == "True" else None
+
+
+def finished(conditions: Conditions, phase: str, last: Container[str], message: str, now: datetime) -> Conditions:
+    """The conditions of a job that enters a phase: with Finished, if it is one of the ``last`` phases."""
+    return put_standard(conditions, FINISHED, True, phase, message, now) if phase in last else conditions
 
 
 def put_standard(

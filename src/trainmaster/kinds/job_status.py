@@ -10,7 +10,7 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.core.condition import FINISHED, SUSPENDED, Condition, Conditions, find, is_true, put_standard
+from trainmaster.core.condition import SUSPENDED, Condition, Conditions, find, finished, is_true
 from trainmaster.core.plan import Event, normal, warning
 from trainmaster.core.view import PodView
 from trainmaster.core.wire import Ports, Wire
@@ -148,12 +148,10 @@ class Writer(msgspec.Struct, frozen=True):
 
     def _enter(self, status: JobStatus, phase: str, message: str, now: datetime) -> JobStatus:
         conditions = self._put(status.conditions, phase, message, now)
-        if phase in ENDED:
-            conditions = put_standard(conditions, FINISHED, True, phase, message, now)
         return msgspec.structs.replace(
             status,
             phase=phase,
-            conditions=conditions,
+            conditions=finished(conditions, phase, ENDED, message, now),
             start_time=status.start_time or (None if phase == SUSPENDED else now),
             completion_time=status.completion_time or (now if phase in ENDED else None),
         )
@@ -248,8 +246,8 @@ def _adopted(old: JobStatus, phase: str, now: datetime) -> JobStatus:
     """The result of another operator does not change. Some of them stored no time of the end."""
     ended = old.completion_time or entered_at(old, phase) or now
     found = find(old.conditions, phase)
-    finished = put_standard(old.conditions, FINISHED, True, phase, found.message if found else "", ended)
-    return msgspec.structs.replace(old, phase=phase, completion_time=ended, conditions=finished)
+    conditions = finished(old.conditions, phase, ENDED, found.message if found else "", ended)
+    return msgspec.structs.replace(old, phase=phase, completion_time=ended, conditions=conditions)
 
 
 # --- counters ---

@@ -7,10 +7,10 @@ import msgspec
 
 from trainmaster.core.condition import (
     CONTAINER_CREATE_FAILED,
-    FINISHED,
     SUSPENDED,
     Condition,
     Conditions,
+    finished,
     is_true,
     put_standard,
 )
@@ -285,12 +285,10 @@ def _last(status: AITrainingJobStatus) -> Condition | None:
 def enter(status: AITrainingJobStatus, phase: str, message: str, now: datetime) -> AITrainingJobStatus:
     """The status in ``phase``, with its place in the history."""
     conditions = _recorded(status.conditions, phase, message, now)
-    if phase in ENDED:
-        conditions = put_standard(conditions, FINISHED, True, phase, message, now)
     return msgspec.structs.replace(
         status,
         phase=phase,
-        conditions=conditions,
+        conditions=finished(conditions, phase, ENDED, message, now),
         start_time=status.start_time or now,
         start_running_time=status.start_running_time or (now if phase == RUNNING else None),
         end_time=status.end_time or (now if phase in ENDED else None),

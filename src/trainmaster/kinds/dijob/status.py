@@ -6,12 +6,12 @@ from datetime import datetime
 import msgspec
 
 from trainmaster.core.condition import (
-    FINISHED,
     POD_CREATE_FAILED,
     SUSPENDED,
     Condition,
     Conditions,
     find,
+    finished,
     put_standard,
 )
 from trainmaster.core.plan import Event, normal, warning
@@ -234,11 +234,10 @@ def enter(job: DIJob, phase: str, message: str, now: datetime) -> DIJobStatus:
     conditions = _put(status.conditions, phase, reason_of(job, phase), message, now)
     if phase in ENDED:
         conditions = tuple(_ended(c, now) if c.type == RUNNING else c for c in conditions)
-        conditions = put_standard(conditions, FINISHED, True, phase, message, now)
     return msgspec.structs.replace(
         status,
         phase=phase,
-        conditions=conditions,
+        conditions=finished(conditions, phase, ENDED, message, now),
         start_time=status.start_time or now,
         completion_time=now if phase in ENDED else None,
     )
