@@ -32,6 +32,8 @@ from trainmaster.core.ids import JOB, NODE, POD, SERVICE, Key, Resource
 
 KEYS = (Key("n", "a"), Key("n", "b"))
 NODES = ("node-1", "node-2")
+UNKNOWN = {"nested": {"field": 1}}
+"""What a status may have that no wire type knows."""
 SETTLE_ROUNDS = 40
 STEPS = 30
 MACHINES = len(MAKERS) + 3
@@ -88,6 +90,7 @@ class JobMachine(RuleBasedStateMachine):
         else:
             body = msgspec.json.encode(self.maker.manifest(key, spec))
             self.loop.run_until_complete(self.api.create(self.kind.resource, key.namespace, body))
+            self.api.set_status(self.kind.resource, key, {"ofANewerVersion": UNKNOWN})
 
     @rule(number=pick, which=pick, stays=st.booleans())
     def annotate(self, number: int, which: int, stays: bool) -> None:
@@ -185,6 +188,13 @@ class JobMachine(RuleBasedStateMachine):
                 raise LawBroken(f"monotone: {self.ended[uid]} became {phase}")
             if phase in ENDED:
                 self.ended[uid] = phase
+
+    @invariant()
+    def unknown_fields_of_the_status_survive(self) -> None:
+        """A newer operator, or one of another vendor, may have stored them."""
+        for job in self._jobs():
+            if job["status"].get("ofANewerVersion") != UNKNOWN:
+                raise LawBroken(f"round-trip: an unknown field of the status was removed: {job['status']}")
 
     @invariant()
     def the_observed_generation_never_goes_back(self) -> None:

@@ -249,12 +249,17 @@ def _a_job_forgets_that_all_have_run(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(mlkube_replica, "has_formed", lambda job: False)
 
 
+def _unknown_fields_are_removed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Kind, "known_status", lambda self, view: self.status_of(view)[1])
+
+
 MUTATIONS = (
     Mutation("the result is stored after the deletes", AITrainingJobKind, _result_after_the_deletes),
     Mutation("a delete without uid", AITrainingJobKind, _delete_without_uid),
     Mutation("terminal phases are not sticky (AITrainingJob)", AITrainingJobKind, _terminal_phase_not_sticky),
     Mutation("terminal phases are not sticky (DIJob)", DIJobKind, _terminal_phase_not_sticky_dijob),
     Mutation("an unsynced store looks empty", AITrainingJobKind, _unsynced_store_looks_empty),
+    Mutation("unknown fields of the status are removed", AITrainingJobKind, _unknown_fields_are_removed),
     Mutation("no read-your-writes barrier", AITrainingJobKind, _no_barrier),
     Mutation("a status patch without preconditions", DIJobKind, _status_without_precondition),
     Mutation("children are not told apart by owner", AITrainingJobKind, _children_found_by_name_not_by_owner),

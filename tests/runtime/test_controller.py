@@ -961,7 +961,7 @@ async def test_a_status_that_could_not_be_stored_counts_for_nothing() -> None:
 
 @pytest.mark.parametrize("is_stored", [True, False])
 async def test_a_status_whose_answer_got_lost_is_told_when_it_is_seen(is_stored: bool) -> None:
-    finished = {"type": "Finished", "status": "True", "reason": "Failed", "message": ""}
+    finished = {"type": "Finished", "status": "True", "reason": "Failed"}
     ending = Plan(
         status={"phase": "Ended", "conditions": [finished]}, status_first=True, events=(normal("Ended", "done"),)
     )

@@ -256,6 +256,17 @@ class Kind(ABC, Generic[J]):
         shell = _SHELL.decode(view.raw)
         return shell.metadata, shell.status if isinstance(shell.status, dict) else {}
 
+    def known_status(self, view: JobView) -> dict[str, Any]:
+        """The stored status without fields that this version does not know: a patch must not mention them, so that
+        they survive. A status of a foreign shape is returned whole, to be replaced."""
+        stored = self.status_of(view)[1]
+        try:
+            known = msgspec.convert(stored, self.status_type)
+        except msgspec.ValidationError:
+            return stored
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(known))
+        return found
+
     def phase_of(self, view: JobView) -> str:
         """The stored phase, if there is one that can be read."""
         try:

@@ -78,7 +78,7 @@ class StatusWriter:
         if plan.status is None:
             self._deferred_since.pop(job.key, None)
             return
-        old = self._kinds.of(job.raw).status_of(job)[1]
+        old = self._kinds.of(job.raw).known_status(job)
         is_waiting = (
             not (old or applied.failures or plan.status_first)  # its pods wait for that status
             and all(p.phase == "Pending" for p in observed.all_pods)
@@ -116,7 +116,7 @@ class StatusWriter:
             return
         del self._unconfirmed[job.key]
         is_same = write.job.uid == job.uid and write.plan.status is not None
-        if is_same and not merge_patch(self._kinds.of(job.raw).status_of(job)[1], write.plan.status or {}):
+        if is_same and not merge_patch(self._kinds.of(job.raw).known_status(job), write.plan.status or {}):
             self._on_stored(write)
 
     def forget(self, key: Key) -> None:
