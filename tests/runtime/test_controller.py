@@ -985,7 +985,7 @@ async def test_a_status_whose_answer_got_lost_is_told_when_it_is_seen(is_stored:
 
 
 async def test_a_status_whose_answer_got_lost_is_told_also_when_the_watch_is_late() -> None:
-    numbers = itertools.count()
+    numbers = itertools.count(1)
 
     def end(job: Toy, _: Observed) -> Plan:
         """Each try says another time."""
