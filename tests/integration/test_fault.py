@@ -49,7 +49,7 @@ FAULTS = {
     "unreachable": f"{OFFLINE}: it is unreachable",
     "out-of-service": f"{OFFLINE}: it is out of service",
     "deleted": f"{OFFLINE}: it was deleted",
-    "gpu": "Node {node} has 1 nvidia.com/gpu that work, and pods of this job were given 2 of them",
+    "gpu": "Node {node} has 1 nvidia.com/gpu that work, and pods were given 2 of them",
     "condition": "Node {node} has the condition GPUUnhealthy: Xid 79",
 }
 

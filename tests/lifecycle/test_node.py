@@ -82,14 +82,8 @@ def test_on_a_lost_node_nobody_lets_go_of_a_pod(view: NodeView, is_lost: bool) -
     assert node.lost({"node-1": view}, GRACE, NOW) == (frozenset({"node-1"}) if is_lost else frozenset())
 
 
-@pytest.mark.parametrize(("since", "left"), [(EARLIER, 1.0), (LONG_AGO, None), (None, None)])
-def test_somebody_looks_when_the_grace_period_is_over(since: Any, left: float | None) -> None:
-    assert node.until_lost({"node-1": a_node(ready="False", since=since)}, GRACE, NOW) == left
-
-
 def test_nodes_that_cannot_be_read_are_not_lost() -> None:
     assert node.lost(None, GRACE, NOW) == frozenset()
-    assert node.until_lost(None, GRACE, NOW) is None
 
 
 def test_a_fault_of_a_node_names_pod_node_and_reason() -> None:

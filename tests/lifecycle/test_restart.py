@@ -324,3 +324,8 @@ def test_the_history_tells_how_and_where() -> None:
 
     assert (told.time, told.replica, told.scope, told.exit_code) == (NOW, "a-0", "Pod", 137)
     assert (told.signal, told.reason, told.node, told.line) == ("SIGKILL", "OOMKilled", "n1", "step 9")
+
+
+def test_a_back_off_that_a_wrong_clock_stored_is_not_waited_for() -> None:
+    assert Restarts(next_time=NOW + timedelta(seconds=300)).is_waiting(NOW)
+    assert not Restarts(next_time=NOW + timedelta(hours=3)).is_waiting(NOW)

@@ -1228,3 +1228,31 @@ async def test_a_kind_that_does_not_look_at_nodes_is_told_of_none() -> None:
     await rig.reconcile()
 
     assert seen == [None]
+
+
+async def test_a_pass_with_a_refused_create_still_looks_at_the_next_deadline() -> None:
+    rig = Rig(lambda job, observed: Plan(creates=create_pods(1), requeue_after=5.0))
+    rig.cluster.before = raising("create", Forbidden("quota"))
+    for _ in range(6):  # the next try is half a minute away
+        rig.queue.retry(a_toy().key)
+        rig.queue.done(await rig.queue.get())
+
+    await rig.reconcile()
+
+    async with asyncio.timeout(5.1):
+        await rig.queue.get()
+
+
+async def test_what_was_created_before_a_temporary_error_is_recorded() -> None:
+    rig = Rig(lambda job, observed: Plan(creates=create_pods(2)))
+    numbers = itertools.count()
+
+    async def fail_the_second(call: Call) -> None:
+        if call.verb == "create" and next(numbers):
+            raise ServerError("etcd is busy", code=500)
+
+    rig.cluster.before = fail_the_second
+    with pytest.raises(ServerError):
+        await rig.reconcile()
+
+    assert rig.recorder.events == [normal("Create", "create pod mnist-worker-0")]

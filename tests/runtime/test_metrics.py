@@ -5,7 +5,7 @@ from prometheus_client import REGISTRY
 
 from testbed.operator import REPOSITORY
 from trainmaster.core.ids import Key
-from trainmaster.lifecycle.status_summary import StatusSummary, summary_of
+from trainmaster.runtime.job_summary import StatusSummary, summary_of
 from trainmaster.runtime.metrics import JobMetrics, RequestMetrics
 
 _FAMILIES = ("workqueue", "controller_runtime", "rest_client", "leader_election", "training_operator", "trainmaster")

@@ -201,7 +201,7 @@ class Writer(msgspec.Struct, frozen=True):
         return f"{self.noun} {report.model.name} is running."
 
     def _started(self, old: JobStatus, new: JobStatus, report: Report) -> tuple[Event, ...]:
-        if not old.phase:
+        if find(old.conditions, CREATED) is None:  # a job whose spec was corrected has a phase already
             return (normal(self.reason(CREATED), self._created(report)),)
         if new.phase == RUNNING != old.phase:
             return (normal(self.reason(RUNNING), self._running(report)),)

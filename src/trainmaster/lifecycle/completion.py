@@ -36,7 +36,7 @@ class Result(msgspec.Struct, frozen=True):
         return bool(self.phase) and not self.is_success
 
 
-RUNNING = Result()
+GOES_ON = Result()
 
 
 def group_result(pods: Sequence[Result], *, complete: EndPolicy, fail: EndPolicy) -> Result:
@@ -45,7 +45,7 @@ def group_result(pods: Sequence[Result], *, complete: EndPolicy, fail: EndPolicy
         policy = complete if pod.is_success else fail
         if pod.phase and (policy == "Any" or (policy == "Rank0" and index == 0)):
             return pod
-    return _all_ended(pods, complete=complete, fail=fail) if all(pod.phase for pod in pods) else RUNNING
+    return _all_ended(pods, complete=complete, fail=fail) if all(pod.phase for pod in pods) else GOES_ON
 
 
 def _all_ended(pods: Sequence[Result], *, complete: EndPolicy, fail: EndPolicy) -> Result:
@@ -70,7 +70,7 @@ def job_result(
         return _failure([rank0] if fail == "Rank0" else failures)
     if all(r.phase for r in results):
         return _failure(failures) if failures else Result(SUCCEED, f"job {name} completed")
-    return RUNNING
+    return GOES_ON
 
 
 def _fires(policy: EndPolicy, matches: Sequence[bool], fired: Sequence[bool], rank0: bool) -> bool:

@@ -203,8 +203,9 @@ class Pass(Generic[J]):
     @property
     def _calm(self) -> timedelta:
         """For how long the whole job has run without a fault."""
-        since = self.model.running_since
-        return self.now - since if since else timedelta()
+        since, history = self.model.running_since, self.model.memory.history
+        last = max(since, history[-1].time) if since and history else since
+        return self.now - last if last else timedelta()
 
     # --- a job that goes on ---
 
@@ -221,7 +222,7 @@ class Pass(Generic[J]):
         report = self._report(
             "proceed",
             msgspec.structs.replace(self._seen(), ports=allotted.ports),
-            is_all_created=is_stored and removed.is_done and not batch.creates,
+            is_all_created=is_stored and removed.is_done and facts.is_all_created,
             port_error=allotted.error,
             extra=extra,
         )
@@ -271,8 +272,7 @@ class Pass(Generic[J]):
         times = self.model.not_before
         missing = ((slot.role, slot.index) for slot in self.facts.missing) if times else ()
         left = {place: (times[place] - self.now).total_seconds() for place in missing if place in times}
-        # The time may come from the clock of another machine. One that is hours ahead was wrong.
-        return {place: seconds for place, seconds in left.items() if 0 < seconds <= restart.LONGEST_BACKOFF}
+        return {place: seconds for place, seconds in left.items() if restart.is_pause(seconds)}
 
     def _missing(self, waits: Container[str], delays: Container[Place]) -> Iterator[Create]:
         """Services before pods: a pod that starts resolves the names of its peers."""

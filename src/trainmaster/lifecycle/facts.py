@@ -317,9 +317,13 @@ def _leaving(model: JobModel, observed: Observed) -> tuple[Place, ...]:
 
 
 def is_current(model: JobModel, role: str, index: int, pod: PodView) -> bool:
-    """False for a pod of an older attempt than its place has reached."""
+    """False for a pod of an older attempt than its place has reached. A label that was edited to more than the stored
+    count counts as the first attempt: no pod was created for it."""
     restarts = model.memory.restarts.get(role)
-    return restarts is None or attempt_of(pod, model.attempt_label) >= restarts.attempt_of(index)
+    if restarts is None:
+        return True
+    attempt = attempt_of(pod, model.attempt_label)
+    return (attempt if attempt <= restarts.count else 0) >= restarts.attempt_of(index)
 
 
 def attempt_of(pod: PodView, label: str) -> int:

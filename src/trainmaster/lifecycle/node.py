@@ -81,12 +81,6 @@ def lost(nodes: Nodes | None, grace: float, now: datetime, *, is_outage: bool = 
     )
 
 
-def until_lost(nodes: Nodes | None, grace: float, now: datetime) -> float | None:
-    """Seconds until the next of them is."""
-    left = (t.left(grace, now, now) for node in (nodes or {}).values() for t in _losses(node) if t.since)
-    return min((seconds for seconds in left if seconds > 0), default=None)
-
-
 def fault_of(pod: PodView, trouble: NodeProblem) -> Fault:
     return Fault(
         phase=NODE_FAIL,

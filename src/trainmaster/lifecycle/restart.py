@@ -63,7 +63,13 @@ class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return max(self.attempt, self.attempts.get(str(index), 0))
 
     def is_waiting(self, now: datetime) -> bool:
-        return self.next_time is not None and now < self.next_time
+        return self.next_time is not None and is_pause((self.next_time - now).total_seconds())
+
+
+def is_pause(seconds: float) -> bool:
+    """True of a back-off that is not over. Its end was stored by the clock of one machine: if that clock was hours
+    ahead, nothing waits for it."""
+    return 0 < seconds <= LONGEST_BACKOFF
 
 
 NONE = Restarts()

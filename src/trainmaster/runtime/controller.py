@@ -19,7 +19,6 @@ from trainmaster.core.plan import Plan, soonest
 from trainmaster.core.view import ChildView, JobView, PodView, ServiceView
 from trainmaster.kinds.base import Related
 from trainmaster.kinds.resource_kinds import ResourceKinds
-from trainmaster.lifecycle.status_summary import summary_of
 from trainmaster.runtime import metrics
 from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.backoff import RECONCILE, Backoff
@@ -27,6 +26,7 @@ from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.executor import Applied, Executor
 from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.job_events import JobEvents
+from trainmaster.runtime.job_summary import summary_of
 from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.observer import Observer
 from trainmaster.runtime.queue import NORMAL, SOON, STARTUP, URGENT, KeyQueue, QueueClosed
@@ -158,6 +158,8 @@ class Controller:
                 self._forget(job)  # deleted during the pass
         if applied.failures:
             self.queue.retry(key)
+            if plan.requeue_after:  # a deadline may be over before the next try
+                self.queue.add(key, after=plan.requeue_after)
             return "requeue"
         self.queue.forget(key)
         if plan.requeue_after is not None:
@@ -194,8 +196,9 @@ class Controller:
         if not plan.status_first:
             with self._statuses.creating(plan):
                 applied = await self._executor.act(job, plan)
-        self._raise_passing(job, applied)
         self._events.record_actions(job, applied)
+        self._raise_passing(job, applied)
+        self._events.record_failures(job, applied)
         if applied.failures:
             plan = self._kinds.of(job.raw).conclude(job, plan, applied.failures, self._now())
         await self._statuses.write(job, plan, applied, observed)

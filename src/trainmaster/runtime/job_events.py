@@ -39,6 +39,9 @@ class JobEvents:
             self._recorder.record(kind.resource, job, kind.component, event)
         if events:
             log.info("applied", job=str(job.key), kind=kind.name, did=[event.message for event in events])
+
+    def record_failures(self, job: JobView, applied: Applied) -> None:
+        kind = self._kinds.of(job.raw)
         for failure in applied.failures[:REFUSALS]:
             verb, action = _VERBS[type(failure.action)], failure.action
             self.record(job, kind.action_event(verb, action.resource, [action.key.name], failure.error))

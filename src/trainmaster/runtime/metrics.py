@@ -8,7 +8,7 @@ from time import perf_counter
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from trainmaster.core.ids import Key
-from trainmaster.lifecycle.status_summary import StatusSummary
+from trainmaster.runtime.job_summary import StatusSummary
 
 # No series that says since when another one counts.
 disable_created_metrics()  # type: ignore[no-untyped-call]

@@ -87,3 +87,15 @@ def test_min_available_of_the_scheduling_policy_is_obeyed() -> None:
     (group,) = [c for c in planned(job, VOLCANO).creates if c.resource == VOLCANO_GROUP]
 
     assert (group.body["spec"]["minMember"], group.body["spec"]["queue"]) == (1, "night")
+
+
+def test_pods_that_were_deleted_by_a_suspension_are_not_lost_when_the_job_is_resumed_at_once() -> None:
+    job = with_spec(a_job(FORMED), runPolicy={"suspend": True})
+    job = with_status(job, plan_of(job, crew(job, *GROUP)))
+    job = with_spec(job, runPolicy={"suspend": False})
+    job = with_status(job, plan_of(job, crew(job, *GROUP, deleting=True)))
+
+    plan = plan_of(job, crew(job, *GROUP, deleting=True))
+
+    assert plan.events == ()
+    assert plan.status is None or members_of(plan).keys() == GROUP.keys()

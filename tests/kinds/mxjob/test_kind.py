@@ -573,3 +573,13 @@ def test_a_pod_that_comes_late_into_a_suspended_job_is_nobodys_fault() -> None:
     plan = plan_of(stopped, but(created, late, worker_1={"phase": "Running", "deleting": True}))
 
     assert plan.status is None or phase_of(plan) == "Suspended"
+
+
+def test_a_job_whose_spec_was_corrected_is_created_with_its_event() -> None:
+    good = an_mxjob()
+    bad = {**good, "spec": {**good["spec"], "restartingExitCode": "SIGFOO"}}
+    rejected = with_status(bad, plan_of(bad))
+
+    plan = plan_of({**rejected, "spec": good["spec"]})
+
+    assert [event.reason for event in plan.events][:1] == ["MXJobCreated"]

@@ -368,3 +368,25 @@ def test_the_last_restarts_are_told() -> None:
 
     (told,) = job["status"]["restartHistory"]
     assert (told["replica"], told["scope"], told["exitCode"], told["signal"]) == ("worker-1", "All", 137, "SIGKILL")
+
+
+def test_a_restart_count_that_was_edited_to_more_than_is_stored_does_not_keep_a_pod() -> None:
+    job, children = running(trained("OnFailure"))
+
+    job, children = fall(job, children, worker_1={"exit_code": 1, "attempt": "999"})
+
+    assert ALL[3] in names_of(plan_of(job, children).deletes, POD)
+
+
+def test_pods_that_wait_for_their_back_off_are_not_taken_for_created() -> None:
+    job, children = running(trained("OnFailure", scope="Pod"))
+    for attempt in ("0", "1"):
+        job, children = fall(job, children, worker_1={"exit_code": 1, "attempt": attempt})
+    children = but(job, children, worker_1=None)
+    refused = {"type": "PodCreateFailed", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
+    job["status"]["conditions"].insert(0, refused)
+
+    plan = plan_of(job, children)
+
+    assert not plan.creates
+    assert plan.status is None or refused in plan.status["conditions"]

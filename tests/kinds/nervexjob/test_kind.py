@@ -344,3 +344,15 @@ def test_a_name_is_refused_when_a_pods_name_would_be_too_long(roles: tuple[str, 
     assert plan_of(a_nervexjob("a" * longest, spec=spec)).status_first
     refused = with_status(a_nervexjob(), plan_of(a_nervexjob("a" * (longest + 1), spec=spec)))
     assert "is too long" in condition_of(refused, "Accepted")["message"]
+
+
+def test_back_off_grows_also_in_a_job_that_has_run_for_long() -> None:
+    job, later = a_job("Running"), NOW + timedelta(minutes=11)
+    since = {"type": "Running", "status": "True", "reason": "NerveXJobRunning", "lastTransitionTime": STAMP}
+    job = with_status(job, job["status"] | {"conditions": [since]})
+    rest: list[Child] = [a_pod(job, "coordinator"), *services_of(job)]
+    for number in range(3):
+        labels = {"replica-type": "aggregator", "restart-count": str(number)}
+        job = with_status(job, plan_of(job, [*rest, a_pod(job, "aggregator", exit_code=1, labels=labels)], now=later))
+
+    assert plan_of(job, rest, now=later).requeue_after == 2.0

@@ -20,7 +20,7 @@ from trainmaster.kinds.run_policy import RunPolicy
 from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle import gang
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
-from trainmaster.lifecycle.completion import RUNNING, Result
+from trainmaster.lifecycle.completion import GOES_ON, Result
 from trainmaster.lifecycle.decide import Cause, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel, Role
@@ -98,7 +98,7 @@ class PlainJobKind(LifecycleKind[PlainJob]):
         if verdict.final:
             return Result(job_status.FAILED, self.writer.failed(model.name, verdict))
         is_done = len(facts.succeeded.get(ROLE, ())) == job.spec.replicas
-        return Result(job_status.SUCCEEDED, self.writer.succeeded(model.name)) if is_done else RUNNING
+        return Result(job_status.SUCCEEDED, self.writer.succeeded(model.name)) if is_done else GOES_ON
 
     def status(self, job: PlainJob, report: Report, now: datetime) -> JobStatus:
         counters = job_status.count(report)

@@ -16,7 +16,7 @@ from trainmaster.lifecycle.restart import FailedPod, Restarts
 def result_of(job: AITrainingJob, facts: Facts, verdict: Verdict) -> Result:
     """Roles by name, pods by index. A role without replicas has no say."""
     specs = {name: spec for name, spec in sorted(job.spec.replica_specs.items()) if spec.replicas}
-    results = {name: [completion.RUNNING] * spec.replicas for name, spec in specs.items()}
+    results = {name: [completion.GOES_ON] * spec.replicas for name, spec in specs.items()}
     for role, indices in facts.succeeded.items():
         for index in indices:
             results[role][index] = Result(completion.SUCCEED)
@@ -29,7 +29,7 @@ def result_of(job: AITrainingJob, facts: Facts, verdict: Verdict) -> Result:
 
 def _final(job: AITrainingJob, failed: FailedPod, *, is_wanted: bool) -> Result:
     if failed.fault.comes_again:
-        return completion.RUNNING  # it has to be started again, and its limit is used up: it goes on trying
+        return completion.GOES_ON  # it has to be started again, and its limit is used up: it goes on trying
     message = failed.fault.message
     if is_wanted:
         message += f" (restartLimit {job.spec.replica_specs[failed.role].restart_limit} is used up)"
@@ -48,7 +48,7 @@ def _combined(job: AITrainingJob, results: Mapping[str, Sequence[Result]], facts
     }
     return completion.job_result(
         groups,
-        rank0=next((pods[0] for pods in results.values()), completion.RUNNING),
+        rank0=next((pods[0] for pods in results.values()), completion.GOES_ON),
         complete=job.spec.complete_policy,
         fail=job.spec.fail_policy,
         name=job.metadata.name,

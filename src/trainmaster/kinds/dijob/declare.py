@@ -175,13 +175,6 @@ def pause(times: int) -> float:
     return min(LONGEST_PAUSE, 2.0 ** (min(times, 32) - 1)) if times else 0.0
 
 
-def pause_left(at: datetime, times: int, now: datetime) -> float:
-    """Seconds, of the pause that began then. It may have begun by another machine's clock, which is a little ahead; a
-    clock that is far ahead was wrong, and nobody waits for hours because of it."""
-    left = (at - now).total_seconds() + pause(times)
-    return left if times and 0 < left <= 2 * LONGEST_PAUSE else 0.0
-
-
 def split(gpus: int, per_node: int) -> tuple[int, ...]:
     """GPUs of each pod when no node has more than so many; one pod when nothing is known of nodes."""
     if per_node <= 0 or gpus <= per_node:

@@ -23,8 +23,7 @@ from trainmaster.kinds.dijob.status import CREATED, ENDED, FAILED, SUCCEEDED, Ag
 from trainmaster.kinds.dijob.types import DIJob, DIJobStatus
 from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
-from trainmaster.lifecycle.completion import RUNNING as GOES_ON
-from trainmaster.lifecycle.completion import Result
+from trainmaster.lifecycle.completion import GOES_ON, Result
 from trainmaster.lifecycle.decide import Cause, Extra, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel

@@ -97,7 +97,7 @@ def _fixed(job: DIJob) -> tuple[str, ...]:
 
 def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
     """A DDP group cannot go on without a pod that was deleted; every other pod is created again under its name."""
-    groups = {declare.AGGREGATOR, declare.DDP_LEARNER}.difference(_fixed(job))
+    groups = {role for role, _ in _formed(job, slots)}
     return {
         role: Role(
             role,

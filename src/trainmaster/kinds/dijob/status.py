@@ -81,7 +81,8 @@ def events(job: DIJob, report: Report, new: DIJobStatus) -> tuple[Event, ...]:
         case "end":
             make = normal if report.result.is_success else warning
             return (make(reason_of(job, report.result.phase), message),)
-    created = () if job.status.phase else (normal(reason_of(job, CREATED), message),)
+    # A job whose spec was corrected has a phase, and was not created before.
+    created = () if find(job.status.conditions, CREATED) else (normal(reason_of(job, CREATED), message),)
     return (*created, *waiting.events(job.status.conditions, report.waiting))
 
 

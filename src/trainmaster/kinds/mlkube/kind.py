@@ -20,8 +20,7 @@ from trainmaster.kinds.mlkube.status import CLEAN_UP, CREATING, ENDED, FAILED, S
 from trainmaster.kinds.mlkube.types import MxJob, MxJobStatus
 from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
-from trainmaster.lifecycle.completion import RUNNING as GOES_ON
-from trainmaster.lifecycle.completion import Result
+from trainmaster.lifecycle.completion import GOES_ON, Result
 from trainmaster.lifecycle.deadline import Limit, limit_of
 from trainmaster.lifecycle.decide import Removal, Report, Verdict
 from trainmaster.lifecycle.facts import Facts, joined

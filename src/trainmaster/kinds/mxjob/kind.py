@@ -16,8 +16,7 @@ from trainmaster.kinds.mxjob.role import ROLES, deciding, roles_of, slots_of
 from trainmaster.kinds.mxjob.types import RESOURCE, MXJob
 from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
-from trainmaster.lifecycle.completion import RUNNING as GOES_ON
-from trainmaster.lifecycle.completion import Result
+from trainmaster.lifecycle.completion import GOES_ON, Result
 from trainmaster.lifecycle.decide import Cause, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel, Role

@@ -2,9 +2,10 @@
 
 from datetime import datetime
 
+from trainmaster.core.condition import find
 from trainmaster.core.plan import Event
 from trainmaster.kinds import job_status, status
-from trainmaster.kinds.job_status import RESTARTING, RUNNING, Counters, JobStatus, Writer, are_all_running
+from trainmaster.kinds.job_status import CREATED, RESTARTING, RUNNING, Counters, JobStatus, Writer, are_all_running
 from trainmaster.kinds.mxjob.reason import PREFIX
 from trainmaster.kinds.mxjob.role import leading, roles_of
 from trainmaster.kinds.mxjob.types import MXJob
@@ -29,7 +30,7 @@ def _runs(job: MXJob, report: Report, counters: Counters) -> bool:
 
 
 def events(job: MXJob, report: Report, new: JobStatus, scheduler: str) -> tuple[Event, ...]:
-    is_first = report.step in ("proceed", "replace") and not job.status.phase
+    is_first = report.step in ("proceed", "replace") and find(job.status.conditions, CREATED) is None
     return (*WRITER.events(job.status, new, report), *(overridden(job, scheduler) if is_first else ()))
 
 

@@ -5,10 +5,7 @@ from collections.abc import Set
 from trainmaster.local.node.decision import PodFailure
 from trainmaster.local.node.isolation import Isolation
 from trainmaster.local.node.pod import Object, Pod
-
-VOLUMES = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
-PROJECTED = frozenset({"configMap", "secret", "downwardAPI"})
-TOKEN = "serviceAccountToken"  # noqa: S105  a volume source, not a token
+from trainmaster.local.node.volume import PROJECTED, TOKEN, VOLUMES
 
 
 def rejection(pod: Pod, isolation: Isolation, *, has_accounts: bool = False) -> PodFailure | None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainmaster.local.disk import write_whole
-from trainmaster.local.node.admission import TOKEN
 from trainmaster.local.node.environment import (
     CONFIG_MAP,
     SECRET,
@@ -22,6 +21,10 @@ from trainmaster.local.node.environment import (
 from trainmaster.local.node.pod import Object, Pod
 
 DEFAULT_MODE = 0o644
+VOLUMES = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected")
+"""The types of volumes that a pod may have; another type is added here and in ``Volumes``."""
+PROJECTED = frozenset({"configMap", "secret", "downwardAPI"})
+TOKEN = "serviceAccountToken"  # noqa: S105  a volume source, not a token
 TOKEN_SECONDS = 3600
 """The API's default."""
 _KINDS = {"configMap": CONFIG_MAP, "secret": SECRET}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.lifecycle.status_summary import StatusSummary, summary_of
+from trainmaster.runtime.job_summary import StatusSummary, summary_of
 
 
 def finished(reason: str, status: str = "True") -> dict[str, Any]:
