@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from trainmaster.core import plan as plans
-from trainmaster.core import slot, template
+from trainmaster.core import template
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.plan import Plan
 from trainmaster.core.slot import Slot
+from trainmaster.kinds.aitrainingjob import body
 from trainmaster.kinds.aitrainingjob import kind as aitj
 from trainmaster.kinds.aitrainingjob import status as aitj_status
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
@@ -93,13 +94,13 @@ def _creates_without_owner(patch: pytest.MonkeyPatch) -> None:
 
 def _random_names(patch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1_000_000))
-    original = slot.slot_of
+    original = body.numbered
 
-    def slot_of(job: str, role: str, index: int) -> Slot:
-        found = original(job, role, index)
-        return msgspec.structs.replace(found, name=f"{found.name}-{next(numbers)}")
+    def numbered(job: str, replicas: Any) -> tuple[Slot, ...]:
+        slots = original(job, replicas)
+        return tuple(msgspec.structs.replace(slot, name=f"{slot.name}-{next(numbers)}") for slot in slots)
 
-    patch.setattr(slot, "slot_of", slot_of)
+    patch.setattr(body, "numbered", numbered)
 
 
 def _ended_job_gets_its_pod_back(patch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Everything that one job owns, grouped once. Policies read the groups and never filter lists again."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -27,7 +28,7 @@ class SlotLabels(msgspec.Struct, frozen=True):
         return role, int(index)
 
 
-class Observed(msgspec.Struct, frozen=True):
+class Observed(msgspec.Struct, frozen=True, dict=True):
     """``pods[role][index]`` is the pod in that slot. ``strays`` are owned pods whose labels fit no slot
     or whose slot is taken by another pod. ``children`` are what else the job owns, by resource and name; their pods
     are the job's, too. ``taken`` are the ports that nobody may be given any more where
@@ -76,7 +77,7 @@ class Observed(msgspec.Struct, frozen=True):
     def child(self, resource: Resource, name: str) -> ChildView | None:
         return self.children.get(resource, {}).get(name)
 
-    @property
+    @cached_property
     def all_pods(self) -> tuple[PodView, ...]:
         slotted = (self.pods[role][index] for role in sorted(self.pods) for index in sorted(self.pods[role]))
         return (*slotted, *self.strays)

@@ -30,8 +30,11 @@ def slot_of(job: str, role: str, index: int) -> Slot:
 
 
 def numbered(job: str, replicas: Mapping[str, int]) -> tuple[Slot, ...]:
-    """So many replicas of each role."""
-    return tuple(slot_of(job, role, index) for role, number in replicas.items() for index in range(number))
+    """So many replicas of each role, with the usual names."""
+    prefixes = [(role, f"{job}-{role.lower()}-", number) for role, number in replicas.items()]
+    return tuple(
+        [Slot(role, index, f"{prefix}{index}") for role, prefix, number in prefixes for index in range(number)]
+    )
 
 
 def place_of(role: str, index: int) -> str:

@@ -4,7 +4,6 @@ A condition stands for a phase; the last of the list is the phase of the job. ``
 each other, and at the end both are False.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -12,7 +11,6 @@ import msgspec
 
 from trainmaster.core.condition import SUSPENDED, Condition, Conditions, find, finished, is_true
 from trainmaster.core.plan import Event, normal, warning
-from trainmaster.core.view import PodView
 from trainmaster.core.wire import Ports, Wire
 from trainmaster.kinds.base import Job
 from trainmaster.kinds.status import recorded, replaced, standard_conditions
@@ -257,9 +255,14 @@ def count(report: Report) -> Counters:
     """A pod that is being deleted while it runs has failed; a pending one does not count. When the job has succeeded,
     pods that still run count as succeeded."""
     facts = report.facts
-    columns = Counter((role, _column(pod, facts.state((role, i)))) for (role, i), pod in facts.pods.items())
+    active, failed = dict.fromkeys(report.model.roles, 0), dict.fromkeys(report.model.roles, 0)
+    for place, state in facts.states.items():
+        if state == "Failed" or (state == "Running" and facts.pods[place].deleting):
+            failed[place[0]] += 1
+        elif state == "Running":
+            active[place[0]] += 1
     counted = {
-        role: ReplicaStatus(columns[role, "active"], len(facts.succeeded.get(role, ())), columns[role, "failed"])
+        role: ReplicaStatus(active[role], len(facts.succeeded.get(role, ())), failed[role])
         for role in report.model.roles
     }
     if report.step == "end" and report.result.phase == SUCCEEDED:
@@ -280,12 +283,3 @@ def _stored(old: JobStatus, report: Report, counters: Counters) -> Counters:
         case "resume":
             return old.replica_statuses
     return counters
-
-
-def _column(pod: PodView, state: str) -> str:
-    match state:
-        case "Running":
-            return "failed" if pod.deleting else "active"
-        case "Failed":
-            return "failed"
-    return ""

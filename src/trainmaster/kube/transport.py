@@ -16,8 +16,8 @@ from trainmaster.kube.call import JSON
 from trainmaster.kube.config import Config
 from trainmaster.kube.proxy import split_credentials
 
-# HTTP/1.1 has one request per connection at a time, and about twenty connections are for watches. More connections would
-# not make an API server faster, and opening one costs both sides some milliseconds: a burst opens all of them.
+# HTTP/1.1 has one request per connection at a time, and about twenty connections are for watches. More connections
+# would not make an API server faster, and opening one costs both sides some milliseconds: a burst opens all of them.
 CONNECTIONS = 72
 # API servers close idle connections after 90 s. Ours are closed earlier, since a write on a connection that is being
 # closed has an unknown outcome.
