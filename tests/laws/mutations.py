@@ -10,7 +10,7 @@ from trainmaster.core import plan as plans
 from trainmaster.core import template
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.plan import Plan
-from trainmaster.core.slot import Slot
+from trainmaster.core.slot import Slot, numbered
 from trainmaster.kinds.aitrainingjob import body
 from trainmaster.kinds.aitrainingjob import kind as aitj
 from trainmaster.kinds.aitrainingjob import status as aitj_status
@@ -94,13 +94,13 @@ def _creates_without_owner(patch: pytest.MonkeyPatch) -> None:
 
 def _random_names(patch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1_000_000))
-    original = body.numbered
+    original = numbered
 
-    def numbered(job: str, replicas: Any) -> tuple[Slot, ...]:
+    def changing(job: str, replicas: Any) -> tuple[Slot, ...]:
         slots = original(job, replicas)
         return tuple(msgspec.structs.replace(slot, name=f"{slot.name}-{next(numbers)}") for slot in slots)
 
-    patch.setattr(body, "numbered", numbered)
+    patch.setattr(body, "numbered", changing)
 
 
 def _ended_job_gets_its_pod_back(patch: pytest.MonkeyPatch) -> None:
