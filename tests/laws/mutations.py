@@ -169,7 +169,7 @@ def _a_pod_of_the_old_attempt_is_judged_again(patch: pytest.MonkeyPatch) -> None
 def _a_role_that_restarts_begins_to_count_anew(patch: pytest.MonkeyPatch) -> None:
     original = restart.decide
     patch.setattr(
-        restart, "decide", lambda fallen, rules, restarts, history, **times: original(fallen, rules, {}, (), **times)
+        restart, "decide", lambda failed, rules, restarts, history, **times: original(failed, rules, {}, (), **times)
     )
 
 

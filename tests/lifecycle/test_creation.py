@@ -5,7 +5,7 @@ import pytest
 
 from tests.build import NOW, a_pod, an_aitj
 from trainmaster.core.view import PodView
-from trainmaster.lifecycle.creation import Times, error_of, fault_of, next_look, said
+from trainmaster.lifecycle.creation import Times, describe, error_of, fault_of, next_look
 from trainmaster.lifecycle.fault import Fault
 
 JOB = an_aitj()
@@ -76,11 +76,13 @@ def test_the_message_names_pod_container_image_and_what_to_do() -> None:
     error = error_of(pod)
     assert error is not None
 
-    assert said(pod, error) == (
+    assert describe(pod, error) == (
         "pod mnist-trainer-0 create container failed[ErrImagePull]: container main of image registry.example/train:1 "
         "says: rpc error: no such host; check that the image exists, and that imagePullSecrets let it be pulled"
     )
-    assert "create container failed[ErrImagePull] and has been retrying for 900 seconds: " in said(pod, error, 900.0)
+    assert "create container failed[ErrImagePull] and has been retrying for 900 seconds: " in describe(
+        pod, error, 900.0
+    )
 
 
 def judged(pod: PodView, since: float, times: Times) -> Fault | None:

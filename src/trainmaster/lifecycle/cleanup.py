@@ -1,5 +1,5 @@
-"""Which pods of an ended job are removed: the clean-up policies All, Running and None. And how: a pod whose node does
-not let go of it is taken off the books in the end."""
+"""Which pods of an ended job are deleted: the clean-up policies All, Running and None. A pod that does not terminate
+in time is force-deleted."""
 
 from collections.abc import Callable, Container, Iterable
 from datetime import datetime, timedelta
@@ -12,18 +12,18 @@ from trainmaster.core.view import PodView
 CleanPodPolicy = Literal["All", "Running", "None"]
 
 PATIENCE = 60
-"""Seconds beyond its grace period in which a pod may still go by itself."""
+"""Seconds after its grace period before a terminating pod is force-deleted."""
 
 
 def has_stopped(pod: PodView) -> bool:
-    """It has ended, or a container has or will not come up: it holds evidence that somebody wants to read."""
+    """True when the pod or a container has ended, or a container is in CrashLoopBackOff: its logs may be needed."""
     return pod.is_ended or any(c.exit_code is not None or c.waiting == "CrashLoopBackOff" for c in pod.containers)
 
 
 def pods_to_clean(
     pods: Iterable[PodView], policy: CleanPodPolicy, is_kept: Callable[[PodView], bool] = has_stopped
 ) -> tuple[PodView, ...]:
-    """Every pod that has to go, those included that are on their way already. ``is_kept`` is asked under Running."""
+    """All pods to delete, including those already terminating. ``is_kept`` is used by the policy Running."""
     match policy:
         case "All":
             return tuple(pods)
@@ -34,8 +34,8 @@ def pods_to_clean(
 
 
 def removal(pods: Iterable[PodView], why: str, now: datetime, lost: Container[str] = frozenset()) -> tuple[Delete, ...]:
-    """Deletes of these pods, those included that were told to go and did not: what a pod was asked nicely is not asked
-    again, and nobody is forced twice. On a ``lost`` node nobody is there to be asked nicely."""
+    """Deletes these pods. Pods that are already terminating are not deleted again. ``PATIENCE`` seconds after their
+    grace period they are force-deleted, once. Pods on ``lost`` nodes are force-deleted at once."""
     found = tuple(pods)
     gone = [pod for pod in found if pod.node in lost and not pod.is_forced]
     rest = [pod for pod in found if pod.node not in lost]
@@ -49,12 +49,12 @@ def removal(pods: Iterable[PodView], why: str, now: datetime, lost: Container[st
 
 
 def patience_left(pod: PodView, now: datetime) -> float | None:
-    """Seconds until a pod that is to go is forced to; None when there is nothing to wait for."""
+    """Seconds until a terminating pod is force-deleted; None when there is nothing to wait for."""
     if pod.leaves is None or pod.is_forced:
         return None
     return (pod.leaves + timedelta(seconds=PATIENCE) - now).total_seconds()
 
 
 def patience(pods: Iterable[PodView], now: datetime) -> float | None:
-    """Seconds until one of these pods, which are to go, is forced to; None when there is nothing to wait for."""
+    """Seconds until the first of these pods is force-deleted; None when there is nothing to wait for."""
     return soonest(*(left for pod in pods if (left := patience_left(pod, now)) is not None and left > 0))

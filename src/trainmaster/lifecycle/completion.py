@@ -53,15 +53,15 @@ def _all_ended(pods: Sequence[Result], *, complete: EndPolicy, fail: EndPolicy) 
     if not failures:
         return Result(SUCCEED, "all pods succeeded", is_fired=complete == "All")
     # A mixed result can fire no policy any more. It fails, unless failures were declared not to matter.
-    # A failure that is not the program's own is told first: somebody may want to run the job again for it.
+    # A failure that the program did not cause determines the phase: users may resubmit the job for it.
     phase = next((pod.phase for pod in failures if pod.phase != FAILED), FAILED)
-    return Result(phase, _said(failures), is_fired=fail != "None")
+    return Result(phase, _joined_messages(failures), is_fired=fail != "None")
 
 
 def job_result(
     groups: Mapping[str, Result], *, rank0: Result, complete: EndPolicy, fail: EndPolicy, name: str
 ) -> Result:
-    """The result of the job. ``rank0`` is the pod 0 of its first role; completion is asked before failure."""
+    """The result of the job. ``rank0`` is the pod 0 of its first role; completion is checked before failure."""
     results = [groups[role] for role in sorted(groups)]
     if _fires(complete, [r.is_success for r in results], [r.is_fired for r in results], rank0.is_success):
         return Result(SUCCEED, f"job {name} completed")
@@ -86,11 +86,11 @@ def _fires(policy: EndPolicy, matches: Sequence[bool], fired: Sequence[bool], ra
 
 
 def _failure(failures: Sequence[Result]) -> Result:
-    return Result(failures[0].phase, _said(failures))
+    return Result(failures[0].phase, _joined_messages(failures))
 
 
-def _said(failures: Sequence[Result], limit: int = 3) -> str:
-    """What the first of them say: a thousand pods that die of one cause need not all be quoted."""
+def _joined_messages(failures: Sequence[Result], limit: int = 3) -> str:
+    """The distinct messages of the first failures, and the number of the others."""
     messages = list(dict.fromkeys(f.message for f in failures if f.message))
     rest = len(messages) - limit
     return "; ".join(messages[:limit]) + (f"; and {rest} more" if rest > 0 else "")

@@ -1,8 +1,8 @@
-"""Containers that cannot be created: an image that is not to be had, a Secret that is not there.
+"""Containers that cannot be created: an image that cannot be pulled, a Secret that does not exist.
 
-A kubelet tries again by itself, and mostly that helps. A pod that it does not help for long is **stuck**: it is
-started again, maybe on another node, as long as the replica has tried for less than a restart period; afterwards it
-has failed. Times are counted from the first error that was seen, which the status of the job remembers.
+The kubelet retries, which mostly succeeds. A pod for which it fails for long is **stuck**: it is started
+again, maybe on another node, as long as the replica has tried for less than a restart period; afterwards it has
+failed. Times are counted from the first error that was seen, which the status of the job stores.
 """
 
 from datetime import datetime, timedelta
@@ -50,8 +50,8 @@ def error_of(pod: PodView) -> ContainerView | None:
     return None
 
 
-def said(pod: PodView, error: ContainerView, tried: float | None = None) -> str:
-    """A sentence for people; ``tried`` are the seconds after which nobody waits any longer."""
+def describe(pod: PodView, error: ContainerView, tried: float | None = None) -> str:
+    """The message for the user; ``tried`` is how many seconds creation was retried before it counted as failed."""
     retrying = f" and has been retrying for {tried:.0f} seconds" if tried is not None else ""
     image = f" of image {error.image}" if error.image else ""
     details = f" says: {error.line}" if error.line else ""
@@ -70,7 +70,7 @@ def fault_of(pod: PodView, error: ContainerView, since: datetime, times: Times, 
         return None
     return Fault(
         phase=FAILED,
-        message=said(pod, error, (now - since).total_seconds()),
+        message=describe(pod, error, (now - since).total_seconds()),
         node=pod.node,
         reason=error.waiting,
         line=error.line,

@@ -1,7 +1,7 @@
 """How long a job may take: deadlines while it goes on, and the time that it is kept after its end.
 
-Times are counted from what the status says, so they go on while no operator runs. Whoever asks gets the seconds until
-he has to ask again.
+Times are counted from timestamps in the status, so they go on while no operator runs. ``seconds_left`` returns when to
+check again.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ TIMEOUT = "Timeout"
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """So many seconds from a moment on, and what is said when they are over."""
+    """A number of seconds since a moment, and the message when they are over."""
 
     since: datetime
     seconds: int

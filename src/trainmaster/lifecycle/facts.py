@@ -17,9 +17,9 @@ from trainmaster.lifecycle.node import NodeProblem
 from trainmaster.lifecycle.restart import FailedPod
 
 SLOW = 120
-"""Seconds after which it is said that the containers of a pod are still being created."""
+"""Seconds after which a pod whose containers are still being created is reported."""
 MENTIONED = 3
-"""Replicas whose trouble is told one by one; of the others only the number is."""
+"""Replicas whose errors are listed; the others are only counted."""
 
 
 class Nodes(msgspec.Struct, frozen=True):
@@ -292,8 +292,8 @@ def _is_restarted_in_place(pod: PodView) -> bool:
 
 
 def _fault(model: JobModel, role: str, pod: PodView, state: str, nodes: Nodes, waiting: Waiting) -> Fault | None:
-    """What went wrong with a pod. How a pod ends that is being deleted says nothing about the training; that a running
-    pod is deleted may be a fault by itself, and that Kubernetes evicts it always is."""
+    """The fault of a pod. The exit codes of a terminating pod are ignored. The deletion of a running pod is a fault if
+    its role misses deleted pods; an eviction always is."""
     is_pending = pod.phase == "Pending"
     if pod.deleting and (is_pending or not (model.roles[role].misses_deleted_pods or pod.disruption)):
         return None
@@ -413,7 +413,7 @@ def _waiting(
         pod = pods.get(slot.name)
         error = creation.error_of(pod) if pod and not pod.deleting else None
         if pod and error:
-            messages.append(creation.said(pod, error))
+            messages.append(creation.describe(pod, error))
             if not model.limits_creation:
                 continue
             since = errors[slot.place] = stored.get(slot.place, now)

@@ -1,4 +1,4 @@
-"""What went wrong with a pod, told from what its kubelet reported.
+"""What went wrong with a pod, derived from what its kubelet reported.
 
 A fault is judged once: `restart` says whether the pod comes again, `completion` what becomes of the job if not.
 """
@@ -45,8 +45,8 @@ _NAMES = {SIGNALLED + number: name for name, number in SIGNALS.items()}
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """``phase`` is how a job ends of it. ``exits`` are the exit codes of the containers that failed; what follows
-    them tells of the first one."""
+    """``phase`` is how a job ends of it. ``exits`` are the exit codes of the containers that failed; the fields
+    after them describe the first one."""
 
     phase: str
     message: str
@@ -54,7 +54,7 @@ class Fault(msgspec.Struct, frozen=True):
     has_failed: bool = False
     """The pod has ended and failed."""
     is_node: bool = False
-    """Its node is to blame."""
+    """The node caused the fault."""
     is_disruption: bool = False
     """Kubernetes evicted the pod to free its node: no restart limit is charged for it."""
     comes_again: bool | None = None
@@ -73,11 +73,10 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
-    """The fault of a pod that failed; ``takes_part`` tells the containers that train from those beside them."""
+    """The fault of a pod that failed; ``takes_part`` is True for containers that train, False for side-cars."""
     failed = [c for c in pod.containers if c.exit_code and takes_part(c.name)]
-    before = [c for c in pod.init_containers if c.exit_code]  # these are told of; whether to start again they never say
-    said = "; ".join(_exit(c, pod.node) for c in failed or before)
-    why = said or _ended(pod)
+    before = [c for c in pod.init_containers if c.exit_code]  # reported, but without effect on the restart policy
+    why = "; ".join(_exit(c, pod.node) for c in failed or before) or _ended(pod)
     return Fault(
         phase=FAILED,
         message=f"pod {pod.key.name} failed: {why}",

@@ -37,8 +37,8 @@ class SchedulingPolicy(Wire, frozen=True):
 
 
 class Gang(msgspec.Struct, frozen=True):
-    """What one job asks of its scheduler: at least ``min_member`` pods at once. The rest is said only where it is
-    given, and where the dialect has a word for it."""
+    """What one job requests from its scheduler: at least ``min_member`` pods at once. Other fields are written only if
+    they are set and the dialect has them."""
 
     scheduler: str
     key: Key
@@ -190,8 +190,8 @@ def missing(gang: Gang, observed: Observed, owner: Body) -> tuple[Create, ...]:
 def group_body(gang: Gang, owner: Body) -> Body:
     spec = _size(gang)
     if gang.scheduler == VOLCANO:
-        said = {"queue": gang.queue, "priorityClassName": gang.priority_class}
-        spec |= {field: word for field, word in said.items() if word}
+        optional = {"queue": gang.queue, "priorityClassName": gang.priority_class}
+        spec |= {field: value for field, value in optional.items() if value}
     elif gang.timeout is not None:
         spec["scheduleTimeoutSeconds"] = gang.timeout
     return {
@@ -208,12 +208,12 @@ def group_body(gang: Gang, owner: Body) -> Body:
 
 
 def _size(gang: Gang) -> Body:
-    said: Body = {"minMember": gang.min_member}
-    return said | {"minResources": dict(gang.min_resources)} if gang.min_resources else said
+    size: Body = {"minMember": gang.min_member}
+    return size | {"minResources": dict(gang.min_resources)} if gang.min_resources else size
 
 
 def changed(gang: Gang, observed: Observed) -> tuple[Patch, ...]:
-    """The PodGroup follows the number of pods. What else it says stays with whoever changed it."""
+    """Updates the size of the PodGroup to the number of pods. Other fields keep the edits of users."""
     found = observed.child(gang.resource, gang.key.name)
     if found is None or found.deleting or (old := _spec(found.raw)).min_member == gang.min_member:
         return ()
@@ -225,7 +225,7 @@ def changed(gang: Gang, observed: Observed) -> tuple[Patch, ...]:
 
 
 def _spec(raw: bytes) -> _GroupSpec:
-    """Nothing is known of a group of a strange shape, which is put right."""
+    """The spec of a PodGroup; empty when it cannot be decoded, so that the group is patched."""
     try:
         return _GROUP.decode(raw).spec
     except msgspec.ValidationError:

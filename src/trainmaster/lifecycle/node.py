@@ -1,8 +1,8 @@
-"""When a node has failed the pods on it: nobody answers there any more, or their devices do not work.
+"""When pods fail because of their node: its kubelet does not answer, or their devices do not work.
 
-A node that is gone, or that somebody put out of service, is lost at once. One that is not ready has a grace period to
-come back: kubelets are restarted, networks stumble. Where the API tells since when something is so, that counts;
-devices that do not work are counted from the moment in which that was first seen, which the job's status remembers.
+A node that was deleted or is tainted out-of-service is lost at once. One that is not ready has a grace period to
+recover: kubelets restart, networks fail briefly. It begins at the time that the API reports; for devices, which have
+none, when the problem was first seen, which the job's status stores.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,8 +30,8 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class NodeProblem(msgspec.Struct, frozen=True):
-    """What is wrong with a node. ``is_lost``: it runs nothing, or nobody can tell; a pod there goes without its
-    kubelet. ``since`` is None where the API does not say it."""
+    """What is wrong with a node. ``is_lost``: its kubelet does not answer, so that pods there are force-deleted.
+    ``since`` is None where the API does not report it."""
 
     reason: str
     message: str
@@ -52,8 +52,8 @@ def problems_of(node: NodeView, rules: Rules) -> Iterator[NodeProblem]:
     yield from _losses(node)
     for found in node.conditions:
         if found.type in rules.bad_conditions:
-            said = f": {found.message}" if found.message else ""
-            yield NodeProblem(found.type, f"Node {node.name} has the condition {found.type}{said}", found.since)
+            details = f": {found.message}" if found.message else ""
+            yield NodeProblem(found.type, f"Node {node.name} has the condition {found.type}{details}", found.since)
 
 
 def _losses(node: NodeView) -> Iterator[NodeProblem]:
@@ -63,17 +63,17 @@ def _losses(node: NodeView) -> Iterator[NodeProblem]:
         yield NodeProblem("NodeGone", f"{offline}: it was deleted", is_lost=True, is_final=True)
     if OUT_OF_SERVICE in taints:
         yield NodeProblem("NodeOutOfService", f"{offline}: it is out of service", is_lost=True, is_final=True)
-    said = f": {node.message}" if node.message else ""
+    details = f": {node.message}" if node.message else ""
     if UNREACHABLE in taints:
         since = taints[UNREACHABLE] or node.ready_since
-        yield NodeProblem("NodeUnreachable", f"{offline}{said or ': it is unreachable'}", since, is_lost=True)
+        yield NodeProblem("NodeUnreachable", f"{offline}{details or ': it is unreachable'}", since, is_lost=True)
     elif node.ready in ("False", "Unknown"):
-        yield NodeProblem("NodeNotReady", f"{offline}{said or ': it is not ready'}", node.ready_since, is_lost=True)
+        yield NodeProblem("NodeNotReady", f"{offline}{details or ': it is not ready'}", node.ready_since, is_lost=True)
 
 
 def lost(nodes: Nodes | None, grace: float, now: datetime, *, is_outage: bool = False) -> frozenset[str]:
-    """The nodes of which nothing is to be expected any more. In an outage of most nodes, which is more likely one of
-    the network, only those that a user or the cloud gave up."""
+    """The nodes that will not recover. In an outage of most nodes, which is more likely a network failure, only those
+    that were deleted or are out of service."""
     return frozenset(
         name
         for name, node in (nodes or {}).items()
@@ -97,9 +97,9 @@ def fault_of(pod: PodView, trouble: NodeProblem) -> Fault:
 def device_problems(pods: Iterable[PodView], others: Iterable[PodView], nodes: Nodes) -> dict[str, NodeProblem]:
     """What is wrong with the devices of the pods of a job, by uid; ``others`` are pods of other jobs on these nodes.
 
-    A pod whose kubelet says that a device of it is unhealthy is hit, and no other pod for that device. Where fewer
+    A pod whose kubelet says that a device of it is unhealthy is affected, and no other pod for that device. Where fewer
     devices work than pods of all jobs were given, and no kubelet says which ones do not, every pod may have one of
-    them: those that are known to be healthy apart, all are hit.
+    them: all are affected except those that are known to be healthy.
     """
     own = [pod for pod in pods if not pod.is_ended and (pod.devices or pod.unhealthy)]
     if not own:
@@ -109,8 +109,8 @@ def device_problems(pods: Iterable[PodView], others: Iterable[PodView], nodes: N
         node = nodes.get(name)
         if node is None or node.is_gone or given - known <= (working := node.devices.get(device, 0)):
             continue
-        said = f"Node {name} has {working} {device} that work, and pods were given {given} of them"
-        problem = NodeProblem(DEVICE_FAILURE, f"{said}; which ones do not work is not known")
+        counts = f"Node {name} has {working} {device} that work, and pods were given {given} of them"
+        problem = NodeProblem(DEVICE_FAILURE, f"{counts}; which ones do not work is not known")
         for pod in own:
             if pod.node == name and device in dict(pod.devices) and device not in pod.healthy:
                 found.setdefault(pod.uid, problem)

@@ -1,4 +1,4 @@
-"""Which ports the replicas of a job listen on when they share a network with strangers.
+"""Which ports the replicas of a job listen on when they share a network with other programs.
 
 A pod has an address of its own and may use any port, unless it is on the network of its machine: with
 ``hostNetwork``, and always in local mode. There every port can be had once. What is given to a replica is stored
@@ -15,18 +15,18 @@ FIRST, LAST = 20_000, 29_999
 clients (from 32768): both would be met at random."""
 
 RETRY_SECONDS = 30.0
-"""Until a job that found no free port looks again: no event tells it that another job has ended."""
+"""Until a job that found no free port retries: the end of another job does not enqueue it."""
 
 Wanted = Mapping[str, Sequence[int | range]]
 """By replica, the ports that its template declares. The ports that are given for a range follow each other, too; it is
-given as a whole, so its first one speaks for it."""
+given as a whole, so its first port identifies it."""
 Ports = Mapping[str, Mapping[str, int]]
 """By replica, and by the port that its template declares: the port that it has."""
 
 
 class Allotment(msgspec.Struct, frozen=True):
-    """``ports`` are all that the job has now, ``drawn`` those that nobody had before. After an ``error``
-    it has what it had."""
+    """``ports`` are all ports of the job, ``drawn`` the newly assigned ones. After an ``error`` the ports are
+    unchanged."""
 
     ports: Ports
     is_stored: bool = True
@@ -60,7 +60,7 @@ def allot(
 ) -> Allotment:
     """A port for every declared one that has none yet.
 
-    A pod that listens on the declared port already (``used``, by replica) keeps it: whoever made it gave it no other.
+    A pod that listens on the declared port already (``used``, by replica) keeps it: it was created with no other.
     The search begins at a place that depends on the job's uid, so that operators which do not know of each other
     rarely give the same port twice.
     """

@@ -19,18 +19,18 @@ RestartPolicy = Literal["Always", "OnFailure", "OnNodeFail", "Never", "ExitCode"
 RestartScope = Literal["All", "Replica", "Pod"]
 
 HISTORY = 10
-"""Restarts that are told in the status."""
+"""Restarts that are listed in the status."""
 LONGEST_BACKOFF = 300
 """Seconds."""
 CALM = 600
-"""Seconds without a fault after which a role is not taken for one that fails again and again."""
+"""Seconds without a fault that end a streak of restarts."""
 
 _CODE = re.compile(r"(\d{1,3})(?:\s*-\s*(\d{1,3}))?")
 
 _NUMBER = "([01]?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])"
 EXIT_CODES = rf"^(\s*(({_NUMBER}(\s*-\s*{_NUMBER})?|[Ss][Ii][Gg][A-Za-z0-9]+)\s*)?(,|$))*$"
-"""What the API server lets pass as exit codes, as a pattern; `exit_codes` knows better which signals there are, and
-that a range begins with its lower end."""
+"""The pattern of exit codes for the API server; `exit_codes` also checks that signals exist, and that a range begins
+with its lower end."""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ class FailedPod(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A restart: the new counts, and what is said about it. ``role`` is the one that brought it about."""
+    """A restart: the new counts, and its message. ``role`` is the one that caused it."""
 
     role: str
     restarts: dict[str, Restarts]
@@ -181,7 +181,7 @@ def admitted(
         is_whole = any(rules[f.role].scope == "All" for f in wanted)
         wanted = wanted[: len(wanted) * bool(left)] if is_whole else wanted[:left]
     found: list[FailedPod] = []
-    for role in sorted({fallen.role for fallen in wanted}):
+    for role in sorted({f.role for f in wanted}):
         of_role = sorted((f for f in wanted if f.role == role), key=lambda f: f.index)
         rule = rules[role]
         if rule.limit is not None:
@@ -202,7 +202,7 @@ def _rested(restarts: Restarts, rule: Rules, calm: timedelta) -> Restarts:
 
 
 def decide(
-    fallen: Sequence[FailedPod],
+    failed: Sequence[FailedPod],
     rules: Mapping[str, Rules],
     restarts: RestartsByRole,
     history: tuple[Restart, ...],
@@ -210,10 +210,10 @@ def decide(
     calm: timedelta,
     now: datetime,
 ) -> Decision:
-    """The restart of these pods, which ``admitted`` let pass. One that is about all pods is about all faults: the
-    first role that wants it pays for it, and nobody else does."""
-    widest = next((f for f in fallen if rules[f.role].scope == "All"), None)
-    causes = [widest] if widest else _causes(fallen, rules)
+    """The restart of these pods, which ``admitted`` returned. A restart of all pods covers all faults: it is charged to
+    the first role with scope All, and to no other."""
+    widest = next((f for f in failed if rules[f.role].scope == "All"), None)
+    causes = [widest] if widest else _causes(failed, rules)
     new = dict(restarts)
     for role in dict.fromkeys(f.role for f in causes):
         of_role = [f for f in causes if f.role == role]
@@ -222,13 +222,13 @@ def decide(
         for role in rules.keys() - {widest.role}:
             old = new.get(role, NONE)
             new[role] = msgspec.structs.replace(_attempt(old, old.count + 1), next_time=new[widest.role].next_time)
-    told = [_told(f, rules[f.role].scope, now) for f in causes]
+    entries = [_history_entry(f, rules[f.role].scope, now) for f in causes]
     first = causes[0]
     return Decision(
         role=first.role,
         restarts={role: new[role] for role in sorted(new)},
-        history=(*history, *told)[-HISTORY:],
-        message=f"restart times is {new[first.role].count}, {_said(causes)}",
+        history=(*history, *entries)[-HISTORY:],
+        message=f"restart times is {new[first.role].count}, {_joined_messages(causes)}",
     )
 
 
@@ -283,11 +283,11 @@ def _by_role(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     return found
 
 
-def _causes(fallen: Sequence[FailedPod], rules: Mapping[str, Rules]) -> list[FailedPod]:
+def _causes(failed: Sequence[FailedPod], rules: Mapping[str, Rules]) -> list[FailedPod]:
     """One for each restart: of a role that restarts as a whole, the first."""
     seen: set[str] = set()
     found = []
-    for f in fallen:
+    for f in failed:
         if rules[f.role].scope == "Pod" or f.role not in seen:
             found.append(f)
         seen.add(f.role)
@@ -320,11 +320,11 @@ def _next_time(streak: int, backoff: int, now: datetime) -> datetime | None:
     return now + timedelta(seconds=min(backoff * 2 ** min(streak - 1, 16), LONGEST_BACKOFF))
 
 
-def _told(fallen: FailedPod, scope: RestartScope, now: datetime) -> Restart:
-    fault = fallen.fault
+def _history_entry(failed: FailedPod, scope: RestartScope, now: datetime) -> Restart:
+    fault = failed.fault
     return Restart(
         time=now,
-        replica=fallen.name or f"{fallen.role.lower()}-{fallen.index}",
+        replica=failed.name or f"{failed.role.lower()}-{failed.index}",
         scope=scope,
         exit_code=fault.exit_code,
         signal=fault.signal,
@@ -334,6 +334,6 @@ def _told(fallen: FailedPod, scope: RestartScope, now: datetime) -> Restart:
     )
 
 
-def _said(causes: Sequence[FailedPod], limit: int = 3) -> str:
+def _joined_messages(causes: Sequence[FailedPod], limit: int = 3) -> str:
     rest = len(causes) - limit
     return "; ".join(f.fault.message for f in causes[:limit]) + (f"; and {rest} more" if rest > 0 else "")

@@ -1,4 +1,4 @@
-"""Says why pods do not start: in conditions, which are taken back when it is over, and in one Event for each cause."""
+"""Reports why pods do not start: in conditions, which become False afterwards, and in one Event for each cause."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -26,17 +26,17 @@ def events(before: Conditions, waiting: Waiting) -> tuple[Event, ...]:
 
 
 def message(waiting: Waiting) -> str:
-    """What to say beside the phase of a job that has not started; empty when there is nothing special."""
+    """The message for the phase of a job that has not started; empty when no pod is blocked."""
     return waiting.message or _other(waiting)[1]
 
 
 def _events(before: Conditions, waiting: Waiting) -> Iterator[Event]:
     if waiting.message and not is_true(before, CONTAINER_CREATE_FAILED):
         yield warning(CONTAINER_CREATE_FAILED, waiting.message)
-    cause, said = _other(waiting)
+    cause, text = _other(waiting)
     old = find(before, PODS_WAITING)
-    if said and (old is None or (old.status, old.reason) != ("True", cause)):
-        yield warning(cause, said)
+    if text and (old is None or (old.status, old.reason) != ("True", cause)):
+        yield warning(cause, text)
 
 
 def _other(waiting: Waiting) -> tuple[str, str]:
