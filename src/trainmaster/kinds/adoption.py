@@ -39,7 +39,7 @@ class Unowned(msgspec.Struct, frozen=True):
     labels: Mapping[str, str]
 
     def is_met_by(self, found: CandidateView) -> bool:
-        """False also of an object that somebody else owns, or that says less than our children do."""
+        """True when the object has no owner and all labels of our children."""
         return not found.has_owners and self.labels.items() <= found.labels.items()
 
 

@@ -193,7 +193,7 @@ class Kind(ABC, Generic[J]):
         return ()
 
     def has_ended(self, status: Any) -> bool:
-        """By a status that is stored, whoever stored it: such a job never runs again."""
+        """By the stored status, also one of another operator: such a job never runs again."""
         return status.phase in self.ended
 
     # --- what all kinds share ---
@@ -219,11 +219,11 @@ class Kind(ABC, Generic[J]):
         return f"{self.resource.group}/trainmaster"
 
     def is_foreign(self, view: JobView) -> bool:
-        """True when the job is somebody else's to drive: not even its status is touched."""
+        """True when another controller manages the job: not even its status is written."""
         try:
             spec = _MANAGED.decode(view.raw).spec
         except (ValueError, RecursionError):
-            return False  # a spec of a strange shape: its user is told so
+            return False  # not decodable: decode() reports it to the user
         if spec is None:
             return False
         named = {spec.managed_by, spec.run_policy and spec.run_policy.managed_by}
@@ -278,9 +278,9 @@ class Kind(ABC, Generic[J]):
         """The plan after the API server refused some of it: the job's status says what and why."""
         refused = [failure for failure in failures if isinstance(failure.action, Create)]
         if not refused:
-            return plan  # what cannot be deleted or changed is said by an Event and tried again
-        said = "; ".join(f"{f.action.resource.kind.lower()} {f.action.key}: {f.error}" for f in refused[:3])
-        message = f"{said}; trying again with back-off"
+            return plan  # failed deletes and patches are reported by an Event and retried
+        errors = "; ".join(f"{f.action.resource.kind.lower()} {f.action.key}: {f.error}" for f in refused[:3])
+        message = f"{errors}; trying again with back-off"
         stored = self._status(self.status_of(view)[1])
         status = self._status(plan.status) if plan.status is not None else stored
         old = condition.find(stored.conditions, condition.POD_CREATE_FAILED)
@@ -333,7 +333,7 @@ class Kind(ABC, Generic[J]):
         return Removal()
 
     def noticed(self, job: J) -> dict[str, Any] | None:
-        """The status of a job that has ended, when its edit was seen; None where that is not told."""
+        """The status of an ended job after an edit was observed; None for kinds that do not report it."""
         return None
 
     def unowned(self, job: J) -> Iterable[Unowned]:
@@ -361,17 +361,17 @@ class Kind(ABC, Generic[J]):
         old = self._status(stored)
         if self.has_ended(old):
             return Plan()
-        said = "; ".join(bad.errors)
+        message = "; ".join(bad.errors)
         new = msgspec.structs.replace(
             old,
             phase=old.phase or self.initial_phase,
             observed_generation=meta.generation,
             conditions=condition.put_standard(
-                old.conditions, condition.ACCEPTED, False, reason.INVALID_SPEC, said, now
+                old.conditions, condition.ACCEPTED, False, reason.INVALID_SPEC, message, now
             ),
         )
         changed = changed_status(old, new)
-        return Plan(status=changed, events=(warning(reason.INVALID_SPEC, said),) if changed is not None else ())
+        return Plan(status=changed, events=(warning(reason.INVALID_SPEC, message),) if changed is not None else ())
 
     def _status(self, stored: Any) -> Any:
         try:
@@ -391,8 +391,8 @@ def _managed_by_errors(old: _ManagedSpec | None, new: _ManagedSpec | None) -> li
 
 
 def _is_same(old: str, new: str) -> bool:
-    """True of two refusals that differ in numbers and ids alone: a quota tells how much is used, and a webhook its
-    request, each time anew. A status that followed them would bring about the next try, and that the next status."""
+    """True when two error messages differ only in numbers and ids, such as the used quota or a request id. Storing each
+    of them would trigger the next pass, and that the next status."""
     return _VOLATILE.sub("#", old) == _VOLATILE.sub("#", new)
 
 

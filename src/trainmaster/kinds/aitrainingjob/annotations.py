@@ -16,15 +16,15 @@ _LEFT_BEHIND = ("Succeed", FAILED, "Timeout", PREEMPTED, NODE_FAIL)
 """Annotations in which the ancestors kept their verdict while they removed the pods."""
 
 
-def asked_end(job: AITrainingJob) -> Result | None:
-    """The end that somebody asked for by an annotation; its value is the message."""
+def requested_end(job: AITrainingJob) -> Result | None:
+    """The end that an annotation requests; its value is the message."""
     if not job.metadata.annotations:
         return None
     for phase in _ASKED:
         if phase == PREEMPTED and job.spec.requeue_on_preemption:
             continue
-        if (said := _annotation(job, phase)) is not None:
-            return Result(phase, said or f"the annotation {phase} is set")
+        if (value := _annotation(job, phase)) is not None:
+            return Result(phase, value or f"the annotation {phase} is set")
     return None
 
 
@@ -32,8 +32,8 @@ def reason_to_stop(job: AITrainingJob) -> str:
     """Why a job that goes on later has no pods now; empty when it may have them."""
     if job.spec.suspend:
         return "suspended"
-    if job.spec.requeue_on_preemption and (said := _annotation(job, PREEMPTED)) is not None:
-        return f"preempted: {said or 'no reason was given'}; waits until the annotation is taken away"
+    if job.spec.requeue_on_preemption and (value := _annotation(job, PREEMPTED)) is not None:
+        return f"preempted: {value or 'no reason was given'}; waits until the annotation is taken away"
     return ""
 
 
@@ -47,7 +47,7 @@ def left_behind(job: AITrainingJob) -> Result | None:
 
 
 def clean_of(phase: str, job: AITrainingJob, *, is_asked: bool) -> CleanPodPolicy | None:
-    """The clean-up policy where it is not the job's own: who is stopped from outside leaves nothing running."""
+    """The clean-up policy that replaces the job's own: a job that is stopped from outside leaves no pod running."""
     if phase not in ("Succeed", FAILED):
         return "All"
     return "Running" if is_asked and job.spec.clean_pod_policy == "None" else None

@@ -14,13 +14,13 @@ from trainmaster.lifecycle import gang as gangs
 from trainmaster.lifecycle.gang import Gang
 
 MEMBERS = "members.json"
-"""The file in which an elastic job tells its pods who takes part."""
+"""The file that lists the current members of an elastic job."""
 _MEMBERSHIP_FOLDER = "/var/run/trainmaster"
 _MEMBERSHIP_VOLUME = "trainmaster-membership"
 _MEMBER_SIZE = 90
 """Of a member without its words: the names of its fields, two numbers, and what stands between them."""
 _OWN_ENV_SIZE = 200
-"""Of the variables that tell a pod about itself: at least so long are their names and values."""
+"""Minimum size of the names and values of the variables that describe the pod itself."""
 
 
 def membership_name(job: AITrainingJob) -> str:
@@ -193,7 +193,7 @@ class Builder:
         return template.with_ports(container, given, lambda name: name in ours, on_host=on_host)
 
     def _own_ports(self, slot: Slot) -> dict[str, str]:
-        """Peers of the role listen elsewhere: of its own role a pod is told what it has itself."""
+        """The variables with the ports of the pod itself, which differ from those of other pods of the role."""
         ports = _listed(self._given(slot, self._ports[slot.role]))
         return {f"{prefix}_PORTS": ports for prefix in _env_prefixes(slot.role)}
 
@@ -276,7 +276,7 @@ def _env_prefixes(role: str) -> tuple[str, ...]:
 
 
 def _published(containers: Sequence[ContainerPart], *, only_prefixed: bool = False) -> tuple[int, ...]:
-    """The ports of a role that its peers are told."""
+    """The ports of a role that are published to its peers."""
     training = labels.training_containers(container.name for container in containers)
     found = (_ports_of(c, only_prefixed=only_prefixed) for c in containers if c.name in training)
     return tuple(dict.fromkeys(port for ports in found for port in ports))

@@ -1,8 +1,8 @@
-"""Elastic roles of an AITrainingJob: how many replicas they are to have, how many are enough, and whom they can lose.
+"""Elastic roles of an AITrainingJob: how many replicas they have, how many are enough, and which can be lost.
 
-``edlPolicy`` says who changes the number. With Never nobody does. With Manual the user does, by an edit or by the scale
-subresource. With Auto the room in the cluster does: all replicas are created, those that find a node take part, and
-the job runs as soon as ``minReplicas`` do.
+``edlPolicy`` says what changes the number. With Never it is fixed. With Manual the user changes it, by an edit or the
+scale subresource. With Auto it depends on free capacity: all replicas are created, those that are scheduled take part,
+and the job runs as soon as ``minReplicas`` do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ def scaled_role(job: AITrainingJob) -> str | None:
 
 
 def sized(job: AITrainingJob) -> AITrainingJob:
-    """The job with the replicas that it is to have now in the place of those that were written. From here on nobody
-    has to know by whom they were asked for."""
+    """The job with its effective replicas in the spec. Later code does not distinguish whether they come from the role,
+    ``maxReplicas`` or the scale subresource."""
     roles = elastic_roles(job)
     if not roles:
         return job
@@ -86,21 +86,21 @@ def size_of(job: AITrainingJob, role: str, observed: Observed) -> int:
 
 def dispensable(job: AITrainingJob, facts: Facts) -> tuple[FailedPod, ...]:
     """Those of the pods that were lost with their node whose role goes on without them: enough others run."""
-    fallen, found = facts.failed, list[FailedPod]()
-    for role in sorted({f.role for f in fallen if f.fault.is_node}):
+    failed, found = facts.failed, list[FailedPod]()
+    for role in sorted({f.role for f in failed if f.fault.is_node}):
         spec = job.spec.replica_specs[role]
         if spec.edl_policy != "Auto":
             continue
-        down = {f.index for f in fallen if f.role == role}
+        down = {f.index for f in failed if f.role == role}
         left = [i for (name, i), pod in facts.pods.items() if name == role and i not in down and _takes_part(pod)]
         if len(left) >= enough(spec, is_running=True):
-            found += [f for f in fallen if f.role == role and f.fault.is_node]
+            found += [f for f in failed if f.role == role and f.fault.is_node]
     return tuple(found)
 
 
-def heard(spec: ReplicaSpec, results: Sequence[Result], pods: Mapping[int, PodView]) -> Sequence[Result]:
-    """The replicas that have a say in how their role ends. Of an Auto role those that have not started have none, once
-    enough have: whoever still waits for room must not keep a training open that is over."""
+def deciding_results(spec: ReplicaSpec, results: Sequence[Result], pods: Mapping[int, PodView]) -> Sequence[Result]:
+    """The results that decide how the role ends. In an Auto role, once enough replicas have started, pending ones are
+    left out: they must not keep a finished training open."""
     if spec.edl_policy != "Auto":
         return results
     started = {index for index, pod in pods.items() if index < spec.replicas and _has_started(pod)}
@@ -112,7 +112,7 @@ def heard(spec: ReplicaSpec, results: Sequence[Result], pods: Mapping[int, PodVi
 
 
 def _takes_part(pod: PodView) -> bool:
-    """One that has ended carries nothing on."""
+    """True for a running pod; ended pods do not take part."""
     return not pod.deleting and pod.phase == "Running"
 
 

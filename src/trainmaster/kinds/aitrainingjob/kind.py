@@ -85,7 +85,7 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
             has_ended=stored.phase in ENDED,
             ending=ending,
             ends_in_steps=True,
-            requested_end=annotations.asked_end(job),
+            requested_end=annotations.requested_end(job),
             is_new=not stored.phase,
             is_suspended=is_true(stored.conditions, SUSPENDED),
             running_since=status.calm_since(stored),

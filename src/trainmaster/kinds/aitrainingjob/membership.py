@@ -1,9 +1,8 @@
-"""Who takes part in an elastic AITrainingJob right now: a file in a ConfigMap, which its pods mount.
+"""The current members of an elastic AITrainingJob: a file in a ConfigMap, which its pods mount.
 
 The environment of a process never changes; this file does. It holds the pods that run, each with the address and the
-ports that it has. Pods that wait for room are not in it, and those that were told to go are not any more. With every
-change it gets the next generation, which is on record before the file is written: whatever becomes of the file, a
-generation always means the same members.
+ports that it has. Pending and terminating pods are not in it. Every change increments the generation, which is
+stored in the status before the file is written: even if the file is lost, a generation always means the same members.
 """
 
 from collections.abc import Sequence
@@ -86,7 +85,7 @@ def _digest(members: Sequence[Member]) -> str:
 
 
 def _read(child: ChildView) -> Membership:
-    """What the file says; nothing when somebody made it unreadable."""
+    """The content of the file; empty when it cannot be decoded."""
     try:
         return _MEMBERSHIP.decode((_CONFIG_MAP.decode(child.raw).data or {}).get(MEMBERS, "{}"))
     except (ValueError, RecursionError):

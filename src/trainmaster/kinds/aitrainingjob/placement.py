@@ -1,4 +1,4 @@
-"""What the scheduler is told about an AITrainingJob: how urgent its pods are, and which of them belong together."""
+"""Scheduling of an AITrainingJob: the priority of its pods, and its PodGroup."""
 
 from collections.abc import Sequence
 from datetime import datetime

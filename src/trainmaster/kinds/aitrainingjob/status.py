@@ -140,8 +140,8 @@ def events(job: AITrainingJob, report: Report, new: AITrainingJobStatus) -> tupl
             return (normal(reason_of(RESTARTING), message),)
         case "shrink":
             lost = report.failed
-            said = joined([f.fault.message for f in lost])
-            return (warning(reason.SHRUNK, f"the job goes on without {len(lost)} of its pods: {said}"),)
+            messages = joined([f.fault.message for f in lost])
+            return (warning(reason.SHRUNK, f"the job goes on without {len(lost)} of its pods: {messages}"),)
         case "replace":
             return replaced(report)
         case "suspend":
@@ -233,7 +233,7 @@ def phase_of(job: AITrainingJob, counters: Mapping[str, ReplicaStatus], facts: F
     if all(started[name] >= needed[name] for name in specs):
         return RUNNING, _running_message(job, started)
     if job.status.phase == RESTARTING:
-        return RESTARTING, message_of(job.status)  # until they all run: whoever restarts never goes back to waiting
+        return RESTARTING, message_of(job.status)  # until all run: a restarting job never becomes Pending again
     if role := next((name for name, c in counters.items() if c.restarting), ""):
         return RESTARTING, restarting_message("Replica", role)
     if all(started[name] + counters[name].scheduled >= needed[name] for name in specs):
@@ -261,7 +261,7 @@ def restarting_message(scope: str, role: str) -> str:
 
 
 def message_of(status: AITrainingJobStatus) -> str:
-    """What the job said when it entered its phase."""
+    """The message with which the job entered its phase."""
     last = _last(status)
     return last.message if last else ""
 

@@ -20,7 +20,7 @@ ROLES = ("collector", "learner", "aggregator", "ddp-learner")
 
 
 def template_of(job: DIJob, role: str) -> dict[str, Any] | None:
-    """The pod template of a role; None when the job has none, and for an aggregator before that is on record."""
+    """The pod template of a role; None when the job has none, or the aggregator's is not in the status yet."""
     if role == AGGREGATOR:
         return job.status.declared.aggregator_template
     spec = {COORDINATOR: job.spec.coordinator, "collector": job.spec.collector}.get(role, job.spec.learner)
@@ -45,7 +45,7 @@ def template_ports(job: DIJob, role: str) -> frozenset[int]:
 
 
 def port_of(job: DIJob, role: str, name: str) -> int:
-    """The port that a replica is told: on a shared network another one than its template declares."""
+    """The port of a replica: on a shared network it differs from the one that its template declares."""
     return _moved(job, role, name, declared_port(job, role))
 
 
@@ -133,7 +133,7 @@ def url_of(job: DIJob, role: str, name: str) -> str:
 
 
 def role_of(job: DIJob, name: str) -> str:
-    """The role that a replica's name says, also when nobody wants it any more; empty when it is no replica's name."""
+    """The role in a replica's name, also of a removed replica; empty when it is not the name of a replica."""
     prefix, _, suffix = name.rpartition("-")
     role = prefix.removeprefix(f"{job.metadata.name}-")
     return role if suffix and prefix != role and role in ROLES else ""

@@ -88,7 +88,7 @@ class Builder:
         return body
 
     def _aggregator_reference(self, member: Member | None) -> list[Body]:
-        """A second owner beside the job, for people who look. The garbage collector deletes only what has lost all of
+        """A second owner beside the job, for information. The garbage collector deletes only what has lost all of
         its owners, so the operator deletes a group itself."""
         if member is None or not member.aggregator:
             return []
@@ -98,7 +98,7 @@ class Builder:
 
 
 def _resources(member: Member) -> dict[str, str]:
-    """What the request said; an aggregator's are those of its template, whatever its learners get."""
+    """The requested resources; an aggregator has those of its template, not of the request."""
     if member.role == "aggregator":
         return {}
     wanted = {"cpu": member.cpus, "memory": member.memory, labels.GPU: str(member.gpus or "")}

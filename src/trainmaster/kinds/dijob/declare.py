@@ -73,7 +73,7 @@ def requested(
 ) -> Change:
     """The first request of an incarnation of the coordinator about a role states how many it has; further ones add.
 
-    An empty incarnation is somebody else, who only adds.
+    Requests with an empty incarnation do not come from the coordinator, and only add.
     """
     members, found = dict(declared.members), dict[Role, tuple[str, ...]]()
     for role, wanted in asked.items():
@@ -90,9 +90,9 @@ def requested(
 
 
 def removed(declared: Declared, counts: Mapping[Role, int], states: Mapping[str, str]) -> Change:
-    """Without so many of a role: those that failed first, then those that do not run yet, then the newest.
+    """Removes this many replicas of a role: those that failed first, then those that do not run yet, then the newest.
 
-    ``states`` are those of the pods, by name. Who asks for more than there are gets all.
+    ``states`` are those of the pods, by name. A larger number than there are removes all.
     """
     members, found = dict(declared.members), dict[Role, tuple[str, ...]]()
     for role, number in counts.items():
@@ -105,7 +105,7 @@ def removed(declared: Declared, counts: Mapping[Role, int], states: Mapping[str,
 
 
 def failed(declared: Declared, names: Iterable[str], *, suffixes: Suffixes, now: datetime) -> Change:
-    """Others in place of these; a DDP group goes as a whole. Names that nobody has any more are passed over."""
+    """Replaces these replicas; a DDP group is replaced as a whole. Unknown names are ignored."""
     heads = dict.fromkeys(head_of(declared.members, name) for name in names if name in declared.members)
     collectors: list[str] = []
     learners: list[str] = []
@@ -119,10 +119,10 @@ def failed(declared: Declared, names: Iterable[str], *, suffixes: Suffixes, now:
 def replaced(
     declared: Declared, name: str, *, suffixes: Suffixes, now: datetime, is_own_fault: bool
 ) -> tuple[Declared, str]:
-    """Under a new name, so that nobody takes the new pod for the old one; answers the name of its head.
+    """Replaces a replica under a new name, to distinguish its pod from the old one; returns the name of its head.
 
-    The whole DDP group: its processes have one communicator, which does not survive the loss of a rank, and the
-    aggregator's client does not survive the loss of a learner.
+    A DDP group is replaced as a whole: its processes have one communicator, which does not survive the loss of a rank,
+    and the aggregator's client does not survive the loss of a learner.
     """
     head = head_of(declared.members, name)
     old = [n for n in declared.members if head_of(declared.members, n) == head]
@@ -193,14 +193,14 @@ def usual_gpus(allocatable: Iterable[int]) -> int:
 
 
 def fresh_name(prefix: str, taken: set[str], suffixes: Suffixes) -> str:
-    """A name that nobody has; it counts as taken from now on."""
+    """An unused name, which is added to ``taken``."""
     name = next(candidate for suffix in suffixes if (candidate := f"{prefix}-{suffix}") not in taken)
     taken.add(name)
     return name
 
 
 def derived_suffixes(*seed: str) -> Suffixes:
-    """Suffixes for who may not draw lots: always the same for the same seed, and another for another."""
+    """Deterministic suffixes for pure code: the same for the same seed, different for another."""
     for number in count():
         digest = sha256("/".join((*seed, str(number))).encode()).digest()
         yield "".join(ALPHABET[byte % len(ALPHABET)] for byte in islice(digest, SUFFIX_LENGTH))
@@ -273,12 +273,12 @@ def _rank(members: Members, name: str, states: Mapping[str, str]) -> tuple[int, 
 
 
 def _order(state: str) -> int:
-    """A failed one is missed by nobody, one that has ended or does not run yet by hardly anybody."""
+    """Failed replicas are removed first, then ended or pending ones, then running ones."""
     return {"Failed": 0, "Running": 2}.get(state, 1)
 
 
 def _next_attempt(member: Member, now: datetime, *, is_own_fault: bool) -> int:
-    """What the cluster did to a pod does not count against it; but even then a moment passes."""
+    """Faults that the cluster caused do not raise the attempt; it is at least 1, so that there is a back-off."""
     if not is_own_fault:
         return max(member.attempt, 1)
     return 1 if now - member.at >= CALM else member.attempt + 1

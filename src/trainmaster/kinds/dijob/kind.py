@@ -67,13 +67,13 @@ class DIJobKind(LifecycleKind[DIJob]):
         """Every job is seen Created first, however fast its coordinator ends."""
         if model.is_new:
             return GOES_ON
-        said = f"{self.profile.word} {model.name}"
+        title = f"{self.profile.word} {model.name}"
         if 0 in facts.succeeded.get(COORDINATOR, ()):
-            return Result(SUCCEEDED, f"{said} succeeded because coordinator succeeded")
+            return Result(SUCCEEDED, f"{title} succeeded because coordinator succeeded")
         failed = next((f for f in verdict.final if f.role == COORDINATOR), None)
         if failed is None:
             return GOES_ON
-        return Result(FAILED, f"{said} failed because coordinator failed: {failed.fault.message}")
+        return Result(FAILED, f"{title} failed because coordinator failed: {failed.fault.message}")
 
     def builder(self, job: DIJob, model: JobModel, facts: Facts) -> Builder:
         return Builder(job, self.owner(job), self.settings, model.gang, facts)

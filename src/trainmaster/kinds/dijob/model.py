@@ -112,12 +112,12 @@ def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
 def _run_policy(job: DIJob) -> RunPolicy:
     policy, stored, kind = job.spec.run_policy, job.status, profile_of(job).word
     seconds = policy.active_deadline_seconds
-    said = f"{kind} {job.metadata.name}"
-    late = f"{said} failed because it was active longer than its deadline of {seconds} seconds (activeDeadlineSeconds)"
+    title = f"{kind} {job.metadata.name}"
+    late = f"{title} failed because it was active longer than its deadline of {seconds} seconds (activeDeadlineSeconds)"
     deadline = limit_of(stored.start_time, seconds, late)
     return RunPolicy(
         clean=stored.clean or clean_policy(job),
-        suspend=f"{said} is suspended" if policy.suspend else "",
+        suspend=f"{title} is suspended" if policy.suspend else "",
         limits=(deadline,) if deadline else (),
         ttl=limit_of(stored.completion_time, policy.ttl_seconds_after_finished),
         cleans_services=True,

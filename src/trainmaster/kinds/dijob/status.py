@@ -101,7 +101,7 @@ def _entered(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
             # Time in which nothing may run is not charged to the deadline.
             return msgspec.structs.replace(entered, conditions=conditions, start_time=None if is_suspended else now)
     if job.status.phase and _is_running(job, report):
-        return enter(job, RUNNING, f"coordinator and aggregator of {_said(job)} are running", now)
+        return enter(job, RUNNING, f"coordinator and aggregator of {_title(job)} are running", now)
     # Every job is Created first, however fast its coordinator starts.
     return enter(job, job.status.phase or CREATED, message, now)
 
@@ -114,17 +114,17 @@ def _message(job: DIJob, report: Report) -> str:
         case "suspend":
             return report.model.run.suspend
         case "resume":
-            return f"{_said(job)} is resumed"
+            return f"{_title(job)} is resumed"
         case "end":
             return report.result.message
     return _created(job)
 
 
 def _created(job: DIJob) -> str:
-    return f"{_said(job)} created"
+    return f"{_title(job)} created"
 
 
-def _said(job: DIJob) -> str:
+def _title(job: DIJob) -> str:
     return f"{profile_of(job).word} {job.metadata.name}"
 
 

@@ -119,7 +119,7 @@ def _in_group(slot: Slot, job: BatchJob, pods: _Pods, faults: Sequence[Fault], h
 
 
 def _alone(slot: Slot, job: BatchJob, pods: _Pods, faults: Sequence[Fault], has_run: bool) -> JobReplica:
-    """Its Job restarts its pod, and gives up."""
+    """The batch Job restarts its pod until its backoffLimit is reached."""
     if given_up := _failure(job, pods):
         last = f"; {faults[-1].message}" if faults else ""
         message = f"job {slot.name} has failed: {given_up.reason}, {given_up.message}{last}"
@@ -141,7 +141,7 @@ def _alone(slot: Slot, job: BatchJob, pods: _Pods, faults: Sequence[Fault], has_
 
 
 def _failure(job: BatchJob, pods: _Pods) -> batch_job.Condition | None:
-    """Why a Job gave up. A Job ends after its pods: while one still runs by our account, its end is not known yet."""
+    """Why a Job failed. A Job ends after its pods: while the store shows one running, the reason is not known yet."""
     return None if any(not pod.is_ended for pod in pods.staying) else job.condition(*batch_job.FAILURE)
 
 
@@ -150,7 +150,7 @@ def _permanent(found: Fault, message: str) -> Fault:
 
 
 def _pod(slot: Slot, pod: PodView | None) -> tuple[str, str]:
-    """What a pod is called, and its node."""
+    """The name of a pod, and its node."""
     return (f"pod {pod.key.name}", pod.node) if pod else (f"the pod of {slot.place}", "")
 
 

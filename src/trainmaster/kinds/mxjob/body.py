@@ -46,7 +46,7 @@ def main_port(ports: Sequence[_Port]) -> int | None:
 
 
 def shared_ports(job: MXJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
-    """The published ports of every slot that shares its network with strangers."""
+    """The published ports of every slot that shares its network with other programs."""
     return {
         place_of(role, index): tuple(port.number for port in ports_of(replica))
         for role, replica in roles_of(job.spec).items()
@@ -149,8 +149,8 @@ class Builder:
         return f'{self._shared_config},"task":{task}}}'
 
     def _container(self, container: Mapping[str, Any], slot: Slot, config: template.Env) -> Body:
-        """Every container may read where the others are. But a program that imports mxnet with the role of a server
-        never comes back from that: nobody beside the container that trains is told of a role."""
+        """Every container gets the addresses of the replicas. Only the training container gets a role: importing mxnet
+        with the role of a server never returns."""
         if container["name"] != labels.CONTAINER:
             return template.with_env(container, config)
         env = {**config, **template.env_of(self._dmlc(slot))}
@@ -215,8 +215,8 @@ def _tuner_key(replica: ReplicaSpec) -> str:
 
 
 def _with_node_host(container: Body) -> Body:
-    """The address that ps-lite tells its peers: without it, it takes the first that it finds on the machine. Who says
-    which one to take is not contradicted."""
+    """Sets the address that ps-lite sends to its peers, by default the first that it finds on the machine. Values of
+    the user are kept."""
     env: Sequence[Body] = container["env"]
     if any(entry["name"] in ("DMLC_NODE_HOST", "DMLC_INTERFACE") for entry in env):
         return container

@@ -31,8 +31,8 @@ def policy_of(spec: MXJobSpec) -> RunPolicy:
 
 
 def rules_of(job: MXJob) -> dict[str, Rules]:
-    """A parameter server lets nobody join again, so its roles restart together unless the user knows better; TVM's
-    servers and tuners come and go. And a scheduler or server that is done comes back for nobody alone."""
+    """Pods cannot rejoin a parameter server, so the default scope of MXTrain is All; TVM's servers and tuners restart
+    alone. Once a scheduler or server has succeeded, the scope is always All."""
     default: RestartScope = "All" if job.spec.job_mode == "MXTrain" else "Pod"
     is_over = any(role in job.status.done for role in FIXED)
     return {

@@ -1,4 +1,4 @@
-"""The roles of an MXJob: which of them a mode has, what fills them, and who has the last word."""
+"""The roles of an MXJob: which of them a mode has, what fills them, and which one decides the result."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ ROLES = tuple(role for roles in MODES.values() for role in roles)
 SINGLE = (SCHEDULER, TUNER_TRACKER)
 """Roles of which there is one: all others look for it."""
 FIXED = (SCHEDULER, SERVER)
-"""Roles that ps-lite does not let join again: without one of them nobody can go on."""
+"""Roles that cannot rejoin ps-lite: when one of them is lost, the training cannot continue."""
 
 _CANONICAL = {role.lower(): role for role in ROLES}
 
@@ -45,7 +45,7 @@ def deciding(spec: MXJobSpec) -> str:
 
 
 def leading(spec: MXJobSpec) -> str:
-    """The role that says that the job runs."""
+    """The role whose running pods make the job Running."""
     if spec.job_mode == "MXTune":
         return TUNER
     return SCHEDULER if SCHEDULER in roles_of(spec) else WORKER

@@ -43,16 +43,16 @@ def errors(job: MXJob) -> list[str]:
 
 
 def overridden(job: MXJob, scheduler: str) -> tuple[Event, ...]:
-    """What the templates say in vain, as warnings in the ancestors' words."""
+    """Warnings about template fields that have no effect, in the ancestors' words."""
     found: list[Event] = []
     for role, replica in roles_of(job.spec).items():
         spec = replica.template["spec"]
         if spec.get("restartPolicy"):
-            said = f"restartPolicy in the template of {role} is overwritten; set restartPolicy of the replica"
-            found.append(warning(reason.TEMPLATE_RESTART_POLICY, said))
+            text = f"restartPolicy in the template of {role} is overwritten; set restartPolicy of the replica"
+            found.append(warning(reason.TEMPLATE_RESTART_POLICY, text))
         if (other := str(spec.get("schedulerName") or "")) and scheduler and not gang.is_wanted(scheduler, [other]):
-            said = f"{role} asks for the scheduler {other}: the pods of this job are not placed together by {scheduler}"
-            found.append(warning(reason.TEMPLATE_SCHEDULER_NAME, said))
+            text = f"{role} asks for the scheduler {other}: the pods of this job are not placed together by {scheduler}"
+            found.append(warning(reason.TEMPLATE_SCHEDULER_NAME, text))
     return tuple(found)
 
 
@@ -91,7 +91,7 @@ def _replica_errors(path: str, role: str, replica: ReplicaSpec) -> list[str]:
 
 
 def _mode_errors(spec: MXJobSpec, roles: set[str]) -> list[str]:
-    """MXTrain has all three roles, or workers alone, who need nobody."""
+    """MXTrain needs all three roles, or workers only."""
     wanted, mode = MODES[spec.job_mode], spec.job_mode
     found = [
         f"spec.mxReplicaSpecs.{role}: {mode} has no role {role}; it has {', '.join(wanted)}"
@@ -104,7 +104,7 @@ def _mode_errors(spec: MXJobSpec, roles: set[str]) -> list[str]:
 
 
 def _size_errors(job: MXJob) -> list[str]:
-    """Every container is told where every replica is."""
+    """Every container gets the addresses of all replicas, so that their number is limited."""
     path, specs = "spec.mxReplicaSpecs", job.spec.mx_replica_specs
     total = sum(replica.replicas for replica in specs.values())
     if error := replicas_error(total):
