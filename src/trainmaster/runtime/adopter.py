@@ -70,7 +70,7 @@ class Adopter:
         try:
             wanted = kind.unowned(kind.decode(job))
         except BadSpec:
-            return {}  # the next pass tells the user
+            return {}  # the next pass reports it
         found: dict[Resource, list[CandidateView]] = {}
         for child in wanted:
             view = self._candidates[kind.predecessor, child.resource].get(Key(job.key.namespace, child.name))

@@ -1,7 +1,7 @@
 """Leader election by a Lease, with hard deadlines.
 
 A leader may act until ``renew_deadline`` after the moment it *sent* its last successful renewal, and the
-lease lasts longer than that: it has stopped acting before anybody else can start. Every call runs under
+lease lasts longer than that: it has stopped acting before another replica can start. Every call runs under
 what is left of that time, and each request under a third of the deadline: when one answer gets lost, there is time to
 ask again. Others judge the lease by their own clock, from when they last saw it change.
 """
@@ -96,7 +96,7 @@ class Elector:
 
     async def release(self) -> None:
         """Give the lease back, so that the next one need not wait for its end. Best effort; asks the API server
-        who holds it, because a write whose answer nobody waited for may have made it ours."""
+        who holds it, because a write whose response was not awaited may have made it ours."""
         self._until = float("-inf")
         self._gauge.set(0)
         try:
@@ -130,7 +130,7 @@ class Elector:
             return await self._create()
         ours = lease.spec.holder_identity == self._identity
         if not ours and not self._has_ended(lease.spec):
-            self._until = float("-inf")  # whoever sees another one hold it does not lead, whatever time is left
+            self._until = float("-inf")  # another replica holds the lease: stop leading at once
             return False
         stamp = _micro(self._now())
         spec = msgspec.structs.replace(
@@ -145,7 +145,7 @@ class Elector:
         try:
             await self._replace(lease, spec)
         except Conflict:
-            return False  # somebody was faster
+            return False  # another replica was faster
         return True
 
     async def _replace(self, lease: _Lease, spec: _LeaseSpec) -> None:

@@ -112,7 +112,7 @@ class Executor:
             await do(actions[0])
             return
         errors: list[BaseException] = []
-        rest = iter(actions)  # one for all: whoever is free takes the next
+        rest = iter(actions)  # shared: each free worker takes the next action
 
         async def work() -> None:
             for action in rest:

@@ -15,8 +15,8 @@ from trainmaster.runtime.store import Store
 
 
 class HostPorts:
-    """``is_free`` asks the machine about programs that are not ours; on a cluster nobody can, and the scheduler
-    keeps two pods of one port apart."""
+    """``is_free`` is False for ports of other programs on this machine. On a cluster it is always True: the scheduler
+    separates pods with the same port."""
 
     def __init__(self, is_free: Callable[[int], bool] = lambda port: True) -> None:
         self._is_free = is_free
@@ -46,7 +46,7 @@ class HostPorts:
             self._drawn.setdefault(uid, set()).update(ports)
 
     def foreign(self, ports: Iterable[int]) -> frozenset[int]:
-        """Those that a program of somebody else holds on this machine."""
+        """Those that another program holds on this machine."""
         return frozenset(port for port in ports if not self._is_free(port))
 
     def _changed(self, before: PodView | JobView | None, after: PodView | JobView | None) -> None:

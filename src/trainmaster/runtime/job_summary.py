@@ -1,4 +1,4 @@
-"""How a job stands by its status alone, in the words that all kinds share."""
+"""The summary of a job from its status, in terms that all kinds share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ class StatusSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def summary_of(status: Mapping[str, Any]) -> StatusSummary:
-    """Somebody may have stored a status of a strange shape: nothing is known by that one."""
+    """The summary of a stored status; empty when it cannot be decoded."""
     try:
         return msgspec.convert(status, StatusSummary)
     except msgspec.ValidationError:

@@ -64,7 +64,7 @@ class Manager:
             if await _unless(stop, self._elector.acquire()):
                 await self._lead(stop)
         finally:
-            if self._elector.is_leading or stop.is_set():  # who lost the lease has nothing to give back
+            if self._elector.is_leading or stop.is_set():  # a lost lease need not be released
                 await self._elector.release()
 
     async def _synced(self) -> None:

@@ -95,7 +95,7 @@ class RequestMetrics:
 
 
 class Measured:
-    """One pass that is being measured; whoever runs it fills in the result."""
+    """One pass that is being measured; the caller sets the result."""
 
     def __init__(self, started: float) -> None:
         self.started = started
@@ -103,7 +103,7 @@ class Measured:
 
 
 class JobMetrics:
-    """Jobs of one kind, as the process sees them that drives them."""
+    """Jobs of one kind, as the operator that reconciles them observes them."""
 
     def __init__(self, kind: str, framework: str) -> None:
         self._kind, self._framework = kind, framework

@@ -77,7 +77,7 @@ class NodeIndex:
 
     @property
     def _can_read(self) -> bool:
-        """Pods are on nodes: where there seems to be none, somebody does not show them to us."""
+        """False also without any node: pods run on nodes, so an empty list means that they are hidden from us."""
         return self._nodes.is_synced and self._nodes.is_current and bool(self._nodes.keys())
 
     def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:

@@ -54,7 +54,7 @@ class KeyQueue:
         self._not_before: dict[Key, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._reserved: deque[asyncio.Future[None]] = deque()
-        """Of those who take urgent keys alone."""
+        """Waiters of the workers that take urgent keys only."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -184,7 +184,7 @@ class KeyQueue:
 
     def _make_ready(self, key: Key, entry: _Entry) -> None:
         heapq.heappush(self._ready, (-entry.priority, next(self._order), key, entry))
-        # One waiter a key, since waking all of them would cost workers × keys; one who can do nothing else first.
+        # One waiter a key, since waking all of them would cost workers × keys; reserved workers first.
         if entry.priority < URGENT or not _wake(self._reserved):
             _wake(self._waiters)
 

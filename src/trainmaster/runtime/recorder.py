@@ -92,7 +92,7 @@ class Recorder:
 
     async def _calm(self, note: _Note) -> None:
         until = note.since + PATIENCE
-        while not self._is_flushing and self._is_busy() and _loop_time() < until:  # noqa: ASYNC110 queues tell nobody
+        while not self._is_flushing and self._is_busy() and _loop_time() < until:  # noqa: ASYNC110 queues have no event
             await asyncio.sleep(BUSY_POLL)
 
     async def _send(self, note: _Note) -> None:

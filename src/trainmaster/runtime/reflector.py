@@ -2,8 +2,8 @@
 
 A watch that ends is resumed where it ended. Only 410 Gone lists again, and does so at once. No single object stops a
 list or a watch: one that cannot be read is left out, counted and named in the log. A resource that the API server does
-not have (its CRD is not installed) is asked for every few seconds and holds nobody up. Nor does one that we can do
-without and may not read.
+not have (its CRD is not installed) is polled every few seconds and blocks nothing. Nor does an optional one that we may
+not read.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ SHORTEST_WATCH = 1.0
 GONE_SECONDS = 60.0
 """A 410 that comes within this time after another one is backed off."""
 OUTAGE_SECONDS = 5.0
-"""After so long without reading, those that wait for the end of an outage are told of it."""
+"""When reads succeed again after this long, the end of the outage is signalled."""
 
 log = structlog.get_logger(__name__)
 
@@ -193,7 +193,7 @@ class Reflector(Generic[V]):
             self._store.advance(int(version))
 
     async def _miss(self, error: NotFound) -> None:
-        """Told once: an operator may well run on a cluster that has some of its kinds only."""
+        """Logged once: a cluster may have only some of the operator's kinds."""
         if not self.settled.is_set():
             log.warning(
                 "the API server does not have this resource: nothing is done with it until its CRD is installed",
@@ -207,7 +207,7 @@ class Reflector(Generic[V]):
         await asyncio.sleep(min(self._backoff.delay(self._failures), ABSENT_SECONDS))
 
     async def _do_without(self, error: Forbidden) -> None:
-        """Told once. Whoever may read it some day, reads it anew: rights that come and go leave gaps."""
+        """Logged once. When access is granted later, the resource is listed again: events were missed meanwhile."""
         if not self.settled.is_set() or self._store.is_current:
             log.warning(
                 "may not be read: the operator does without it",

@@ -41,8 +41,7 @@ class Store(Generic[V]):
         return self._synced().get(key)
 
     def owned(self, namespace: str, uid: str) -> Iterable[V]:
-        """The views whose controller is the object of this uid, which is in this namespace: whoever claims an owner
-        elsewhere is not its child."""
+        """The views in this namespace whose controller has this uid. Owner references across namespaces are ignored."""
         self._synced()
         return self._owned.get((namespace, uid), {}).values()
 
@@ -70,7 +69,7 @@ class Store(Generic[V]):
         for key in old.keys() | new.keys():
             before, after = old.get(key), new.get(key)
             if before is None or after is None or before.resource_version != after.resource_version:
-                self._tell(before, after)
+                self._notify(before, after)
 
     def put(self, view: V) -> None:
         before = self._synced().get(view.key)
@@ -79,7 +78,7 @@ class Store(Generic[V]):
         self._synced()[view.key] = view
         self._index(view)
         self.advance(view.resource_version)
-        self._tell(before, view)
+        self._notify(before, view)
 
     def remove(self, view: V) -> None:
         self.discard(view.key, view.resource_version)
@@ -90,7 +89,7 @@ class Store(Generic[V]):
         self.advance(version)
         if before is not None:
             self._unindex(before)
-            self._tell(before, None)
+            self._notify(before, None)
 
     def advance(self, version: int) -> None:
         """Nothing newer than ``version`` is missing: a bookmark, or an event that was just taken in."""
@@ -114,11 +113,11 @@ class Store(Generic[V]):
             if not owned:
                 del self._owned[place]
 
-    def _tell(self, before: V | None, after: V | None) -> None:
+    def _notify(self, before: V | None, after: V | None) -> None:
         for listener in self._listeners:
             try:
                 listener(before, after)
-            except Exception:  # a defect that one object brings out must not hide the others from anybody
+            except Exception:  # a defect that one object triggers must not affect the others
                 metrics.UNREADABLE.labels(str(self.resource)).inc()
                 view = after or before
                 log.exception(
