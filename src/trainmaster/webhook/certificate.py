@@ -70,7 +70,7 @@ def first_material(hosts: Hosts, now: datetime) -> Material:
 
 
 def with_new_authority(material: Material, now: datetime) -> Material:
-    """What is served stays until the new authority is trusted, and whoever signed it stays trusted."""
+    """The served certificate stays until the new authority is trusted, and its signer stays trusted."""
     former = [old for old in material.trusted if is_valid(old, now)]
     former.sort(key=lambda old: not is_issued_by(material.serving.certificate, old))
     return Material(new_authority(now), tuple(former[:_FORMER]), material.serving)
@@ -93,7 +93,7 @@ def advanced(material: Material, hosts: Hosts, now: datetime, *, is_trusted: boo
 def _wants_serving(material: Material, hosts: Hosts, now: datetime, *, is_trusted: bool) -> bool:
     serving = material.serving.certificate
     if not is_valid(serving, now) or not any(is_issued_by(serving, each) for each in material.trusted):
-        return True  # nobody trusts it: nothing can be lost
+        return True  # no client trusts it: replacing it breaks nothing
     if not material.is_switched:
         return is_trusted
     return is_due(serving, now) or not hosts <= hosts_of(serving)
@@ -135,7 +135,7 @@ def hosts_of(certificate: x509.Certificate) -> Hosts:
 def new_authority(now: datetime) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
-    # A name of its own: where two are trusted, nobody takes one for the other.
+    # A unique name: two trusted authorities must not be confused.
     name = _name(f"trainmaster webhook CA {serial:x}"[:64])
     builder = _builder(name, name, key, key.public_key(), serial, now, AUTHORITY_LIFE)
     certificate = (
@@ -147,7 +147,7 @@ def new_authority(now: datetime) -> Pair:
 
 
 def issued(authority: Pair, hosts: Hosts, now: datetime) -> Pair:
-    """A certificate for these names, and a key that nobody had before."""
+    """A certificate for these names, with a new key."""
     key = ec.generate_private_key(ec.SECP256R1())
     signer = _loaded(authority.secret)
     issuer = authority.certificate.subject

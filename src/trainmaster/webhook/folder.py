@@ -1,4 +1,4 @@
-"""Certificates that somebody else makes: cert-manager's files, read again when they change."""
+"""Certificates from files, such as cert-manager's, read again when they change."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 class FolderKeeper:
-    """``tls.crt`` and ``tls.key`` of one folder. The caBundle is theirs to write who made them."""
+    """``tls.crt`` and ``tls.key`` of one folder. Their issuer also writes the caBundle."""
 
     def __init__(self, folder: Path, served: Served, *, now: Callable[[], datetime], look: float = 10.0) -> None:
         self._folder = folder

@@ -1,9 +1,9 @@
 """Keeps the webhook trusted: the Secret with authority and certificate, what is served of it, and the caBundle by
 which the API server knows us.
 
-Every replica does all of it, every few seconds, and nobody leads: a Secret is created once, and changed only by who
-saw its last version. A pass reads the configurations before the Secret. So whoever writes a caBundle from an older
-Secret than somebody else fails on the configuration's version.
+Every replica does all of it, every few seconds, without a leader: the Secret is created once, and updated only with its
+last resourceVersion. A pass reads the configurations before the Secret. So a replica that writes a caBundle from an
+older Secret than another replica gets a Conflict on the configuration.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _TIMES = Times()
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What is kept, and for whom."""
+    """The Secret, its host names and the webhook configurations."""
 
     secret: Key
     hosts: Hosts
@@ -130,20 +130,20 @@ class Keeper:
         return self._trouble or self._served.trouble(self._now())
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look until told to stop."""
+        """Check every few seconds until ``stop`` is set."""
         while not stop.is_set():
             await self.look()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), self._times.look)
 
     async def look(self) -> None:
-        """One look; what goes wrong is told, and tried again by the next."""
+        """One check; errors are logged, and the next check retries."""
         try:
             trouble = await self._settled()
             self._looked = self._monotonic()
         except (Trainmaster, msgspec.MsgspecError) as error:
             log.warning("certificate not looked after", because=str(error))
-            # Whoever was trusted a moment ago still is: an API server that is away for a while changes nothing.
+            # A certificate that was trusted still is: an API server that is down for a while changes nothing.
             trouble = self._trouble and str(error)
         if trouble and trouble != self._trouble:
             log.warning("not ready", because=trouble)
@@ -170,7 +170,7 @@ class Keeper:
     # --- the Secret ---
 
     async def _kept(self, configurations: Sequence[_Configuration]) -> Material:
-        """What the Secret holds after its next step, whoever took it."""
+        """The content of the Secret after its next step, by this or another replica."""
         body = await self._secret()
         if body is None:
             material = self._anew()
@@ -210,7 +210,7 @@ class Keeper:
             return None
 
     def _anew(self) -> Material:
-        """Whoever still serves what was kept before stays trusted, as far as we know of it."""
+        """New material. Known former authorities stay trusted, for replicas that still serve old certificates."""
         if self._material is None:
             return certificate.first_material(self._place.hosts, self._now())
         return certificate.with_new_authority(self._material, self._now())
@@ -237,7 +237,7 @@ class Keeper:
             authorities=len(new.trusted),
         )
 
-    # --- those who trust, and what is served to them ---
+    # --- webhook configurations, and the served certificate ---
 
     async def _configuration(self, resource: Resource, key: Key) -> _Configuration | None:
         try:
@@ -255,7 +255,7 @@ class Keeper:
         log.info("caBundle written", configuration=configuration.key.name, authorities=len(material.trusted))
 
     def _load(self, material: Material) -> None:
-        """After those who are to trust it know it."""
+        """Serves the certificate; called after the caBundles were written."""
         serving = material.serving
         if serving.certificate != self._loaded:
             self._served.load(certificate.pem_of([serving.certificate]), serving.secret)

@@ -43,7 +43,7 @@ class Served:
         metric.CERTIFICATE_END.set(found[0].not_valid_after_utc.timestamp())
 
     def trouble(self, now: datetime) -> str:
-        """Why nobody will trust what is served; empty when there is no reason."""
+        """Why clients will not trust the certificate; empty when they will."""
         if self.leaf is None:
             return "there is no certificate yet"
         if not is_valid(self.leaf, now):

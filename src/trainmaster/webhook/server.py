@@ -28,7 +28,7 @@ LARGEST = 3 * 1024 * 1024
 """Bytes of a review. The API server takes objects of 1.5 MB, and an update holds two of them."""
 BODY_TIMEOUT = 10.0
 END_TIMEOUT = 2.0
-"""Seconds that are left at the end to those who have begun to ask: whoever leaves well has sent them away before."""
+"""Seconds for open requests at shutdown; ``is_leaving`` has closed most connections before."""
 
 _PHASES: tuple[Phase, ...] = ("mutate", "validate")
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
@@ -94,7 +94,7 @@ async def _body(request: web.Request) -> bytes:
 async def serve_admission(
     address: str, kinds: Sequence[ResourceKinds], tls: ssl.SSLContext, is_leaving: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[int]:
-    """Serve while the block runs; answers the port. ``is_leaving``: every client is asked to go elsewhere."""
+    """Serve while the block runs; answers the port. ``is_leaving``: responses ask clients to reconnect elsewhere."""
     host, port = split_address(address)
     app = web.Application(client_max_size=LARGEST)
     app.add_routes(

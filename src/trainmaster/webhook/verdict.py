@@ -1,8 +1,8 @@
-"""What is said to a job that is about to be stored: the same as the operator would say, only earlier.
+"""Validates a job before it is stored, with the same errors that the operator would report later.
 
 An update is judged by what it makes worse. What was stored before some rule existed can still be labelled, finished
-and deleted; the operator tells in a condition what is wrong with it. Fields that must not change are compared in every
-job, also in one that has ended.
+and deleted; the operator reports its errors in a condition. Fields that must not change are compared in every job,
+also in one that has ended.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def mutation(kind: Kind[Any], request: Request) -> list[Operation]:
-    """What the ancestor's webhook filled in, and nothing else. It is asked before anybody looked at the schema."""
+    """The defaults of the ancestor's webhook, and nothing else. It runs before schema validation."""
     try:
         return _mutation(kind, request)
     except (Unreadable, RecursionError):
@@ -101,7 +101,7 @@ def _part_of(raw: bytes) -> dict[str, Any] | None:
 
 
 def _is_left_alone(kind: Kind[Any], new: dict[str, Any], old: dict[str, Any] | None) -> bool:
-    """On its way out, or at its end: nothing of it will ever run again."""
+    """True when the job is being deleted or has ended: it never runs again."""
     if old is None:
         return False
     is_going = bool(_part(new, "metadata").get("deletionTimestamp"))

@@ -23,7 +23,7 @@ class Template(NamedTuple):
 
     @property
     def containers(self) -> list[tuple[str, dict[str, Any]]]:
-        """Each with its path. What is no container is left to those who judge shapes."""
+        """Each with its path. Entries that are no objects are left to schema validation."""
         found = self.spec.get("containers")
         entries = enumerate(found if isinstance(found, list) else ())
         return [(f"{self.path}.spec.containers[{i}]", entry) for i, entry in entries if isinstance(entry, dict)]
@@ -75,7 +75,7 @@ def _unnamed(template: Template, custom: Custom) -> Iterator[str]:
 
 
 def _unpublished(template: Template, custom: Custom) -> Iterator[str]:
-    """Ports of a side-car: whoever declares them may expect that the peers are told."""
+    """Warns about ports of side-cars: users may expect that they are published to the peers."""
     main = custom.main
     if main is None or main.otherwise or not any(_is_main(c, template, custom) for _, c in template.containers):
         return
