@@ -54,7 +54,7 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Certificates(Protocol):
-    """Somebody who keeps what is served up to date."""
+    """Keeps the served certificate up to date."""
 
     @property
     def trouble(self) -> str: ...

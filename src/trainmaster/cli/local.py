@@ -47,7 +47,7 @@ async def local_cluster(
     state: State, *, workdir: Path, port: int = 0, has_server: bool = True, kinds: Sequence[str] = ()
 ) -> AsyncIterator[Local]:
     """``has_server`` is False where no job will ask for replicas, ``kinds`` are those that there will be jobs of (none
-    for all): what nobody needs is not waited for."""
+    for all): unused components are not waited for."""
     api = ApiOptions(
         database=state.database,
         token=state.token,
@@ -93,7 +93,7 @@ async def _server(cluster: KubeCluster, state: State, has_server: bool) -> Async
 
 
 def _server_port(state: State) -> int:
-    """The same as last time, if it is free: pods that outlived the last cluster were told that one."""
+    """The port of the last run, if it is free: pods that outlived the last cluster still use it."""
     for port in (state.server_port, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -70,7 +70,7 @@ def node(
         client_ca=client_ca,
     )
     if client_ca is None:
-        log.warning("nobody can read container logs through the API server", hint="give its --client-ca")
+        log.warning("container logs cannot be read through the API server", hint="give its --client-ca")
     run_loop(_run(kubeconfig, context, options))
 
 

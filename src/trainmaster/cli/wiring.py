@@ -187,7 +187,7 @@ def _config(options: OperatorOptions) -> Config:
 
 
 def _aggregator_config(options: OperatorOptions) -> Key:
-    """An operator of one namespace has no rights elsewhere: unless told otherwise it looks there."""
+    """Defaults to the operator's namespace: an operator of one namespace has no rights elsewhere."""
     default = OPERATOR.jobs.aggregator_config
     return Key(options.agconfig_namespace or options.namespace or default.namespace, options.agconfig_name)
 
