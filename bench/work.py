@@ -16,7 +16,7 @@ from trainmaster.core.ids import Key
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create
 from trainmaster.core.view import JobView
-from trainmaster.kinds import aitrainingjob, job_status, mlkube, mxjob
+from trainmaster.kinds import aitrainingjob, kubeflow_status, mlkube, mxjob
 from trainmaster.kinds.aitrainingjob.types import RESOURCE
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_kinds
@@ -207,7 +207,7 @@ class _Phase(msgspec.Struct):
 
 
 _PHASE = msgspec.json.Decoder(_Phase)
-_MX_STATUS = msgspec.json.Decoder(job_status.JobStatus)
+_MX_STATUS = msgspec.json.Decoder(kubeflow_status.JobStatus)
 
 
 def phase_of(status: bytes) -> str:
@@ -223,7 +223,7 @@ def _runs_as_a_whole(status: bytes) -> bool:
     """An MXJob is Running as soon as its scheduler is: what has to be reported of the last pod is that it is active."""
     found = _MX_STATUS.decode(status)
     active = sum(counted.active for counted in found.replica_statuses.values())
-    return is_true(found.conditions, job_status.RUNNING) and active == PODS_PER_JOB
+    return is_true(found.conditions, kubeflow_status.RUNNING) and active == PODS_PER_JOB
 
 
 TRAINING = Sort(
@@ -234,7 +234,7 @@ TRAINING = Sort(
     _is_in_phase_running,
     aitrainingjob.status.ENDED,
 )
-MX = Sort(MX_JOBS, _mx_job, mxjob.labels.CONTAINER, mxjob.labels.JOB_NAME, _runs_as_a_whole, job_status.ENDED)
+MX = Sort(MX_JOBS, _mx_job, mxjob.labels.CONTAINER, mxjob.labels.JOB_NAME, _runs_as_a_whole, kubeflow_status.ENDED)
 FIRST_MX = Sort(
     FIRST_MX_JOBS,
     _first_mx_job,

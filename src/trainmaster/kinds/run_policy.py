@@ -6,7 +6,7 @@ import msgspec
 
 from trainmaster.core.view import PodView
 from trainmaster.core.wire import ManagedBy, Wire
-from trainmaster.kinds.job_status import JobStatus
+from trainmaster.kinds.kubeflow_status import JobStatus
 from trainmaster.lifecycle import model, restart
 from trainmaster.lifecycle.deadline import limit_of
 from trainmaster.lifecycle.gang import SchedulingPolicy

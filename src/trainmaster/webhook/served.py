@@ -10,7 +10,7 @@ from datetime import datetime
 from cryptography import x509
 
 from trainmaster.core.errors import BadConfig
-from trainmaster.webhook import metric
+from trainmaster.webhook import metrics
 from trainmaster.webhook.certificate import certificates_in, is_valid
 
 
@@ -40,7 +40,7 @@ class Served:
         except (ssl.SSLError, OSError, ValueError) as error:
             raise BadConfig("certificate and key do not belong together, or one of them is broken") from error
         self._current, self.leaf = context, found[0]
-        metric.CERTIFICATE_END.set(found[0].not_valid_after_utc.timestamp())
+        metrics.CERTIFICATE_END.set(found[0].not_valid_after_utc.timestamp())
 
     def trouble(self, now: datetime) -> str:
         """Why clients will not trust the certificate; empty when they will."""

@@ -17,7 +17,7 @@ from aiohttp import web
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.monitoring import split_address
-from trainmaster.webhook import metric, review
+from trainmaster.webhook import metrics, review
 from trainmaster.webhook.path import Phase, path_of
 from trainmaster.webhook.review import BadReview, Review
 from trainmaster.webhook.verdict import mutation, verdict
@@ -42,7 +42,7 @@ class _Reviewer:
         self._kinds = kinds
         self._is_leaving = is_leaving
         self._name = kinds.name
-        self._seconds = metric.SECONDS.labels(phase, self._name)
+        self._seconds = metrics.SECONDS.labels(phase, self._name)
 
     async def answer(self, request: web.Request) -> web.Response:
         started = time.perf_counter()
@@ -62,7 +62,7 @@ class _Reviewer:
             response = web.Response(status=500, text="the review failed; see the log of the webhook\n")
         if self._is_leaving():
             response.force_close()  # the next review goes to another replica
-        metric.REQUESTS.labels(self._phase, self._name, operation, result).inc()
+        metrics.REQUESTS.labels(self._phase, self._name, operation, result).inc()
         self._seconds.observe(time.perf_counter() - started)
         return response
 

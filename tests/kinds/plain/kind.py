@@ -12,9 +12,9 @@ from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Body, Event
 from trainmaster.core.slot import Slot, numbered, slot_of
 from trainmaster.core.wire import ObjectMeta, Template, Wire
-from trainmaster.kinds import job_status, run_policy
+from trainmaster.kinds import kubeflow_status, run_policy
 from trainmaster.kinds.definition import AGE, MANAGED_BY, MESSAGE, PHASE, SERVICE_NAME, Definition
-from trainmaster.kinds.job_status import JobStatus, Writer
+from trainmaster.kinds.kubeflow_status import JobStatus, Writer
 from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.kinds.run_policy import RunPolicy
 from trainmaster.kinds.status import recalled
@@ -60,8 +60,8 @@ class PlainJobKind(LifecycleKind[PlainJob]):
     component = "plain-operator"
     job_type = PlainJob
     status_type = JobStatus
-    initial_phase = job_status.CREATED
-    ended = job_status.ENDED
+    initial_phase = kubeflow_status.CREATED
+    ended = kubeflow_status.ENDED
     counters = ("replica_statuses", "ran")
     writer = Writer("PlainJob")
 
@@ -85,8 +85,8 @@ class PlainJobKind(LifecycleKind[PlainJob]):
             takes_part=lambda pod, container: container == MAIN,
             has_ended=has_ended,
             is_new=not stored.phase,
-            is_suspended=job_status.is_suspended(stored),
-            running_since=job_status.entered_at(stored, job_status.RUNNING),
+            is_suspended=kubeflow_status.is_suspended(stored),
+            running_since=kubeflow_status.entered_at(stored, kubeflow_status.RUNNING),
             gang_scheduler=scheduler,
             gang=None if has_ended else _gang(job, scheduler),
             starts_anew=True,
@@ -96,13 +96,13 @@ class PlainJobKind(LifecycleKind[PlainJob]):
 
     def result(self, job: PlainJob, model: JobModel, facts: Facts, verdict: Verdict) -> Result:
         if verdict.final:
-            return Result(job_status.FAILED, self.writer.failed(model.name, verdict))
+            return Result(kubeflow_status.FAILED, self.writer.failed(model.name, verdict))
         is_done = len(facts.succeeded.get(ROLE, ())) == job.spec.replicas
-        return Result(job_status.SUCCEEDED, self.writer.succeeded(model.name)) if is_done else GOES_ON
+        return Result(kubeflow_status.SUCCEEDED, self.writer.succeeded(model.name)) if is_done else GOES_ON
 
     def status(self, job: PlainJob, report: Report, now: datetime) -> JobStatus:
-        counters = job_status.count(report)
-        runs = job.status.phase == job_status.RUNNING or job_status.are_all_running(report, counters)
+        counters = kubeflow_status.count(report)
+        runs = job.status.phase == kubeflow_status.RUNNING or kubeflow_status.are_all_running(report, counters)
         return self.writer.status(job, report, counters, now, runs=runs)
 
     def events(self, job: PlainJob, report: Report, new: JobStatus) -> tuple[Event, ...]:

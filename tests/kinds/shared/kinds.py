@@ -10,7 +10,7 @@ from trainmaster.core.view import JobView
 from trainmaster.core.wire import ObjectMeta, Template, Wire
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.definition import AGE, PHASE, STATE, Definition, Version
-from trainmaster.kinds.job_status import JobStatus, Writer
+from trainmaster.kinds.kubeflow_status import JobStatus, Writer
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.kinds.schema import Rule
 

@@ -5,9 +5,9 @@ from datetime import datetime
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event
 from trainmaster.core.view import PodView
-from trainmaster.kinds import job_status, run_policy
+from trainmaster.kinds import kubeflow_status, run_policy
 from trainmaster.kinds.adoption import Predecessor
-from trainmaster.kinds.job_status import ENDED, FAILED, SUCCEEDED, JobStatus, ended_elsewhere
+from trainmaster.kinds.kubeflow_status import ENDED, FAILED, SUCCEEDED, JobStatus, ended_elsewhere
 from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.kinds.mxjob import labels, status, validate
 from trainmaster.kinds.mxjob.body import Builder, declared_ports, gang_of, shared_ports
@@ -28,7 +28,7 @@ class MXJobKind(LifecycleKind[MXJob]):
     component = labels.CONTROLLER
     job_type = MXJob
     status_type = JobStatus
-    initial_phase = job_status.CREATED
+    initial_phase = kubeflow_status.CREATED
     ended = ENDED
     predecessor = Predecessor(labels=f"{labels.OPERATOR_NAME}={labels.CONTROLLER}")
 
@@ -60,8 +60,8 @@ class MXJobKind(LifecycleKind[MXJob]):
             has_ended=stored.phase in ENDED,
             ended_elsewhere=Result(ended) if ended else None,
             is_new=not stored.phase,
-            is_suspended=job_status.is_suspended(stored),
-            running_since=job_status.entered_at(stored, job_status.RUNNING),
+            is_suspended=kubeflow_status.is_suspended(stored),
+            running_since=kubeflow_status.entered_at(stored, kubeflow_status.RUNNING),
             wanted_ports={} if is_over else shared_ports(job, shared_network=self.settings.shared_network),
             declared_ports=frozenset() if is_over else declared_ports(job),
             gang_scheduler=scheduler,

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from trainmaster.core.condition import find
 from trainmaster.core.plan import Event
-from trainmaster.kinds import job_status, status
-from trainmaster.kinds.job_status import CREATED, RESTARTING, RUNNING, Counters, JobStatus, Writer, are_all_running
+from trainmaster.kinds import kubeflow_status, status
+from trainmaster.kinds.kubeflow_status import CREATED, RESTARTING, RUNNING, Counters, JobStatus, Writer, are_all_running
 from trainmaster.kinds.mxjob.reason import PREFIX
 from trainmaster.kinds.mxjob.role import leading, roles_of
 from trainmaster.kinds.mxjob.types import MXJob
@@ -16,7 +16,7 @@ WRITER = Writer(PREFIX)
 
 
 def written(job: MXJob, report: Report, now: datetime) -> JobStatus:
-    counters = job_status.count(report)
+    counters = kubeflow_status.count(report)
     runs = report.step == "proceed" and _runs(job, report, counters)
     return WRITER.status(job, report, counters, now, runs=runs)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from trainmaster.core.ids import Resource
 from trainmaster.core.wire import ObjectMeta, Template, Wire
-from trainmaster.kinds.job_status import JobStatus
+from trainmaster.kinds.kubeflow_status import JobStatus
 from trainmaster.kinds.run_policy import Policy, RunPolicy
 from trainmaster.lifecycle.restart import EXIT_CODES
 
