@@ -19,8 +19,9 @@ from trainmaster.lifecycle.model import JobModel
 
 class LifecycleKind(Kind[J]):
     looks_at_nodes = True
-    counters: ClassVar[tuple[str, ...]] = ("replica_statuses",)
-    """The fields of the status that may wait to be stored while nothing else changes."""
+    counters: ClassVar[tuple[str, ...]] = ("replica_statuses", "conditions")
+    """The fields of the status that may wait to be stored while nothing else changes. Conditions are among them where
+    they stay true for long."""
 
     @abstractmethod
     def read(self, job: J, observed: Observed) -> JobModel:

@@ -50,8 +50,8 @@ def standard_conditions(conditions: Conditions, report: Report, now: datetime) -
 
 
 def delay(old: Any, new: Any, counters: Iterable[str]) -> float:
-    """Seconds that the new status may wait. Only ``counters`` and conditions may; successes wait for a moment."""
-    fields = [field for field in (*counters, "conditions", "done") if hasattr(new, field)]
+    """Seconds that the new status may wait. Only ``counters`` may; successes wait for a moment."""
+    fields = [field for field in (*counters, "done") if hasattr(new, field)]
     counted = msgspec.structs.replace(old, **{field: getattr(new, field) for field in fields})
     if old == new or new != counted:
         return 0.0

@@ -62,7 +62,7 @@ class PlainJobKind(LifecycleKind[PlainJob]):
     status_type = JobStatus
     initial_phase = kubeflow_status.CREATED
     ended = kubeflow_status.ENDED
-    counters = ("replica_statuses", "ran")
+    counters = ("replica_statuses", "ran", "conditions")
     writer = Writer("PlainJob")
 
     def errors(self, job: PlainJob) -> list[str]:

@@ -42,7 +42,7 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
     initial_phase = PENDING
     ended = ENDED
     custom = Custom(main=Main("aitj-*"))
-    counters = ("replica_statuses", "elastic_replicas")
+    counters = ("replica_statuses", "elastic_replicas", "conditions")
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={labels.GROUP}")
 
     def errors(self, job: AITrainingJob) -> list[str]:

@@ -42,6 +42,7 @@ class MxJobKind(LifecycleKind[MxJob]):
     status_type = MxJobStatus
     initial_phase = CREATING
     ended = ENDED
+    counters = ("replica_statuses",)  # that a replica recovers may be over before a condition that waits is stored
     action_words = ActionWords(
         success_reason="Successful{Verb}",
         failure_reason="Failed{Verb}",

@@ -38,4 +38,4 @@ def delay(job: MXJob, new: JobStatus) -> float:
     """Counters alone may wait. That all have run may not: from then on a pod that is gone has failed."""
     old, roles = job.status, roles_of(job.spec)
     is_first = new.ran != old.ran and all(len(new.ran.get(name, ())) == r.replicas for name, r in roles.items())
-    return 0.0 if is_first else status.delay(old, new, ("replica_statuses", "ran"))
+    return 0.0 if is_first else status.delay(old, new, ("replica_statuses", "ran", "conditions"))
