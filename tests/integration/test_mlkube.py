@@ -579,7 +579,8 @@ async def test_the_pod_of_a_local_job_on_a_lost_node_is_force_deleted_and_its_jo
     await come_back(job, "worker-0", besides=old)
 
     # It is over as soon as the old pod is gone: only the history of the status has it for certain.
-    messages = [c["message"] for status in job.statuses for c in status["conditions"] if c["type"] == "Recovering"]
+    conditions = [c for status in job.statuses for c in status["conditions"]]
+    messages = [c.get("message", "") for c in conditions if c["type"] == "Recovering"]
     assert any(f"pod {old} failed: Node {scene.namespace} is failed and offline" in message for message in messages)
     assert "restarts" not in job.status
 
