@@ -13,7 +13,7 @@ from trainmaster.diserver.types import FailedRequest, Quantity, ReplicasRequest,
 from trainmaster.kinds.dijob.declaration import Role
 from trainmaster.kinds.dijob.declare import COLLECTOR, LEARNER, Asked
 
-BODY_LIMIT = 1024 * 1024
+BODY_LIMIT = 64 * 1024
 MAX_GPUS = 1024
 """GPUs of one learner: each of its processes has a port of its own."""
 
