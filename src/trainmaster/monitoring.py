@@ -9,6 +9,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from trainmaster.core.errors import BadConfig
 
 OFF = "0"
+_KEEP_ALIVE = 15.0
+"""Seconds. Kubelets and Prometheus ask more often; idle connections of others must not pile up."""
 
 
 async def _alive(_: web.Request) -> web.Response:
@@ -49,7 +51,9 @@ async def _serving(address: str, routes: list[web.RouteDef]) -> AsyncIterator[No
     host, port = split_address(address)
     app = web.Application()
     app.add_routes(routes)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+    runner = web.AppRunner(
+        app, access_log=None, handle_signals=False, shutdown_timeout=2.0, keepalive_timeout=_KEEP_ALIVE
+    )
     await runner.setup()
     try:
         try:
