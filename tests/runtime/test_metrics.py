@@ -1,3 +1,4 @@
+import itertools
 import re
 
 import pytest
@@ -6,7 +7,7 @@ from prometheus_client import REGISTRY
 from testbed.operator import REPOSITORY
 from trainmaster.core.ids import Key
 from trainmaster.runtime.job_summary import StatusSummary, summary_of
-from trainmaster.runtime.metrics import JobMetrics, RequestMetrics
+from trainmaster.runtime.metrics import ControllerMetrics, JobMetrics, RequestMetrics
 
 _FAMILIES = ("workqueue", "controller_runtime", "rest_client", "leader_election", "training_operator", "trainmaster")
 
@@ -112,3 +113,15 @@ def test_the_document_names_no_metric_that_is_not_measured() -> None:
 
     assert len(named) >= 8
     assert named <= measured
+
+
+@pytest.mark.parametrize(("seconds", "counted"), [(0.2, 1), (0.05, 0)])
+def test_a_plan_that_takes_long_is_counted(monkeypatch: pytest.MonkeyPatch, seconds: float, counted: int) -> None:
+    clock = itertools.count(0.0, seconds)
+    monkeypatch.setattr("trainmaster.runtime.metrics.perf_counter", lambda: next(clock))
+    name = f"slow-{counted}"
+
+    with ControllerMetrics(name, 1, ()).planning(JOB):
+        pass
+
+    assert value("trainmaster_slow_plans_total", kind=name) == counted

@@ -148,7 +148,8 @@ class Controller:
             self.queue.add(key, after=BARRIER_POLL)
             return "requeue_after"
         self._statuses.confirm(job)
-        observed, plan = self._plan(job)
+        with self._metrics.planning(key):
+            observed, plan = self._plan(job)
         self._throttle(job, observed)
         try:
             applied = await self._apply(job, plan, observed)

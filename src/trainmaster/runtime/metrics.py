@@ -5,14 +5,19 @@ from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from time import perf_counter
 
+import structlog
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from trainmaster.core.ids import Key
 from trainmaster.runtime.job_summary import StatusSummary
 
+log = structlog.get_logger(__name__)
+
 # No series that says since when another one counts.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
+PLAN_BUDGET = 0.1
+"""Seconds."""
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 QUEUE_DEPTH = Gauge("workqueue_depth", "Keys that wait to be worked on", ["name"])
@@ -52,6 +57,7 @@ LISTS = Counter("trainmaster_lists_total", "Complete lists of a resource", ["res
 UNREADABLE = Counter(
     "trainmaster_unreadable_objects_total", "Objects left out of a store, or whose change a defect hid", ["resource"]
 )
+SLOW_PLANS = Counter("trainmaster_slow_plans_total", "Plans that took longer than their budget", ["kind"])
 BARRIER_WAITS = Counter("trainmaster_barrier_waits_total", "Passes put off until our own writes were seen", ["kind"])
 ACTIONS = Counter("trainmaster_actions_total", "Writes by what they did", ["verb", "resource"])
 STATUS_WRITES = Counter("trainmaster_status_writes_total", "Status patches", ["kind"])
@@ -145,6 +151,7 @@ class ControllerMetrics:
             result: RECONCILES.labels(name, result) for result in ("success", "requeue", "requeue_after", "error")
         }
         self._errors = RECONCILE_ERRORS.labels(name)
+        self._name, self._slow_plans = name, SLOW_PLANS.labels(name)
         self._times = (RECONCILE_TIME.labels(name), QUEUE_WORK.labels(name))
         WORKERS_MAX.labels(name).set(workers)
         WORKERS_ACTIVE.labels(name).set_function(lambda: float(len(self._in_hand)))
@@ -164,6 +171,15 @@ class ControllerMetrics:
             self._results[measured.result].inc()
             if measured.result == "error":
                 self._errors.inc()
+
+    @contextmanager
+    def planning(self, key: Key) -> Iterator[None]:
+        """A plan that takes long is reported: all jobs share the loop with it."""
+        started = perf_counter()
+        yield
+        if (seconds := perf_counter() - started) > PLAN_BUDGET:
+            self._slow_plans.inc()
+            log.warning("planning took long", job=str(key), kind=self._name, seconds=round(seconds, 3))
 
     def _ages(self) -> list[float]:
         now = perf_counter()
