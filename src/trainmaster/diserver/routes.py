@@ -103,7 +103,7 @@ class Routes:
             if handler is None:
                 raise Refused(501, f"{request.method} not implemented")  # noqa: TRY301 one way out for all of them
             if self._in_flight > MAX_IN_FLIGHT:
-                raise RetryLater("too many requests at once, try again")  # noqa: TRY301
+                raise RetryLater("too many requests at once, try again")  # noqa: TRY301 answered as every refusal
             async with asyncio.timeout(REQUEST_TIMEOUT):
                 return 200, await handler(request, _origin(request)), ""
         except Refused as refused:
