@@ -63,6 +63,8 @@ class Scene:
         self.admin = admin
         self.world = world
         self.namespace = namespace
+        self.slow_to_end: set[str] = set()
+        """Names of the deleted pods that the kubelet leaves in their grace period."""
         self._probes = itertools.count(1)
 
     # --- the user ---
@@ -112,7 +114,8 @@ class Scene:
 
         def leaving() -> list[Object]:
             pods = self.pods().values()
-            return [pod for pod in pods if is_deleting(pod) and pod["metadata"]["uid"] not in done]
+            ending = [pod for pod in pods if is_deleting(pod) and pod["metadata"]["name"] not in self.slow_to_end]
+            return [pod for pod in ending if pod["metadata"]["uid"] not in done]
 
         while True:
             for pod in await self.until(leaving, "a pod is to go"):

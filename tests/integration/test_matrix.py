@@ -20,7 +20,7 @@ from tests.integration.scene import Job, Scene, give_aggregators, uid_of
 from tests.integration.stage import embedded_plane, play_all
 from tests.matrix.kinds import Row, is_true
 from tests.matrix.outcome import ALL, NO_POD, SCOPE, VICTIM, Fails, GoesOn, Outcome, Suspended, Waits
-from tests.matrix.table import TABLE, Situation
+from tests.matrix.table import EVICTED, TABLE, Situation
 
 
 class Case:
@@ -108,10 +108,14 @@ async def ended_by_node(case: Case) -> None:
 
 
 async def drained(case: Case) -> None:
+    """A drained pod has a grace period, in which the operator sees why the pod is deleted."""
     target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    case.scene.slow_to_end.add(case.victim)
     await case.scene.admin.set_status("pods", case.scene.namespace, case.victim, {"conditions": [target]})
-    await case.scene.until(lambda: case.scene.pods()[case.victim]["status"]["conditions"], "it is about to be evicted")
     await case.scene.admin.delete("pods", case.scene.namespace, case.victim)
+    await case.event_says(EVICTED)
+    case.scene.slow_to_end.discard(case.victim)
+    await case.scene.let_go(case.victim)
 
 
 async def ended_by_signal(case: Case) -> None:
