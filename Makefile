@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path histories races bench generate clean
+.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path histories races hostile bench generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ histories: $(STAMP) ## run random histories of all kinds against the laws: make 
 
 races: testbed ## run the integration tests with random delays: finds tests that depend on timing
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -p tests.races tests/integration
+
+hostile: testbed ## attack a whole installation for five minutes; prints times and memory
+	TRAINMASTER_HOSTILE_SECONDS=300 TRAINMASTER_HOSTILE_JOBS=20 $(BIN)/python -m pytest -q -n 0 tests/hostile/test_all_at_once.py
 
 bench: testbed ## compare with a plain API client and Kubernetes' Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench

@@ -16,6 +16,7 @@ import ssl
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -181,10 +182,11 @@ class Admin:
         content_type: str = "application/json",
     ) -> Object:
         """Any other request; raises Refused."""
-        data = json.dumps(body).encode() if body is not None else None
+        text = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": content_type}
         for _ in range(WARM_UP_TRIES):
             try:
+                data = BytesIO(text) if text is not None else None  # aiohttp warns of large bytes
                 async with self._session.request(method, path, data=data, params=query, headers=headers) as response:
                     return answer_of(response.status, await response.read())
             except Refused as refused:

@@ -162,12 +162,12 @@ class OperatorProcess:
 
     def metrics(self) -> str:
         """What /metrics answers."""
-        return _get(self._metrics_port, "/metrics")[1]
+        return _get(self.metrics_port, "/metrics")[1]
 
     def is_ready(self) -> bool:
         """What /readyz answers; False when nobody answers."""
         try:
-            return _get(self._health_port, "/readyz")[0] == 200
+            return _get(self.health_port, "/readyz")[0] == 200
         except (OSError, http.client.HTTPException):
             return False
 
@@ -179,7 +179,7 @@ class OperatorProcess:
 
     def _start(self) -> None:
         for attempt in range(1, START_ATTEMPTS + 1):
-            self._metrics_port, self._health_port = free_port(), free_port()
+            self.metrics_port, self.health_port = free_port(), free_port()
             self.log_file.unlink(missing_ok=True)
             self._process = Process(
                 self._command(), log=self.log_file, environ=_environ(self.folder), watchdog=self._watchdog
@@ -204,9 +204,9 @@ class OperatorProcess:
             self._plane.kubeconfig(self._user),
             *master,
             "--metrics-bind-address",
-            f"127.0.0.1:{self._metrics_port}",
+            f"127.0.0.1:{self.metrics_port}",
             "--health-probe-bind-address",
-            f"127.0.0.1:{self._health_port}",
+            f"127.0.0.1:{self.health_port}",
             "--v",
             str(self._verbosity),
             *self._args,

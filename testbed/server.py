@@ -32,7 +32,7 @@ class ServerProcess(OperatorProcess):
         return f"http://127.0.0.1:{self._port}"
 
     def _command(self) -> list[str | Path]:
-        self._metrics_port = self._health_port = self._port
+        self.metrics_port = self.health_port = self._port
         master = ["--master", self._server] if self._server else []
         return [
             COMMAND,

@@ -91,7 +91,7 @@ class WebhookProcess(OperatorProcess):
     async def excuse(self) -> str:
         """What /readyz says."""
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{self._health_port}/readyz") as response:
+            async with session.get(f"http://127.0.0.1:{self.health_port}/readyz") as response:
                 return await response.text()
 
     def _command(self) -> list[str | Path]:

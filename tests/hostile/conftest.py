@@ -1,0 +1,12 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.installation import Installation, installation
+
+
+@pytest.fixture(scope="module")
+def installed(binaries: Path) -> Iterator[Installation]:
+    with installation(binaries) as installed:
+        yield installed
