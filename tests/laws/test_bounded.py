@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from tests.build import (
@@ -26,6 +27,7 @@ from tests.build import (
     children_of,
     kind_of,
     observed,
+    plan_of,
     services_of,
     settled,
     view_of,
@@ -33,7 +35,7 @@ from tests.build import (
 )
 from tests.manifests.build import crew, mlkubejob
 from trainmaster.core.condition import ACCEPTED
-from trainmaster.core.ids import POD
+from trainmaster.core.ids import JOB, POD
 from trainmaster.core.plan import MAX_ACTIONS, MAX_BYTES, Plan
 from trainmaster.kinds.aitrainingjob.body import Builder as AITrainingJobBuilder
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
@@ -214,6 +216,38 @@ def test_one_plan_stays_within_its_memory(largest: Largest) -> None:
 
     assert is_accepted(plan)
     assert peak <= MEMORY
+
+
+PODS = 2000
+A_POD = 12_000
+"""Bytes that a job of so many pods may store for each of them."""
+
+
+@pytest.mark.parametrize(
+    "largest",
+    [
+        pytest.param(largest, id=largest.id)
+        for largest in (
+            Largest("aitrainingjob", an_aitj(ps=PODS // 2, trainer=PODS // 2), services_of),
+            Largest("aitrainingjob-all-roles", an_aitj(roles=roles_of(32, PODS)), services_of),
+            Largest("mxjob", an_mxjob(Scheduler=1, Server=PODS // 2 - 1, Worker=PODS // 2), services_of),
+            Largest("mxjob.mxnet.mlkube.io", mlkube("mxnet.mlkube.io"), nothing),
+            Largest("mxjob.mlkube.io", mlkube("mlkube.io"), nothing),
+            Largest("dijob", declared(a_dijob(spec=collecting()), PODS), member_services),
+            Largest(
+                "nervexjob", declared(with_aggregator(a_nervexjob(spec=collecting("collector"))), PODS), member_services
+            ),
+        )
+    ],
+)
+def test_the_bytes_that_a_pod_needs_do_not_grow_with_the_job(largest: Largest) -> None:
+    replicas = {POD, JOB}
+
+    plan = plan_of(largest.job, largest.children(largest.job))
+
+    sizes = [(create.resource in replicas, len(msgspec.json.encode(create.body))) for create in plan.creates]
+    shared = sum(size for is_replica, size in sizes if not is_replica)
+    assert max(size for is_replica, size in sizes if is_replica) + shared // PODS <= A_POD
 
 
 def test_a_job_whose_bodies_need_several_passes_gets_all_its_pods() -> None:

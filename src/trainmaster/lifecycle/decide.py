@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import chain
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -13,10 +14,11 @@ from trainmaster.core.plan import Batch, Body, Create, Delete, Event, Patch, Pla
 from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner
 from trainmaster.core.view import PodView
-from trainmaster.lifecycle import gang, restart
+from trainmaster.lifecycle import environment, gang, restart
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.deadline import overdue, seconds_left
+from trainmaster.lifecycle.environment import Environment
 from trainmaster.lifecycle.facts import Facts, Rules, Waiting, classify
 from trainmaster.lifecycle.model import Ending, JobModel, Memory, Place, Places
 from trainmaster.lifecycle.port import Allotment, allot, is_complete
@@ -95,6 +97,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 class Builder(Protocol):
     """Builds the bodies of the children of one job."""
+
+    @property
+    def environment(self) -> Environment:
+        """The variables that all pods share."""
 
     def service(self, slot: Slot) -> Body | None: ...
     def pod(self, slot: Slot) -> Body | None:
@@ -218,7 +224,8 @@ class Pass(Generic[J]):
         removed = self.kind.replica_removal(self.model, facts, None)
         is_stored = allotted.is_stored and self.model.has_stored_names
         is_clear = is_stored and removed.is_done and not facts.outdated
-        batch = batch_of(chain(self._group(), extra.creates, self._missing(waits, delays))) if is_clear else Batch()
+        creates = chain(self._environment(), self._group(), extra.creates, self._missing(waits, delays))
+        batch = batch_of(creates) if is_clear else Batch()
         report = self._report(
             "proceed",
             msgspec.structs.replace(self._seen(), ports=allotted.ports),
@@ -262,6 +269,23 @@ class Pass(Generic[J]):
         taken, uid = observed.taken | model.declared_ports, self.kind.key(self.job)[1]
         return allot(model.wanted_ports, model.memory.ports, used=self.facts.host_ports, taken=taken, uid=uid)
 
+    @cached_property
+    def _builder(self) -> Builder:
+        return self.kind.builder(self.job, self.model, self.facts)
+
+    @cached_property
+    def _environments(self) -> set[str]:
+        """The environments that pods need, those that will be created included."""
+        needed = environment.needed_by(self.facts.observed.all_pods)
+        new = self._builder.environment.digest if self.facts.missing else ""
+        return needed | {new} if new else needed
+
+    def _environment(self) -> Iterator[Create]:
+        """It is created before its pods, and again when it was deleted: containers wait for it until it is there."""
+        missing = environment.missing(self.model.name, self._environments, self.facts.observed)
+        if missing and self._builder.environment.digest in missing:
+            yield environment.creation(self._builder.environment, self.kind.owner(self.job))
+
     def _group(self) -> tuple[Create, ...]:
         """The PodGroup is created before its pods: a scheduler puts a pod without its group aside."""
         team, owner = self.model.gang, self.kind.owner(self.job).reference(blocks=self.kind.blocks_owner_deletion)
@@ -279,15 +303,13 @@ class Pass(Generic[J]):
         facts = self.facts
         services = [slot for slot in facts.without_service if (slot.role, slot.index) not in delays]
         pods = [slot for slot in facts.missing if slot.role not in waits and (slot.role, slot.index) not in delays]
-        if not services and not pods:
-            return
-        builder, resource = self.kind.builder(self.job, self.model, facts), self.model.replica_resource
+        resource = self.model.replica_resource
         noun = "pod" if resource == POD else resource.kind
         for slot in services:
-            if service := builder.service(slot):
+            if service := self._builder.service(slot):
                 yield Create(SERVICE, service, f"{slot.label} has no address")
         for slot in pods:
-            if pod := builder.pod(slot):
+            if pod := self._builder.pod(slot):
                 yield Create(resource, pod, f"{slot.label} has no {noun}")
 
     def _surplus(self) -> tuple[Delete, ...]:
@@ -295,6 +317,7 @@ class Pass(Generic[J]):
         return (
             *self._removal(self.facts.surplus, why),
             *deletions(SERVICE, self.facts.surplus_services, why),
+            *environment.surplus(self.model.name, self._environments, self.facts.observed, "no pod needs it any more"),
             *self._group_surplus(why, keep=team.key.name if team else ""),
         )
 

@@ -18,7 +18,7 @@ from trainmaster.kinds.kubeflow_status import JobStatus, Writer
 from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.kinds.run_policy import RunPolicy
 from trainmaster.kinds.status import recalled
-from trainmaster.lifecycle import gang
+from trainmaster.lifecycle import environment, gang
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import GOES_ON, Result
 from trainmaster.lifecycle.decide import Cause, Report, Verdict
@@ -122,6 +122,8 @@ def _gang(job: PlainJob, scheduler: str) -> gang.Gang | None:
 
 
 class Builder:
+    environment = environment.NONE
+
     def __init__(self, job: PlainJob, owner: Body, model: JobModel) -> None:
         self._job, self._owner, self._model = job, owner, model
 

@@ -11,6 +11,7 @@ from trainmaster.kinds.aitrainingjob import labels
 from trainmaster.kinds.aitrainingjob.elastic import elastic_roles
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, ReplicaSpec
 from trainmaster.lifecycle import gang as gangs
+from trainmaster.lifecycle.environment import Environment, environment_of
 from trainmaster.lifecycle.gang import Gang
 
 MEMBERS = "members.json"
@@ -67,6 +68,11 @@ def slots_of(job: AITrainingJob) -> tuple[Slot, ...]:
     return numbered(job.metadata.name, {role: s.replicas for role, s in sorted(job.spec.replica_specs.items())})
 
 
+def replicas_of(job: AITrainingJob) -> int:
+    """Of all roles together."""
+    return sum(spec.replicas for spec in job.spec.replica_specs.values())
+
+
 def shared_ports(job: AITrainingJob, *, shared_network: bool) -> dict[str, tuple[int, ...]]:
     """The ports of every slot that are given out, because the slot shares its network with other pods.
 
@@ -110,11 +116,10 @@ class Builder:
         self._ports = {role: _published(containers) for role, containers in self._containers.items()}
 
     @cached_property
-    def _discovery(self) -> dict[str, Body]:
-        """Variables that all pods share: where the replicas of every role are."""
-        return template.env_of(
-            {variable: value for role in sorted(self._ports) for variable, value in self._role_env(role).items()}
-        )
+    def environment(self) -> Environment:
+        """Where the replicas of every role are."""
+        values = {variable: value for role in sorted(self._ports) for variable, value in self._role_env(role).items()}
+        return environment_of(self._job.metadata.name, values, replicas_of(self._job))
 
     def address(self, slot: Slot) -> str:
         return f"{slot.name}.{self._job.metadata.namespace}"
@@ -125,7 +130,7 @@ class Builder:
 
     def pod(self, slot: Slot) -> Body:
         spec = self._job.spec.replica_specs[slot.role]
-        env = self._discovery | template.env_of(self._slot_env(slot))
+        env = {**self.environment.entries, **template.env_of(self._slot_env(slot))}
         given = spec.template["spec"]
         pod: Body = {
             **given,
@@ -216,6 +221,7 @@ class Builder:
             labels.JOB_NAME: self._job.metadata.name,
             labels.POD_ROLE: slot.role.lower(),
             labels.RESTART_COUNT: self._restart_count(slot),
+            **self.environment.labels,
         }
         return own | {labels.PRIORITY: self._job.spec.priority} if self._job.spec.priority else own
 

@@ -13,7 +13,7 @@ from trainmaster.kinds.dijob import address, labels
 from trainmaster.kinds.dijob.declaration import Member
 from trainmaster.kinds.dijob.profile import COORDINATOR, profile_of
 from trainmaster.kinds.dijob.types import DIJob
-from trainmaster.lifecycle import gang
+from trainmaster.lifecycle import environment, gang
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.gang import Gang
 from trainmaster.lifecycle.restart import NONE
@@ -29,6 +29,8 @@ _PORT_VARIABLES = {
 
 class Builder:
     """Builds the children of one job."""
+
+    environment = environment.NONE
 
     def __init__(self, job: DIJob, owner: Owner, settings: Settings, gang: Gang | None, facts: Facts) -> None:
         self._job, self._owner, self._settings, self._gang = job, owner.reference(blocks=False), settings, gang

@@ -12,7 +12,7 @@ from trainmaster.kinds.accelerator import Accelerator
 from trainmaster.kinds.mlkube import labels
 from trainmaster.kinds.mlkube.accelerator import equipped
 from trainmaster.kinds.mlkube.types import MxJob, ReplicaSpec
-from trainmaster.lifecycle import gang
+from trainmaster.lifecycle import environment, gang
 from trainmaster.lifecycle.gang import Gang
 
 ID_LENGTH = 4
@@ -86,6 +86,8 @@ def gang_of(job: MxJob, scheduler: str) -> Gang | None:
 
 class Builder:
     """Builds the children of one job; what they share is worked out once."""
+
+    environment = environment.NONE
 
     def __init__(
         self, job: MxJob, owner: Owner, accelerators: Mapping[str, Accelerator], gang: Gang | None = None

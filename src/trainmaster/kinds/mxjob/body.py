@@ -16,7 +16,11 @@ from trainmaster.kinds.mxjob.policy import policy_of
 from trainmaster.kinds.mxjob.role import SCHEDULER, SERVER, WORKER, master, roles_of, slots_of
 from trainmaster.kinds.mxjob.types import MXJob, ReplicaSpec
 from trainmaster.lifecycle import gang
+from trainmaster.lifecycle.environment import Environment, environment_of
 from trainmaster.lifecycle.gang import Gang
+
+CLUSTER = "MX_CONFIG_CLUSTER"
+"""Of large jobs: the part of MX_CONFIG that all pods share."""
 
 
 class _Port(msgspec.Struct, frozen=True):
@@ -89,7 +93,7 @@ class Builder:
     def pod(self, slot: Slot) -> Body:
         replica = self._roles[slot.role]
         given = replica.template["spec"]
-        config = template.env_of({"MX_CONFIG": self._config(slot)})
+        config = self._config(slot)
         pod: Body = {
             **given,
             "containers": [self._container(container, slot, config) for container in given["containers"]],
@@ -140,13 +144,21 @@ class Builder:
     # --- environment ---
 
     @cached_property
-    def _shared_config(self) -> str:
-        """MX_CONFIG as all pods have it, up to the task of the pod."""
-        return msgspec.json.encode({"cluster": self._cluster, "labels": self._keys}).decode().removesuffix("}")
+    def environment(self) -> Environment:
+        """The addresses of all replicas, in JSON."""
+        slots = sum(map(len, self._cluster.values()))
+        return environment_of(self._job.metadata.name, {CLUSTER: _json(self._cluster)}, slots)
 
-    def _config(self, slot: Slot) -> str:
-        task = msgspec.json.encode({"type": slot.role.lower(), "index": slot.index}).decode()
-        return f'{self._shared_config},"task":{task}}}'
+    @cached_property
+    def _shared_config(self) -> str:
+        """MX_CONFIG as all pods have it, up to the task of the pod. Kubernetes replaces ``$(…)``."""
+        cluster = f"$({CLUSTER})" if self.environment.data else self.environment.entries[CLUSTER]["value"]
+        return f'{{"cluster":{cluster},"labels":{_json(self._keys)}'
+
+    def _config(self, slot: Slot) -> template.Env:
+        task = _json({"type": slot.role.lower(), "index": slot.index})
+        config = template.env_of({"MX_CONFIG": f'{self._shared_config},"task":{task}}}'})
+        return {**self.environment.entries, **config} if self.environment.data else config
 
     def _container(self, container: Mapping[str, Any], slot: Slot, config: template.Env) -> Body:
         """Every container gets the addresses of the replicas. Only the training container gets a role: importing mxnet
@@ -203,9 +215,14 @@ class Builder:
     def _pod_labels(self, slot: Slot) -> dict[str, str]:
         restarts = self._job.status.restarts.get(slot.role)
         found = self._labels(slot) | {labels.RESTART_COUNT: str(restarts.count if restarts else 0)}
+        found |= self.environment.labels
         if slot == self._master:
             found |= dict.fromkeys((labels.JOB_ROLE, labels.OLD_JOB_ROLE), labels.MASTER)
         return found
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _tuner_key(replica: ReplicaSpec) -> str:

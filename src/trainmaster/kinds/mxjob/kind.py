@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from trainmaster.core.ids import CONFIG_MAP, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event
 from trainmaster.core.view import PodView
@@ -35,6 +36,10 @@ class MXJobKind(LifecycleKind[MXJob]):
     @property
     def framework(self) -> str:
         return "mxnet"
+
+    @property
+    def children(self) -> tuple[Resource, ...]:
+        return (CONFIG_MAP, *super().children)
 
     def errors(self, job: MXJob) -> list[str]:
         return [] if ended_elsewhere(job.status) else validate.errors(job)
