@@ -65,6 +65,7 @@ def seen_by(job: Json, pod: str, container: str = "") -> dict[str, str]:
 
 def entry_of(job: Json, pod: str, name: str) -> Json:
     (body,) = [create.body for create in first_pass(job)["Pod"] if create.key.name == pod]
+    entry: Json
     (entry,) = [entry for entry in body["spec"]["containers"][0]["env"] if entry["name"] == name]
     return entry
 

@@ -229,7 +229,7 @@ A_POD = 12_000
         pytest.param(largest, id=largest.id)
         for largest in (
             Largest("aitrainingjob", an_aitj(ps=PODS // 2, trainer=PODS // 2), services_of),
-            Largest("aitrainingjob-all-roles", an_aitj(roles=roles_of(32, PODS)), services_of),
+            Largest("aitrainingjob-many-roles", an_aitj(roles=roles_of(16, PODS)), services_of),
             Largest("mxjob", an_mxjob(Scheduler=1, Server=PODS // 2 - 1, Worker=PODS // 2), services_of),
             Largest("mxjob.mxnet.mlkube.io", mlkube("mxnet.mlkube.io"), nothing),
             Largest("mxjob.mlkube.io", mlkube("mlkube.io"), nothing),

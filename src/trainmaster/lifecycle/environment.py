@@ -27,6 +27,7 @@ LONG_ENVIRONMENT = 16 * 1024
 """A job with more replicas, or more bytes of shared values, is large."""
 LONG_VALUE = 128
 """Bytes. A reference is about as long, so that shorter values stay in the pods of large jobs, too."""
+_ENTRY = len('{"name":"","value":""},')
 MAX_CONFIG_MAP = 1024 * 1024
 """Bytes of values: the API server stores no more in one ConfigMap."""
 MAX_VARIABLE = 128 * 1024
@@ -73,7 +74,7 @@ def is_large(size: int, replicas: int) -> bool:
 def size_in_container(sizes: Mapping[str, int], replicas: int) -> int:
     """About how many bytes of a pod the variables of one container need, if the values are so long."""
     longest = LONG_VALUE if is_large(sum(sizes.values()), replicas) else MAX_CONFIG_MAP
-    return sum(len(name) + min(size, longest) for name, size in sizes.items())
+    return sum(_ENTRY + len(name) + min(size, longest) for name, size in sizes.items())
 
 
 def is_too_long(variable: str, size: int) -> bool:

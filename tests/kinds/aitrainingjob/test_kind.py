@@ -11,9 +11,11 @@ from tests.build import (
     STAMP,
     Child,
     Json,
+    a_container,
     a_pod,
     a_replica,
     a_service,
+    a_template,
     after,
     an_aitj,
     child_labels,
@@ -639,19 +641,21 @@ def test_a_change_of_counters_is_complete_in_the_lazy_status() -> None:
 def test_a_job_of_2000_pods_takes_500_actions_a_pass() -> None:
     plan = plan_of(an_aitj(trainer=2000))
 
-    assert names_of(plan.creates, SERVICE) == [f"mnist-trainer-{i}" for i in range(500)]
+    assert len(plan.creates) == 500
+    assert names_of(plan.creates, SERVICE) == [f"mnist-trainer-{i}" for i in range(499)]
     assert plan.requeue_after == 0.0
 
 
-def test_a_job_of_2000_pods_creates_4_mebibytes_of_pods_a_pass() -> None:
-    job = an_aitj(trainer=2000)
+def test_a_job_of_2000_large_pods_creates_4_mebibytes_of_them_a_pass() -> None:
+    large = a_template(a_container("aitj-main"), annotations={"note": "x" * 100_000})
+    job = an_aitj(trainer=a_replica(2000, large))
     services, pods = services_of(job), [a_pod(job, "trainer", i) for i in range(1990)]
 
     first, last = plan_of(job, services), plan_of(job, [*services, *pods])
 
     sizes = [len(msgspec.json.encode(create.body)) for create in first.creates]
     assert sum(sizes[:-1]) < 4 * 1024 * 1024 <= sum(sizes)
-    assert names_of(first.creates, POD) == [f"mnist-trainer-{i}" for i in range(len(sizes))]
+    assert names_of(first.creates, POD) == [f"mnist-trainer-{i}" for i in range(len(sizes) - 1)]
     assert first.requeue_after == 0.0
     assert names_of(last.creates, POD) == [f"mnist-trainer-{i}" for i in range(1990, 2000)]
     assert last.requeue_after is None

@@ -117,10 +117,17 @@ def test_a_good_job_has_no_errors(job: Json) -> None:
             id="too many replicas since it was scaled",
         ),
         pytest.param(
-            an_aitj(trainer=a_replica(2000, a_template(*(a_container(f"c{i}") for i in range(50))))),
+            an_aitj(trainer=a_replica(2000, a_template(*({"name": f"c{i}"} for i in range(4000))))),
             "spec.replicaSpecs.trainer.template",
             "KiB, and an object may have 1536 KiB; lower replicas, publish fewer ports, or use fewer containers",
             id="pods that nothing can store",
+        ),
+        pytest.param(
+            an_aitj("j" * 40, roles={role: a_replica(1100) for role in "abcdefghi"}),
+            "spec.replicaSpecs",
+            "the addresses of 9900 replicas need 1044 KiB, and one ConfigMap holds 1024 KiB; "
+            "lower replicas, publish fewer ports, or shorten the names",
+            id="more addresses than a ConfigMap holds",
         ),
     ],
 )

@@ -20,7 +20,7 @@ from tests.build import (
     view_of_child,
     with_status,
 )
-from trainmaster.core.ids import POD
+from trainmaster.core.ids import CONFIG_MAP, POD
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Plan
 from trainmaster.core.view import ChildView, PodView, ServiceView
@@ -172,5 +172,5 @@ def test_without_a_gang_scheduler_nothing_is_asked_of_anybody() -> None:
 
     plan = planned(job, Settings())
 
-    assert kind_of(job, Settings()).children == ()
+    assert kind_of(job, Settings()).children == (CONFIG_MAP,)
     assert {create.resource.kind for create in plan.creates} == {"Pod", "Service"}

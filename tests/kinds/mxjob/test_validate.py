@@ -93,8 +93,13 @@ def tuning(**more: int) -> Json:
         ),
         pytest.param(
             an_mxjob(Scheduler=1, Server=1000, Worker=5000),
-            "spec.mxReplicaSpecs: the addresses of 6001 replicas do not fit into one environment variable (128 KiB)",
+            "spec.mxReplicaSpecs: the addresses and labels of 6001 replicas do not fit into one environment variable",
             id="too-many-addresses",
+        ),
+        pytest.param(
+            an_mxjob(Worker=an_mx_replica(10, label="x" * 131_000)),
+            "spec.mxReplicaSpecs: the addresses and labels of 10 replicas do not fit into one environment variable",
+            id="too-long-a-label",
         ),
         pytest.param(
             an_mxjob(Scheduler=1, Server=5000, Worker=5000),
@@ -104,7 +109,7 @@ def tuning(**more: int) -> Json:
         pytest.param(
             an_mxjob(
                 Worker=an_mx_replica(
-                    2000, a_template(*(a_container(n) for n in ["mxnet", *"abcdefghijklmnopqrstuvwxyz"]))
+                    2000, a_template(a_container("mxnet"), *({"name": f"c{index}"} for index in range(6000)))
                 )
             ),
             "spec.mxReplicaSpecs.Worker.template: the variables of its containers would need",

@@ -20,8 +20,8 @@ _MEMBERSHIP_FOLDER = "/var/run/trainmaster"
 _MEMBERSHIP_VOLUME = "trainmaster-membership"
 _MEMBER_SIZE = 90
 """Of a member without its words: the names of its fields, two numbers, and what stands between them."""
-_OWN_ENV_SIZE = 200
-"""Minimum size of the names and values of the variables that describe the pod itself."""
+OWN_ENV_SIZE = 360
+"""Minimum size of the variables that describe the pod itself, in JSON."""
 
 
 def membership_name(job: AITrainingJob) -> str:
@@ -34,22 +34,13 @@ def child_name(job: AITrainingJob, role: str, index: int) -> str:
     return slot_of(job.metadata.name, role, index).name
 
 
-def hosts_size(job: AITrainingJob, role: str) -> int:
-    """About how long ``<ROLE>_HOSTS`` will be, the longest of the variables."""
+def address_sizes(job: AITrainingJob, role: str) -> dict[str, int]:
+    """The variables that list the addresses of a role. Their values are at most so long."""
     spec = job.spec.replica_specs[role]
     ports = _published(template.read(spec.template).spec.containers)
-    host = f"{child_name(job, role, spec.replicas)}.{job.metadata.namespace}:65535,"
-    return spec.replicas * max(len(ports), 1) * len(host)
-
-
-def env_size(job: AITrainingJob) -> int:
-    """At least so long all variables of a container will be."""
-    total = _OWN_ENV_SIZE
-    for role, spec in job.spec.replica_specs.items():
-        ports = _published(template.read(spec.template).spec.containers) or ()
-        address = len(f"{child_name(job, role, 0)}.{job.metadata.namespace},")
-        total += len(_env_prefixes(role)) * spec.replicas * (address + len(ports) * (address + len(":1")))
-    return total
+    address = len(f"{child_name(job, role, max(spec.replicas - 1, 0))}.{job.metadata.namespace},")
+    sizes = {"INSTANCES": spec.replicas * address, "HOSTS": spec.replicas * len(ports) * (address + len(":65535"))}
+    return {f"{prefix}_{word}": size for prefix in _env_prefixes(role) for word, size in sizes.items()}
 
 
 def membership_size(job: AITrainingJob) -> int:

@@ -5,16 +5,18 @@ import re
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.core.plan import replicas_error
-from trainmaster.kinds.aitrainingjob.body import child_name, env_size, hosts_size, membership_size
+from trainmaster.kinds.aitrainingjob.body import (
+    OWN_ENV_SIZE,
+    address_sizes,
+    child_name,
+    membership_size,
+    replicas_of,
+)
 from trainmaster.kinds.aitrainingjob.elastic import elastic_roles, most, sized
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, ReplicaSpec
+from trainmaster.lifecycle import environment
+from trainmaster.lifecycle.environment import MAX_CONFIG_MAP, MAX_VARIABLE
 from trainmaster.lifecycle.restart import exit_codes
-
-MAX_CONFIG_MAP = 1024 * 1024
-"""The API server stores no larger one."""
-
-MAX_VARIABLE = 128 * 1024
-"""Linux starts no program with a longer variable."""
 
 _REPLICA_NAME = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?")
 
@@ -82,7 +84,13 @@ def _replica_errors(path: str, spec: ReplicaSpec) -> list[str]:
 
 def _env_errors(job: AITrainingJob) -> list[str]:
     """Every container gets the addresses of all replicas."""
-    size, found = env_size(job), list[str]()
+    sizes = {name: size for role in job.spec.replica_specs for name, size in address_sizes(job, role).items()}
+    total, replicas, found = sum(sizes.values()), replicas_of(job), list[str]()
+    if total > MAX_CONFIG_MAP:
+        room = f"one ConfigMap holds {MAX_CONFIG_MAP // 1024} KiB"
+        how = "lower replicas, publish fewer ports, or shorten the names"
+        return [f"spec.replicaSpecs: the addresses of {replicas} replicas need {total // 1024} KiB, and {room}; {how}"]
+    size = OWN_ENV_SIZE + environment.size_in_container(sizes, replicas)
     for name, spec in sorted(job.spec.replica_specs.items()):
         pod = template.read(spec.template).spec
         containers = len(pod.containers) + len(pod.init_containers or ())
@@ -91,7 +99,7 @@ def _env_errors(job: AITrainingJob) -> list[str]:
 
 
 def _size_errors(path: str, job: AITrainingJob, name: str) -> list[str]:
-    if hosts_size(job, name) < MAX_VARIABLE:
+    if not any(environment.is_too_long(variable, size) for variable, size in address_sizes(job, name).items()):
         return []
     room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
     replicas = job.spec.replica_specs[name].replicas

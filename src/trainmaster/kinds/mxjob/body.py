@@ -88,7 +88,7 @@ class Builder:
         self._ports = {role: ports_of(replica) for role, replica in self._roles.items()}
         self._master = slot_of(job.metadata.name, master(job.spec), 0)
         # Go sorts the keys of a map, and clients compare texts.
-        self._keys = {role.lower(): _tuner_key(self._roles[role]) for role in sorted(self._roles, key=str.lower)}
+        self._keys = {role.lower(): tuner_key(self._roles[role]) for role in sorted(self._roles, key=str.lower)}
 
     def pod(self, slot: Slot) -> Body:
         replica = self._roles[slot.role]
@@ -225,7 +225,7 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _tuner_key(replica: ReplicaSpec) -> str:
+def tuner_key(replica: ReplicaSpec) -> str:
     metadata = template.read(replica.template).metadata
     annotations = metadata.annotations if metadata else None
     return (annotations or {}).get(labels.TUNER_KEY, replica.label)

@@ -1,10 +1,13 @@
 """What is wrong with an MXJob beyond what its schema can say."""
 
+import msgspec
+
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.core.plan import Event, replicas_error, warning
 from trainmaster.core.slot import slot_of
 from trainmaster.kinds.mxjob import labels, reason
+from trainmaster.kinds.mxjob.body import CLUSTER, tuner_key
 from trainmaster.kinds.mxjob.role import (
     FIXED,
     MODES,
@@ -16,11 +19,12 @@ from trainmaster.kinds.mxjob.role import (
 )
 from trainmaster.kinds.mxjob.types import MXJob, MXJobSpec, ReplicaSpec
 from trainmaster.kinds.run_policy import Policy
-from trainmaster.lifecycle import gang
+from trainmaster.lifecycle import environment, gang
+from trainmaster.lifecycle.environment import MAX_VARIABLE
 from trainmaster.lifecycle.restart import exit_codes
 
-MAX_VARIABLE = 128 * 1024
-"""Linux starts no program with a longer variable."""
+_TASK_SIZE = 100
+"""More than MX_CONFIG has beside addresses and labels: the names of its parts, the roles once more, and the task."""
 
 _FIELDS = dict(zip(Policy.__struct_fields__, Policy.__struct_encode_fields__, strict=True))
 
@@ -109,10 +113,11 @@ def _size_errors(job: MXJob) -> list[str]:
     total = sum(replica.replicas for replica in specs.values())
     if error := replicas_error(total):
         return [f"{path}: {error}"]
-    if _config_size(job, "65535", last=True) >= MAX_VARIABLE:
+    size = _cluster_size(job)
+    if environment.is_too_long("MX_CONFIG", size + _rest_size(job)):
         room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
-        return [f"{path}: the addresses of {total} replicas do not fit into {room}; lower replicas"]
-    least, found = _config_size(job, "1", last=False), list[str]()
+        return [f"{path}: the addresses and labels of {total} replicas do not fit into {room}; lower replicas"]
+    found, least = list[str](), _rest_size(job) + environment.size_in_container({CLUSTER: size}, total)
     for name, replica in sorted(specs.items()):
         if not template.errors(replica.template, ""):
             pod = template.read(replica.template).spec
@@ -121,8 +126,20 @@ def _size_errors(job: MXJob) -> list[str]:
     return found
 
 
-def _config_size(job: MXJob, port: str, *, last: bool) -> int:
-    """About the size of MX_CONFIG if every address were that of the last replica of its role, or of the first."""
-    entry, name = len(f'{{"url":"","port":{port}}},'), job.metadata.name
-    counts = {canonical(name): replica.replicas for name, replica in job.spec.mx_replica_specs.items()}
-    return sum(n * (entry + len(slot_of(name, role, n if last else 0).name)) for role, n in counts.items() if role)
+def _cluster_size(job: MXJob) -> int:
+    """At most so long the addresses in MX_CONFIG are."""
+    entry, name = len('{"url":"","port":65535},'), job.metadata.name
+    counts = {canonical(key): replica.replicas for key, replica in job.spec.mx_replica_specs.items()}
+    return sum(
+        len(f'"{role}":[],') + n * (entry + len(slot_of(name, role, n - 1).name)) for role, n in counts.items() if role
+    )
+
+
+def _rest_size(job: MXJob) -> int:
+    """About how long the rest of MX_CONFIG is: the labels of the roles, and the task."""
+    keys = (
+        tuner_key(replica)
+        for replica in job.spec.mx_replica_specs.values()
+        if not template.errors(replica.template, "")
+    )
+    return _TASK_SIZE + sum(len(msgspec.json.encode(key)) for key in keys)
