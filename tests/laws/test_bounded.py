@@ -99,9 +99,9 @@ def with_sidecars(main: str, number: int, **fields: Any) -> Json:
     return a_template(a_container(main), *({"name": f"c{index}"} for index in range(number)), **fields)
 
 
-def with_labels(main: str) -> Json:
-    """Its labels fill most of what etcd stores of a job."""
-    return a_template(a_container(main), labels={f"l{index:05}": "" for index in range(60_000)})
+def with_labels(main: str, number: int) -> Json:
+    """20 000 labels fill most of a job."""
+    return a_template(a_container(main), labels={f"l{index:05}": "" for index in range(number)})
 
 
 MLKUBE = [crew("SCHEDULER"), crew("SERVER", 1000), crew("WORKER", 1000)]
@@ -141,16 +141,17 @@ def collecting(container: str = "di-container", template: Json | None = None) ->
 
 DIJOB = declared(a_dijob("j", spec=collecting()), DECLARED)
 NERVEXJOB = declared(with_aggregator(a_nervexjob("j", spec=collecting("collector"))), DECLARED)
-LABELLED_DIJOB = declared(a_dijob("j", spec=collecting(template=with_labels("di-container"))), DECLARED)
+LABELLED_DIJOB = declared(a_dijob("j", spec=collecting(template=with_labels("di-container", 20_000))), DECLARED)
 
 FEW_ROLES = short_aitj(roles_of(2, REPLICAS))
 ALL_ROLES = short_aitj(roles_of(32, REPLICAS))
-ALL_PORTS = short_aitj(roles_of(11, 1100, with_ports(60)))
-SIDECARS = short_aitj(roles_of(1, 100, with_sidecars("aitj-main", 400)))
-LABELLED = short_aitj(roles_of(2, REPLICAS, with_labels("aitj-main")))
+ALL_PORTS = short_aitj(roles_of(10, 1100, with_ports(55)))
+SIDECARS = short_aitj(roles_of(1, 5000, with_sidecars("aitj-main", 1300)))
+ALL_ROLES_SIDECARS = short_aitj(roles_of(32, REPLICAS, with_sidecars("aitj-main", 120)))
+LABELLED = short_aitj(roles_of(2, REPLICAS, with_labels("aitj-main", 10_000)))
 ELASTIC = short_aitj(roles_of(2, 5000, edlPolicy="Auto", minReplicas=1, maxReplicas=2500))
 MXJOB = an_mxjob("j", Worker=3400)
-MXJOB_SIDECARS = an_mxjob("j", Worker=an_mx_replica(3400, with_sidecars("mxnet", 9)))
+MXJOB_SIDECARS = an_mxjob("j", Worker=an_mx_replica(3400, with_sidecars("mxnet", 5000)))
 
 LARGEST = (
     Largest("aitrainingjob-few-roles", FEW_ROLES, nothing),
@@ -161,6 +162,7 @@ LARGEST = (
     Largest("aitrainingjob-all-ports", ALL_PORTS, nothing),
     Largest("aitrainingjob-all-ports-with-services", ALL_PORTS, services_of),
     Largest("aitrainingjob-sidecars", SIDECARS, services_of),
+    Largest("aitrainingjob-all-roles-sidecars", ALL_ROLES_SIDECARS, services_of),
     Largest("aitrainingjob-labels", LABELLED, services_of),
     Largest("aitrainingjob-elastic", ELASTIC, nothing),
     Largest("aitrainingjob-elastic-complete", ELASTIC, children_of),
@@ -251,12 +253,12 @@ def test_the_bytes_that_a_pod_needs_do_not_grow_with_the_job(largest: Largest) -
 
 
 def test_a_job_whose_bodies_need_several_passes_gets_all_its_pods() -> None:
-    size = MAX_BYTES // 3
+    size = MAX_BYTES // 20
     template = a_template(a_container("aitj-main"), annotations={"note": "x" * size})
 
-    _, children = settled(an_aitj(trainer=a_replica(10, template)), passes=12)
+    _, children = settled(an_aitj(trainer=a_replica(50, template)))
 
-    assert len([child for child in children if POD.kind in type(child).__name__]) == 10
+    assert len([child for child in children if POD.kind in type(child).__name__]) == 50
 
 
 def measured(job: Json, children: Iterable[Child], *, traced: bool = False) -> tuple[Plan, int]:

@@ -127,6 +127,30 @@ def test_the_replicas_of_a_job_are_bounded_in_all(
     assert any(f"add up to {sum(new)}, and a job may have 10000" in error for error in errors) == is_refused
 
 
+def noted(size: int, **labels: str) -> Json:
+    """A job with a text of so many bytes."""
+    meta = GOOD["metadata"]
+    return {**GOOD, "metadata": {**meta, "labels": labels, "annotations": {"note": "x" * size}}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_refused"),
+    [
+        pytest.param(None, noted(250 * 1024), False, id="a large job"),
+        pytest.param(None, noted(256 * 1024), True, id="a job that is too large"),
+        pytest.param(noted(1), noted(256 * 1024), True, id="an edit that makes it too large"),
+        pytest.param(noted(300_000), noted(300_000, team="a"), False, id="a label of a job that was stored before"),
+        pytest.param(noted(300_000), noted(310_000), True, id="an edit that makes it larger still"),
+    ],
+)
+def test_a_job_has_at_most_256_kib(old: Json | None, new: Json, is_refused: bool) -> None:
+    found = judged(new, old)
+
+    assert [error.partition(";")[0].partition("KiB ")[2] for error in found.errors] == (
+        ["without its status, and a job may have 256 KiB"] if is_refused else []
+    )
+
+
 def test_a_job_on_its_way_out_may_be_anything() -> None:
     going = BAD | {"metadata": BAD["metadata"] | {"deletionTimestamp": "2026-11-15T12:00:00Z"}}
 

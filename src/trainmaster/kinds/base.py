@@ -26,6 +26,7 @@ from trainmaster.core.view import JobView, PodView
 from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kinds.admission_hints import Custom
 from trainmaster.kinds.adoption import Candidates, Predecessor, Unowned
+from trainmaster.kinds.job_size import size_errors
 from trainmaster.lifecycle import creation, node, reason
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import Result
@@ -196,6 +197,10 @@ class Kind(ABC, Generic[J]):
         """By the stored status, also one of another operator: such a job never runs again."""
         return status.phase in self.ended
 
+    def has_result(self, status: Any) -> bool:
+        """Its spec decides nothing any more: a bad edit must not stop the clean-up."""
+        return self.has_ended(status)
+
     # --- what all kinds share ---
 
     def plan(self, view: JobView, observed: Observed, now: datetime) -> Plan:
@@ -238,7 +243,7 @@ class Kind(ABC, Generic[J]):
             raise BadSpec(located(error)) from error
         except RecursionError as error:
             raise BadSpec(TOO_DEEP) from error
-        if job.status.phase not in self.ended and (errors := self.errors(job)):
+        if not self.has_result(job.status) and (errors := size_errors(view.raw) or self.errors(job)):
             raise BadSpec(*errors)
         return job
 

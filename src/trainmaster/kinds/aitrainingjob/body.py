@@ -34,12 +34,16 @@ def child_name(job: AITrainingJob, role: str, index: int) -> str:
     return slot_of(job.metadata.name, role, index).name
 
 
-def address_sizes(job: AITrainingJob, role: str) -> dict[str, int]:
-    """The variables that list the addresses of a role. Their values are at most so long."""
+def env_sizes(job: AITrainingJob, role: str) -> dict[str, int]:
+    """The variables that say where the replicas of a role are. The values of the longest are at most so long."""
     spec = job.spec.replica_specs[role]
     ports = _published(template.read(spec.template).spec.containers)
     address = len(f"{child_name(job, role, max(spec.replicas - 1, 0))}.{job.metadata.namespace},")
-    sizes = {"INSTANCES": spec.replicas * address, "HOSTS": spec.replicas * len(ports) * (address + len(":65535"))}
+    sizes = dict.fromkeys(("INSTANCES_NUM", "PORTS_NUM", "HOSTS_NUM"), 1) | {
+        "INSTANCES": spec.replicas * address,
+        "PORTS": len(ports) * len("65535,"),
+        "HOSTS": spec.replicas * len(ports) * (address + len(":65535")),
+    }
     return {f"{prefix}_{word}": size for prefix in _env_prefixes(role) for word, size in sizes.items()}
 
 

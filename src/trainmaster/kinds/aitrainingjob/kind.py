@@ -46,8 +46,10 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={labels.GROUP}")
 
     def errors(self, job: AITrainingJob) -> list[str]:
-        # Once the result is stored, the spec decides nothing any more: a bad edit must not stop the clean-up.
-        return [] if job.status.ending else validate.errors(job)
+        return validate.errors(job)
+
+    def has_result(self, status: AITrainingJobStatus) -> bool:
+        return bool(status.ending) or super().has_result(status)
 
     @property
     def children(self) -> tuple[Resource, ...]:

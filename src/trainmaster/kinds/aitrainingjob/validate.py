@@ -7,8 +7,8 @@ from trainmaster.core.name import child_name_error
 from trainmaster.core.plan import replicas_error
 from trainmaster.kinds.aitrainingjob.body import (
     OWN_ENV_SIZE,
-    address_sizes,
     child_name,
+    env_sizes,
     membership_size,
     replicas_of,
 )
@@ -84,7 +84,7 @@ def _replica_errors(path: str, spec: ReplicaSpec) -> list[str]:
 
 def _env_errors(job: AITrainingJob) -> list[str]:
     """Every container gets the addresses of all replicas."""
-    sizes = {name: size for role in job.spec.replica_specs for name, size in address_sizes(job, role).items()}
+    sizes = {name: size for role in job.spec.replica_specs for name, size in env_sizes(job, role).items()}
     total, replicas, found = sum(sizes.values()), replicas_of(job), list[str]()
     if total > MAX_CONFIG_MAP:
         room = f"one ConfigMap holds {MAX_CONFIG_MAP // 1024} KiB"
@@ -99,7 +99,7 @@ def _env_errors(job: AITrainingJob) -> list[str]:
 
 
 def _size_errors(path: str, job: AITrainingJob, name: str) -> list[str]:
-    if not any(environment.is_too_long(variable, size) for variable, size in address_sizes(job, name).items()):
+    if not any(environment.is_too_long(variable, size) for variable, size in env_sizes(job, name).items()):
         return []
     room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
     replicas = job.spec.replica_specs[name].replicas

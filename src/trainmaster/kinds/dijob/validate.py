@@ -7,8 +7,8 @@ from trainmaster.kinds.dijob.declare import COLLECTOR, DDP_LEARNER, LEARNER, SUF
 from trainmaster.kinds.dijob.profile import profile_of
 from trainmaster.kinds.dijob.types import DIJob
 
-_ENV_SIZE = 100
-"""Of the variables that each container gets: at least so long are their names and values."""
+_ENV_SIZE = 170
+"""Of the variables that each container gets: at least so long are they in JSON."""
 
 
 def errors(job: DIJob) -> list[str]:

@@ -42,7 +42,7 @@ class MXJobKind(LifecycleKind[MXJob]):
         return (CONFIG_MAP, *super().children)
 
     def errors(self, job: MXJob) -> list[str]:
-        return [] if ended_elsewhere(job.status) else validate.errors(job)
+        return validate.errors(job)
 
     def has_ended(self, status: JobStatus) -> bool:
         return status.phase in ENDED or bool(ended_elsewhere(status))
