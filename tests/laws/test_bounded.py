@@ -220,6 +220,17 @@ def test_one_plan_stays_within_its_memory(largest: Largest) -> None:
     assert peak <= MEMORY
 
 
+@each
+def test_what_is_accepted_fits_into_what_the_api_server_stores_and_linux_starts(largest: Largest) -> None:
+    plan, _ = measured(largest.job, largest.children(largest.job))
+
+    for create in plan.creates:
+        values = create.body.get("data", {})
+        assert sum(map(len, values.values())) <= 1024 * 1024
+        assert all(len(f"{name}={value}") < 128 * 1024 for name, value in values.items())
+        assert len(msgspec.json.encode(create.body)) <= 1536 * 1024
+
+
 PODS = 2000
 A_POD = 12_000
 """Bytes that a job of so many pods may store for each of them."""

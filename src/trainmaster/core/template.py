@@ -116,13 +116,14 @@ def with_env(container: Mapping[str, Any], env: Env) -> Body:
     return {**container, "env": [*env.values(), *kept]}
 
 
-def env_errors(path: str, size: int) -> list[str]:
-    """The error if the containers of a template together get ``size`` bytes of variables and that is too much."""
+def size_errors(path: str, template: Mapping[str, Any], env: int) -> list[str]:
+    """The error if a pod is too large: its template and the ``env`` bytes of variables that its containers get."""
+    size = len(msgspec.json.encode(template)) + env
     if size <= MAX_OBJECT:
         return []
     room = f"an object may have {MAX_OBJECT // 1024} KiB"
     how = "lower replicas, publish fewer ports, or use fewer containers"
-    return [f"{path}: the variables of its containers would need {size // 1024} KiB, and {room}; {how}"]
+    return [f"{path}: a pod with the variables of its containers needs {size // 1024} KiB, and {room}; {how}"]
 
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")

@@ -18,6 +18,7 @@ from trainmaster.core import condition
 from trainmaster.core.condition import Conditions
 from trainmaster.core.errors import BadSpec, ServerError, located
 from trainmaster.core.ids import Key, Resource
+from trainmaster.core.job_size import size_error
 from trainmaster.core.nesting import TOO_DEEP
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create, Delete, Event, Patch, Plan, normal, warning
@@ -26,7 +27,6 @@ from trainmaster.core.view import JobView, PodView
 from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kinds.admission_hints import Custom
 from trainmaster.kinds.adoption import Candidates, Predecessor, Unowned
-from trainmaster.kinds.job_size import size_errors
 from trainmaster.lifecycle import creation, node, reason
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import Result
@@ -243,7 +243,11 @@ class Kind(ABC, Generic[J]):
             raise BadSpec(located(error)) from error
         except RecursionError as error:
             raise BadSpec(TOO_DEEP) from error
-        if not self.has_result(job.status) and (errors := size_errors(view.raw) or self.errors(job)):
+        if self.has_result(job.status):
+            return job
+        if too_large := size_error(view.raw):
+            raise BadSpec(too_large)
+        if errors := self.errors(job):
             raise BadSpec(*errors)
         return job
 

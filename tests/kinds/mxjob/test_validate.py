@@ -112,7 +112,7 @@ def tuning(**more: int) -> Json:
                     2000, a_template(a_container("mxnet"), *({"name": f"c{index}"} for index in range(6000)))
                 )
             ),
-            "spec.mxReplicaSpecs.Worker.template: the variables of its containers would need",
+            "spec.mxReplicaSpecs.Worker.template: a pod with the variables of its containers needs",
             id="pods-that-nothing-can-store",
         ),
     ],

@@ -94,7 +94,7 @@ def _env_errors(job: AITrainingJob) -> list[str]:
     for name, spec in sorted(job.spec.replica_specs.items()):
         pod = template.read(spec.template).spec
         containers = len(pod.containers) + len(pod.init_containers or ())
-        found += template.env_errors(f"spec.replicaSpecs.{name}.template", size * containers)
+        found += template.size_errors(f"spec.replicaSpecs.{name}.template", spec.template, size * containers)
     return found
 
 

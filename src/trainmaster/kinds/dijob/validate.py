@@ -34,8 +34,8 @@ def _longest_child(job: DIJob) -> str:
 
 
 def _env_errors(job: DIJob, role: str) -> list[str]:
-    containers = template.read(getattr(job.spec, role).template).spec.containers
-    return template.env_errors(f"spec.{role}.template", _ENV_SIZE * len(containers))
+    given = getattr(job.spec, role).template
+    return template.size_errors(f"spec.{role}.template", given, _ENV_SIZE * len(template.read(given).spec.containers))
 
 
 def _volume_errors(job: DIJob, role: str) -> list[str]:

@@ -122,7 +122,7 @@ def _size_errors(job: MXJob) -> list[str]:
         if not template.errors(replica.template, ""):
             pod = template.read(replica.template).spec
             containers = len(pod.containers) + len(pod.init_containers or ())
-            found += template.env_errors(f"{path}.{name}.template", least * containers)
+            found += template.size_errors(f"{path}.{name}.template", replica.template, least * containers)
     return found
 
 

@@ -22,13 +22,13 @@ class _Job(msgspec.Struct):
 _JOB = msgspec.json.Decoder(_Job)
 
 
-def size_errors(raw: bytes) -> list[str]:
-    """The error if a job, which was decoded before, is too large."""
+def size_error(raw: bytes) -> str:
+    """The error if a job, which was decoded before, is too large; empty otherwise."""
     if len(raw) <= MAX_JOB:
-        return []
+        return ""
     job = _JOB.decode(raw)
     size = len(raw) - len(bytes(job.status)) - len(bytes(job.metadata.managed_fields))
     if size <= MAX_JOB:
-        return []
+        return ""
     room = f"a job may have {MAX_JOB // 1024} KiB; move scripts and data into a ConfigMap or a volume"
-    return [f"object: it has {-(-size // 1024)} KiB without its status, and {room}"]
+    return f"object: it has {-(-size // 1024)} KiB without its status, and {room}"
