@@ -1,12 +1,10 @@
 """The laws for jobs whose addresses are in a ConfigMap: in random histories it is there as long as pods need it."""
 
-from typing import Any
-
 import pytest
 from hypothesis.stateful import rule
 
-from tests.laws.machine import JobMachine, hold, machine_of, pick
-from tests.laws.maker import AITrainingJobMaker, Maker, MXJobMaker
+from tests.laws.machine import JobMachine, hold, pick
+from tests.laws.maker import AITrainingJobMaker, MXJobMaker
 from tests.laws.memory import Object
 from tests.laws.operator import LawBroken
 from trainmaster.core.ids import CONFIG_MAP, POD, Key
@@ -15,34 +13,37 @@ from trainmaster.lifecycle import environment
 LABEL = "trainmaster/environment"
 
 
-def large(maker: Maker) -> type[JobMachine]:
-    base: Any = machine_of(maker)
+class LargeMachine(JobMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: set[str] = set()
+        """The ConfigMaps that somebody deleted. The values of an earlier scale are not known any more."""
 
-    class LargeMachine(base):  # type: ignore[misc]  # a class that is made for the kind
-        def __init__(self) -> None:
-            super().__init__()
-            self.lost: set[str] = set()
-            """The ConfigMaps that somebody deleted. The values of an earlier scale are not known any more."""
+    @rule(number=pick)
+    def lose_config_map(self, number: int) -> None:
+        if keys := sorted(self.api.objects.get(CONFIG_MAP, {})):
+            key = keys[number % len(keys)]
+            self.lost.add(key.name)
+            self.api.remove(CONFIG_MAP, key)
 
-        @rule(number=pick)
-        def lose_config_map(self, number: int) -> None:
-            if keys := sorted(self.api.objects.get(CONFIG_MAP, {})):
-                key = keys[number % len(keys)]
-                self.lost.add(key.name)
-                self.api.remove(CONFIG_MAP, key)
+    def _check_settled(self, key: Key, job: Object) -> None:
+        super()._check_settled(key, job)
+        uid = job["metadata"]["uid"]
+        alive = [p for p in self.api.owned_by(uid, POD).values() if p["status"]["phase"] in ("Pending", "Running")]
+        needed = {f"{key.name}-env-{pod['metadata']['labels'][LABEL]}" for pod in alive}
+        there = {each.name for each in self.api.owned_by(uid, CONFIG_MAP)}
+        if needed - there - self.lost:
+            raise LawBroken(f"settles: pods need {needed}, there are {there}")
+        if alive and there - needed:
+            raise LawBroken(f"settles: no pod needs {there - needed}")
 
-        def _check_settled(self, key: Key, job: Object) -> None:
-            super()._check_settled(key, job)
-            uid = job["metadata"]["uid"]
-            alive = [p for p in self.api.owned_by(uid, POD).values() if p["status"]["phase"] in ("Pending", "Running")]
-            needed = {f"{key.name}-env-{pod['metadata']['labels'][LABEL]}" for pod in alive}
-            there = {each.name for each in self.api.owned_by(uid, CONFIG_MAP)}
-            if needed - there - self.lost:
-                raise LawBroken(f"settles: pods need {needed}, there are {there}")
-            if alive and there - needed:
-                raise LawBroken(f"settles: no pod needs {there - needed}")
 
-    return LargeMachine
+class LargeAITrainingJobMachine(LargeMachine):
+    maker = AITrainingJobMaker()
+
+
+class LargeMXJobMachine(LargeMachine):
+    maker = MXJobMaker()
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +52,6 @@ def _every_job_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "LONG_VALUE", 0)
 
 
-@pytest.mark.parametrize("maker", [AITrainingJobMaker(), MXJobMaker()], ids=lambda maker: maker.kind.__name__)
-def test_the_laws_hold_for_jobs_whose_addresses_are_in_a_config_map(maker: Maker) -> None:
-    hold(large(maker), few=15)
+@pytest.mark.parametrize("machine", [LargeAITrainingJobMachine, LargeMXJobMachine])
+def test_the_laws_hold_for_jobs_whose_addresses_are_in_a_config_map(machine: type[JobMachine]) -> None:
+    hold(machine, few=20)
