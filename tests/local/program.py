@@ -117,4 +117,4 @@ def written(folder: Path, *manifests: Manifest, name: str = "job.yaml") -> str:
 
 def containers_of(folder: Path) -> list[int]:
     """Processes that watch over containers whose node has its place in this folder."""
-    return [pid for spec, pid in running_shims().items() if spec.startswith(str(folder))]
+    return list(running_shims(folder).values())

@@ -28,7 +28,8 @@ def down(state: Path | None, purge: bool) -> None:
       trainmaster down
       trainmaster down --state /tmp/lab --purge
     """
-    from trainmaster.cli.leftover import GRACE, end_leftovers, leftovers
+    from trainmaster.cli.leftover import GRACE, end_leftovers
+    from trainmaster.local.node.process import running_shims
     from trainmaster.local.state import default_folder, is_state, open_state
 
     folder = (state or default_folder()).absolute()
@@ -36,7 +37,7 @@ def down(state: Path | None, purge: bool) -> None:
         raise BadConfig(f"{folder} is not a state folder: no cluster was started there; give --state DIR")
     click.echo("stopped" if _stop(folder) else "nothing was running")
     with open_state(folder) as held:
-        if left := leftovers(held.node):
+        if left := running_shims(held.node):
             click.echo(f"ending {len(left)} remaining containers: they have {GRACE:g} s")
             asyncio.run(end_leftovers(held.node, grace=GRACE))
         if purge:

@@ -9,11 +9,12 @@ import msgspec
 import structlog
 
 from trainmaster.cli.interrupt import Interrupts
-from trainmaster.cli.leftover import GRACE, end_leftovers, leftovers
+from trainmaster.cli.leftover import GRACE, end_leftovers
 from trainmaster.cli.local import Local, local_cluster
 from trainmaster.cli.manifest import NAMESPACE
 from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import AlreadyExists, BadConfig
+from trainmaster.local.node.process import running_shims
 from trainmaster.local.state import State, open_state
 
 log = structlog.get_logger(__name__)
@@ -36,7 +37,7 @@ async def _run(state: State, port: int, namespace: str, print_line: Print) -> No
         print_line(_usage(state, local.url))
         await interrupts.first.wait()
         log.info("stopping")
-    if left := leftovers(state.node):
+    if left := running_shims(state.node):
         print_line(f"ending {len(left)} containers: they have {GRACE:g} s; press Ctrl-C again to kill them at once")
         await end_leftovers(state.node, grace=GRACE, kill_now=interrupts.second)
     print_line("stopped; all objects are kept for the next `trainmaster up`")

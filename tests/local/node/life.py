@@ -134,7 +134,7 @@ class Scene:
 
     async def kill(self, pod: Object) -> None:
         """Kills all processes of a pod, its shims first, so that no exit record is written."""
-        for spec, pid in running_shims().items():
+        for spec, pid in running_shims(self.folder).items():
             if pod["metadata"]["uid"] in spec:
                 send(pid, signal.SIGKILL)
         self.sweep()

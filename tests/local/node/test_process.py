@@ -4,6 +4,9 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -58,10 +61,56 @@ async def test_cancelling_twice_leaves_other_files_alone() -> None:
 def test_a_program_that_is_called_run_is_no_shim() -> None:
     process = subprocess.Popen(["run", "1000"], executable="/bin/sleep")
     try:
-        assert process.pid not in running_shims().values()
+        assert process.pid not in running_shims(Path("/")).values()
     finally:
         process.kill()
         process.wait()
+
+
+NOBODY = 65534
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@contextmanager
+def posing(spec: Path, user: int) -> Iterator[int]:
+    """The pid of a program with the command line of a shim."""
+    ready, sender = os.pipe()
+    script = f"import os, signal; os.setuid({user}); os.write({sender}, b'.'); signal.pause()"
+    argv = [sys.executable, "-c", script, "/x/shim.pyc", "run", str(spec)]
+    process = subprocess.Popen(argv, pass_fds=(sender,))
+    os.close(sender)
+    try:
+        assert os.read(ready, 1) == b"."
+        yield process.pid
+    finally:
+        os.close(ready)
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("user", "folder", "is_found"),
+    [
+        pytest.param(os.geteuid(), "", True, id="of this node"),
+        pytest.param(os.geteuid(), "other", False, id="of another node"),
+        pytest.param(NOBODY, "", False, id="of another user", marks=ONLY_ROOT),
+    ],
+)
+def test_shims_are_processes_of_this_user_with_a_spec_in_the_nodes_folder(
+    tmp_path: Path, user: int, folder: str, is_found: bool
+) -> None:
+    spec = tmp_path / "pods" / "uid" / "containers" / "main" / "0" / "spec.json"
+
+    with posing(spec, user) as pid:
+        assert running_shims(tmp_path / folder) == ({str(spec): pid} if is_found else {})
+
+
+@ONLY_ROOT
+def test_a_signal_to_a_process_of_another_user_is_no_error() -> None:
+    """`trainmaster down` ends its other processes all the same."""
+    script = f"import os; from trainmaster.local.node.process import send; os.setuid({NOBODY}); send({os.getpid()}, 15)"
+
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_processes_are_found_and_ended_by_their_marks() -> None:

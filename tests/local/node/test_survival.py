@@ -39,7 +39,7 @@ def separate_node(scene: Scene) -> Iterator["subprocess.Popen[bytes]"]:
 
 def shim_of(scene: Scene, pod: dict[str, Any]) -> int:
     uid = pod["metadata"]["uid"]
-    return next(pid for spec, pid in running_shims().items() if uid in spec)
+    return next(pid for spec, pid in running_shims(scene.folder).items() if uid in spec)
 
 
 async def test_container_is_adopted_and_not_started_twice(scene: Scene) -> None:

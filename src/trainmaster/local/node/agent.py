@@ -169,7 +169,7 @@ class Agent:
 
     async def _begin(self) -> None:
         """Adopts the pods on disk, then watches the API."""
-        self._shims = running_shims()
+        self._shims = running_shims(self._folder)
         for uid, kept in kept_pods(self._folder).items():
             if kept is None:
                 await asyncio.to_thread(end_leftover, self._folder, uid)

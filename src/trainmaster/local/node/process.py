@@ -25,14 +25,38 @@ def pids() -> Iterator[int]:
     yield from (int(name) for name in names if name.isdecimal())
 
 
-def running_shims() -> dict[str, int]:
-    """The running shims of this machine, by their spec file."""
-    shims = {}
+def running_shims(folder: Path) -> dict[str, int]:
+    """The running shims of a node that has this folder, by their spec file."""
+    place = f"{folder.resolve()}{os.sep}"  # the node writes resolved paths
+    shims: dict[str, int] = {}
     for pid in pids():
         words = _words(pid, "cmdline")
-        if len(words) > 2 and words[-2] == b"run" and b"/shim." in words[-3]:
-            shims[os.fsdecode(words[-1])] = pid
+        if len(words) > 2 and words[-2] == b"run" and b"/shim." in words[-3] and _is_ours(pid):
+            spec = os.fsdecode(words[-1])
+            if spec.startswith(place):
+                shims.setdefault(spec, pid)  # a shim that forks is there twice until its child runs the program
     return shims
+
+
+def pod_of(spec: str) -> str:
+    """The uid of the pod that a spec file belongs to: pods/<uid>/containers/<name>/<attempt>/spec.json."""
+    return Path(spec).parts[-5]
+
+
+def parent_of(pid: int) -> int:
+    """0 if the process has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _is_ours(pid: int) -> bool:
+    """Everybody can read command lines, and write one that looks like a shim's."""
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
+    except OSError:  # the process has ended
+        return False
 
 
 def _words(pid: int, file: str) -> list[bytes]:
@@ -63,7 +87,8 @@ def sweep(uid: str, container: str = "") -> int:
 
 
 def send(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    """A process that has ended, or that now belongs to another user, gets no signal."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
