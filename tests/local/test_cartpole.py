@@ -54,11 +54,11 @@ def _is_it(process: Path, module: str, variable: str) -> bool:
         return False  # it has ended, or is somebody else's
 
 
-def ask_for_more(server: str, collectors: int) -> list[str]:
-    """In the name of the coordinator."""
+def ask_for_more(server: str, token: str, collectors: int) -> list[str]:
+    """As the user who started the cluster."""
     body = {"namespace": "default", "coordinator": "cartpole-coordinator", "collectors": {"replicas": collectors}}
     connection = http.client.HTTPConnection(server, timeout=30)
-    connection.request("POST", "/v1alpha1/replicas", json.dumps(body))
+    connection.request("POST", "/v1alpha1/replicas", json.dumps(body), {"Authorization": f"Bearer {token}"})
     answer = json.loads(connection.getresponse().read())
     connection.close()
     assert answer["success"], answer
@@ -82,7 +82,8 @@ def test_the_job_learns_to_balance_though_its_workers_are_killed_and_three_more_
 
     learner = process_of("learner", server)
     os.kill(learner, signal.SIGSTOP)  # nobody learns until all four are there
-    more = ask_for_more(server, 3)
+    (token,) = tmp_path.glob("trainmaster-*/token")
+    more = ask_for_more(server, token.read_text().strip(), 3)
     assert {seen(program, r"collector (\S+) is here").group(1) for _ in more} == set(more)
     os.kill(learner, signal.SIGCONT)
     seen(program, STEP.format(collectors=4))

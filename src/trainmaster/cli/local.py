@@ -83,12 +83,16 @@ async def _server(cluster: KubeCluster, state: State, has_server: bool) -> Async
         yield address
         return
     # Imported here: most runs have no job that asks for replicas.
+    from trainmaster.cli.local_caller import LocalCallers
     from trainmaster.diserver.limits import Rules
     from trainmaster.diserver.serve import ServerOptions, run_server
 
     stop = asyncio.Event()
-    options = ServerOptions(bind_address=address, drain=0.0, rules=Rules(shared_network=True))
-    async with _beside(run_server(cluster, cluster, options, stop, now=_now), stop):
+    callers = LocalCallers(state, address)
+    options = ServerOptions(
+        bind_address=address, drain=0.0, rules=Rules(shared_network=True), identify=callers.identify
+    )
+    async with _beside(run_server(cluster, callers, options, stop, now=_now), stop):
         yield address
 
 

@@ -161,9 +161,9 @@ class Cache:
     def pods_of(self, known: KnownJob) -> list[CallerPod]:
         return [pod for pod in self._pods.owned(known.view.key.namespace, known.view.uid) if known.owns(pod)]
 
-    def pods_at(self, ip: str) -> list[CallerPod]:
-        """The pods with this address: several if they share a network."""
-        return list(self._callers.get(ip, {}).values())
+    def pods_at(self, place: str) -> list[CallerPod]:
+        """The pods with this address, several if they share a network; or the pod with this uid."""
+        return list(self._callers.get(place, {}).values())
 
     async def fresh_pod(self, key: Key) -> CallerPod | None:
         """Reads the pod from the API server; None if it does not exist."""
@@ -202,14 +202,14 @@ class Cache:
 
     def _pod_changed(self, before: CallerPod | None, after: CallerPod | None) -> None:
         if before is not None:
-            for ip in before.ips:
-                callers = self._callers[ip]
+            for place in before.places:
+                callers = self._callers[place]
                 callers.pop(before.key, None)
                 if not callers:
-                    del self._callers[ip]
+                    del self._callers[place]
         if after is not None:
-            for ip in after.ips:
-                self._callers.setdefault(ip, {})[after.key] = after
+            for place in after.places:
+                self._callers.setdefault(place, {})[after.key] = after
         self._notify()
 
     def _notify(self) -> None:

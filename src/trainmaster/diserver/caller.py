@@ -39,10 +39,16 @@ class Reviewer(Protocol):
 
 
 class Origin(NamedTuple):
-    """Address and token of a request."""
+    """Where a request comes from, and its token."""
 
     ip: str
     token: str = ""
+    pod: str | None = None
+    """The uid of the calling pod, where pods share an address and the machine knows whose process it is."""
+
+    @property
+    def place(self) -> str:
+        return self.ip if self.pod is None else self.pod
 
 
 class _User(msgspec.Struct):
@@ -92,9 +98,9 @@ class Callers:
             if await self._may_update(user, resource, namespace):
                 return True
             raise Refused(403, f"{user.username} may not update {resource.plural} in namespace {namespace}")
-        if self._is_open or self._calls_from(origin.ip, known):
+        if self._is_open or self._calls_from(origin, known):
             return False
-        await self._wait_for(origin.ip, known)
+        await self._wait_for(origin, known)
         return False
 
     async def visible(self, origin: Origin, namespace: str) -> IsVisible:
@@ -106,33 +112,35 @@ class Callers:
             return await self._updatable(user, namespace)
         if self._is_open:
             return lambda _: True
-        if pods := self._callers_at(origin.ip):
+        if pods := self._callers_at(origin):
             return lambda known: any(known.owns(pod) for pod in pods)
         words = " or ".join(profile.word for profile in self._cache.profiles)
         raise Refused(403, f"no pod of a {words} has the address {origin.ip}; call from inside a job, or with a token")
 
     # --- by address ---
 
-    def _callers_at(self, ip: str) -> list[CallerPod]:
-        return [pod for pod in self._cache.pods_at(ip) if pod.owner is not None and not pod.is_ended]
+    def _callers_at(self, origin: Origin) -> list[CallerPod]:
+        return [pod for pod in self._cache.pods_at(origin.place) if pod.owner is not None and not pod.is_ended]
 
-    def _calls_from(self, ip: str, known: KnownJob) -> bool:
-        return any(known.owns(pod) for pod in self._callers_at(ip))
+    def _calls_from(self, origin: Origin, known: KnownJob) -> bool:
+        return any(known.owns(pod) for pod in self._callers_at(origin))
 
-    async def _wait_for(self, ip: str, known: KnownJob) -> None:
+    async def _wait_for(self, origin: Origin, known: KnownJob) -> None:
         """A pod that has just started may call before the kubelet has reported its address."""
-        job = known.view.key
+        job, ip = known.view.key, origin.ip
         pods = await self._cache.fresh_pods(job.namespace, f"{known.profile.job_name}={job.name}")
         own = [pod for pod in pods if known.owns(pod) and not pod.is_ended]
-        if any(ip in pod.ips for pod in own):
+        if any(origin.place in pod.places for pod in own):
             return  # the watch is late
+        if origin.pod is not None:
+            raise Refused(403, f"a pod of another job may not act on {known.id}: call from inside it, or with a token")
         if all(pod.ips for pod in own):
             raise Refused(
                 403, f"{ip} is not the address of a pod of {known.id}: call from inside the job, or with a token"
             )
         try:
             async with asyncio.timeout(ADDRESS_TIMEOUT):
-                while not self._calls_from(ip, known):
+                while not self._calls_from(origin, known):
                     await self._cache.change()
         except TimeoutError:
             raise RetryLater(f"{ip} is not yet known as an address of {known.id}, try again") from None

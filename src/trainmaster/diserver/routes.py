@@ -7,6 +7,8 @@ from typing import Any
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler as NextHandler
+from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from trainmaster.core.errors import NotSynced
@@ -29,15 +31,27 @@ MAX_IN_FLIGHT = 1000
 log = structlog.get_logger(__name__)
 
 Handler = Callable[[web.Request, Origin], Awaitable[Done]]
+Identify = Callable[[web.Request], Awaitable[str | None]]
+"""The uid of the pod that a request comes from, None if its address has to tell; raises ``Refused``."""
+
+_POD = web.RequestKey("pod", str)
 
 
 class Routes:
-    """``is_ready`` says whether this server should get requests: its cache is synced and it is not stopping."""
+    """``is_ready`` says whether this server should get requests: its cache is synced and it is not stopping.
+    ``identify`` is asked first, on every path."""
 
-    def __init__(self, handlers: Handlers, writer: DeclarationWriter, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        handlers: Handlers,
+        writer: DeclarationWriter,
+        is_ready: Callable[[], bool],
+        identify: Identify | None = None,
+    ) -> None:
         self._handlers = handlers
         self._writer = writer
         self._is_ready = is_ready
+        self._identify = identify
         self._in_flight = 0
         self._replicas: dict[str, Handler] = {"GET": self._get, "POST": self._create, "DELETE": self._delete}
         self._failed: dict[str, Handler] = {"POST": self._report}
@@ -45,7 +59,8 @@ class Routes:
         self._timed: dict[tuple[str, str], Any] = {}
 
     def application(self) -> web.Application:
-        app = web.Application(client_max_size=BODY_LIMIT)
+        middlewares = [_identified(self._identify)] if self._identify is not None else []
+        app = web.Application(client_max_size=BODY_LIMIT, middlewares=middlewares)
         app.router.add_route("*", REPLICAS, self._serve_replicas)
         app.router.add_route("*", FAILED, self._serve_failed)
         app.router.add_route("*", "/healthz", _alive)
@@ -144,10 +159,26 @@ class Routes:
         return web.Response(status=503, text="not ready: starting or ending")
 
 
+def _identified(identify: Identify) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: NextHandler) -> web.StreamResponse:
+        try:
+            pod = await identify(request)
+        except Refused as refused:
+            log.info("request refused", method=request.method, path=request.path[:300], because=refused.message)
+            body = answer.failure(refused.message)
+            return web.Response(status=refused.status, body=body, content_type="application/json")
+        if pod is not None:
+            request[_POD] = pod
+        return await handler(request)
+
+    return check
+
+
 def _origin(request: web.Request) -> Origin:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     ip = (request.remote or "").removeprefix("::ffff:")  # an IPv4 address on a dual-stack socket
-    return Origin(ip, token.strip() if scheme.lower() == "bearer" else "")
+    return Origin(ip, token.strip() if scheme.lower() == "bearer" else "", request.get(_POD))
 
 
 async def _body(request: web.Request) -> bytes:

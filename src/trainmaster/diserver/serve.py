@@ -14,7 +14,7 @@ from trainmaster.diserver.caller import Callers, Reviewer
 from trainmaster.diserver.gpu import Nodes
 from trainmaster.diserver.handlers import Handlers
 from trainmaster.diserver.limits import RequestLimits, Rules
-from trainmaster.diserver.routes import REQUEST_TIMEOUT, Routes
+from trainmaster.diserver.routes import REQUEST_TIMEOUT, Identify, Routes
 from trainmaster.diserver.writer import DeclarationWriter
 from trainmaster.kinds.dijob.profile import PROFILES, Profile
 from trainmaster.monitoring import split_address
@@ -37,6 +37,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     drain: float = SERVER.shutdown_delay
     """Seconds between "not ready" and exit, in which load balancers remove this server."""
     rules: Rules = Rules()
+    identify: Identify | None = None
+    """Tells pods apart that share an address; None where the address tells."""
 
 
 async def run_server(
@@ -57,7 +59,7 @@ async def run_server(
     callers = Callers(cache, reviewer, is_open=options.allow_unidentified)
     limits = RequestLimits(cache, Nodes(cluster), options.rules)
     handlers = Handlers(cache, callers, writer, limits, recorder, now)
-    routes = Routes(handlers, writer, lambda: cache.is_synced and not stop.is_set())
+    routes = Routes(handlers, writer, lambda: cache.is_synced and not stop.is_set(), options.identify)
     runner = web.AppRunner(
         routes.application(),
         access_log=None,

@@ -13,6 +13,11 @@ class CallerPod(PodView, frozen=True):
     restarts: tuple[tuple[str, int], ...] = ()
     """Restart counts, by container, of containers that were restarted."""
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """By which its requests are recognised: addresses, and the uid where pods share one."""
+        return *self.ips, self.uid
+
     def is_between(self, container: str) -> bool:
         """The last known process of the container has ended. A request from this pod comes from the next process, which
         the kubelet reports about a second later."""
