@@ -1,7 +1,7 @@
 """All settings and their defaults, in one tree.
 
-Every default exists here and nowhere else: the options of the command line read theirs from OPERATOR, SERVER and
-WEBHOOK. Durations are seconds.
+Every default exists here and nowhere else: the options of the command line read theirs from OPERATOR, SERVER,
+WEBHOOK and NODE. Durations are seconds.
 """
 
 from collections.abc import Mapping
@@ -90,9 +90,17 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
     health_probe_bind_address: str = ":8081"
 
 
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``trainmaster node``."""
+
+    client_name: str = "kube-apiserver-kubelet-client"
+    """Common name of the certificate with which the API server asks for logs: kubeadm's."""
+
+
 SYSTEM_NAMESPACE = "trainmaster-system"
 """Of leases, Secrets and Services, for a program that has no namespace of its own."""
 
 OPERATOR = OperatorSettings()
 SERVER = ServerSettings()
 WEBHOOK = WebhookSettings()
+NODE = NodeSettings()

@@ -1,6 +1,7 @@
 """``trainmaster node``: this machine as a node of a cluster; pods become processes."""
 
 import asyncio
+import os
 import signal
 import socket
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from trainmaster.cli.log import configure_logging
 from trainmaster.cli.option import CONTEXT, KUBECONFIG, LOG_FORMAT
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
+from trainmaster.settings import NODE
 
 if TYPE_CHECKING:
     from trainmaster.kube.client import KubeCluster
@@ -34,6 +36,19 @@ FILE = click.Path(path_type=Path)
 @click.option("--folder", type=FILE, help="What the node keeps: pods, logs; default under ~/.local/state.")
 @click.option("--workdir", type=FILE, help="Where containers without workingDir start; default here.")
 @click.option("--client-ca", type=FILE, help="CA of the certificate with which the API server asks for logs.")
+@click.option(
+    "--client-name",
+    default=NODE.client_name,
+    show_default=True,
+    help="Common name of that certificate; others of the same CA are refused.",
+)
+@click.option(
+    "--let-every-tenant-run-programs-here",
+    "is_open",
+    is_flag=True,
+    help="Register without the taint: every pod of the cluster may become a process of your user.",
+)
+@click.option("--allow-root", is_flag=True, help="Run as root: every pod on this node is root on this machine.")
 @LOG_FORMAT
 @click.option("--v", "verbosity", type=int, default=0, show_default=True, help="4 and more logs every action and why.")
 def node(
@@ -43,16 +58,27 @@ def node(
     folder: Path | None,
     workdir: Path | None,
     client_ca: Path | None,
+    client_name: str,
+    is_open: bool,
+    allow_root: bool,
     log_format: str,
     verbosity: int,
 ) -> None:
-    """Run the pods of a cluster as processes of this machine.
+    """Run pods of a cluster as processes of this machine, with the rights of your user and your files.
+
+    The node has the taint trainmaster.dev/process-node: only pods that tolerate it by this key run here. Give the node
+    a kubeconfig of its own, with the rights of a node: docs/node.md has the commands.
 
     \b
     Example:
-      trainmaster node --kubeconfig ~/.kube/config --name laptop
+      trainmaster node --kubeconfig laptop.kubeconfig --name laptop
     """
     configure_logging(log_format, verbosity)
+    if os.geteuid() == 0 and not allow_root:
+        raise BadConfig(
+            "as root, every pod on this node would be root on this machine: start it as another user, or with "
+            "--allow-root if that is what you want"
+        )
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.cli.wiring import run_loop
     from trainmaster.local.node.agent import NodeOptions
@@ -68,6 +94,9 @@ def node(
         certificate=certificate,
         key=key,
         client_ca=client_ca,
+        client_name=client_name,
+        is_strict=True,
+        is_tainted=not is_open,
     )
     if client_ca is None:
         log.warning("container logs cannot be read through the API server", hint="give its --client-ca")

@@ -21,6 +21,7 @@ from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
 from trainmaster.local.node.agent import NodeOptions, run_node
 from trainmaster.local.node.process import marked, running_shims, send, sweep
+from trainmaster.local.node.taint import TAINT
 
 Object = dict[str, Any]
 
@@ -38,7 +39,13 @@ def body(name: str, *containers: Object, node: str, policy: str = "Never", **spe
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name},
-        "spec": {"nodeName": node, "restartPolicy": policy, "containers": list(containers), **spec},
+        "spec": {
+            "nodeName": node,
+            "restartPolicy": policy,
+            "tolerations": [{"key": TAINT["key"], "operator": "Exists"}],
+            "containers": list(containers),
+            **spec,
+        },
     }
 
 
@@ -79,10 +86,12 @@ class Scene:
         return NodeOptions(**{**wanted, **fields})
 
     @asynccontextmanager
-    async def node(self, *, has_accounts: bool = False, **fields: Any) -> AsyncIterator[None]:
+    async def node(
+        self, *, has_accounts: bool = False, kubeconfig: Path | None = None, **fields: Any
+    ) -> AsyncIterator[None]:
         """The node runs while the block does; with accounts as the command `trainmaster node` runs it."""
         stop, ready = asyncio.Event(), asyncio.Event()
-        config = load_config(kubeconfig=str(self.plane.kubeconfig()))
+        config = load_config(kubeconfig=str(kubeconfig or self.plane.kubeconfig()))
         async with KubeCluster(config) as cluster:
             access = _access(config, cluster) if has_accounts else None
             running = asyncio.ensure_future(run_node(cluster, self.options(**fields), stop, ready, access=access))

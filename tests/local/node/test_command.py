@@ -1,5 +1,6 @@
 """``trainmaster node``: its errors at the start, and the files that it creates."""
 
+import os
 import ssl
 from pathlib import Path
 
@@ -17,10 +18,23 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
 
+def test_root_must_be_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    result = CliRunner().invoke(cli, ["node", "--folder", str(tmp_path / "state")])
+
+    assert isinstance(result.exception, BadConfig)
+    assert str(result.exception) == (
+        "as root, every pod on this node would be root on this machine: start it as another user, or with --allow-root "
+        "if that is what you want"
+    )
+    assert not (tmp_path / "state").exists()
+
+
 def test_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    result = CliRunner().invoke(cli, ["node", "--folder", str(tmp_path / "file" / "state")])
+    result = CliRunner().invoke(cli, ["node", "--allow-root", "--folder", str(tmp_path / "file" / "state")])
 
     assert isinstance(result.exception, BadConfig)
     assert str(result.exception) == (
@@ -31,7 +45,9 @@ def test_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
 def test_missing_kubeconfig_is_an_error(tmp_path: Path) -> None:
     missing = tmp_path / "none"
 
-    result = CliRunner().invoke(cli, ["node", "--folder", str(tmp_path / "state"), "--kubeconfig", str(missing)])
+    result = CliRunner().invoke(
+        cli, ["node", "--allow-root", "--folder", str(tmp_path / "state"), "--kubeconfig", str(missing)]
+    )
 
     assert isinstance(result.exception, BadConfig)
     assert str(missing) in str(result.exception)

@@ -1,6 +1,7 @@
 """Container logs: kubectl asks the API server, which asks the node."""
 
 import asyncio
+import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from testbed.admin import Admin
 from testbed.certificate import Authority, Pair
 from testbed.plane import ControlPlane
 from tests.local.node.life import TOKEN, Scene, container
+from trainmaster.settings import NODE
 
 WORDS = "for word in one two three; do echo $word; sleep 0.01; done"
 
@@ -24,7 +26,7 @@ def kubelet_client(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def asking_plane(binaries: Path, kubelet_client: Authority) -> Iterator[ControlPlane]:
     """A control plane whose API server shows nodes a certificate."""
-    pair = kubelet_client.client("kube-apiserver", "system:masters")
+    pair = kubelet_client.client(NODE.client_name, "system:masters")
     arguments = (f"--kubelet-client-certificate={pair.certificate}", f"--kubelet-client-key={pair.key}")
     with ControlPlane(binaries=binaries, apiserver_arguments=arguments) as plane:
         yield plane
@@ -111,3 +113,23 @@ async def test_client_without_token_and_certificate_is_refused(
                 text = await response.text()
 
     assert (response.status, text) == (status, "hello\n" if status == 200 else "Unauthorized")
+
+
+async def test_a_certificate_of_the_same_authority_for_somebody_else_is_refused(
+    scene: Scene, kubelet_client: Authority
+) -> None:
+    """The CA of a cluster signs those of all its users."""
+    pair = kubelet_client.client("alice", name="alice")
+    tls = ssl.create_default_context(cafile=str(scene.pair.certificate))
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    tls.load_cert_chain(pair.certificate, pair.key)
+    async with scene.node():
+        await scene.pod("a", "echo hello")
+        await scene.ended("a")
+        node = await scene.admin.get("nodes", None, scene.name)
+        port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+        url = f"https://127.0.0.1:{port}/containerLogs/{scene.namespace}/a/main"
+        async with aiohttp.ClientSession() as session, session.get(url, ssl=tls) as response:
+            text = await response.text()
+
+    assert (response.status, text) == (403, "Forbidden: alice is not kube-apiserver-kubelet-client")

@@ -422,6 +422,39 @@ def test_command_is_run_inside_of_a_container(tmp_path: Path, mode: str) -> None
     assert (done.stdout, done.stderr) == ("inside/data\npod-a\n", "")
 
 
+NOTHING = "0000000000000000"
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to drop")
+
+
+@pytest.mark.parametrize(
+    ("limits", "rights"),
+    [
+        pytest.param({"noNewPrivileges": True, "noCapabilities": False}, {"NoNewPrivs": "1"}, id="no new privileges"),
+        pytest.param(
+            {"noNewPrivileges": True, "noCapabilities": True},
+            {"CapPrm": NOTHING, "CapEff": NOTHING, "CapBnd": NOTHING, "NoNewPrivs": "1"},
+            id="no capabilities",
+            marks=ONLY_ROOT,
+        ),
+    ],
+)
+def test_program_and_commands_inside_have_given_up_their_rights(
+    tmp_path: Path, mode: str, limits: dict[str, bool], rights: dict[str, str]
+) -> None:
+    show = ["cat", "/proc/self/status"]
+    script = "cat /proc/self/status; echo shown; exec sleep 1000"
+    with sh(tmp_path, script, namespaces=mode, mounts=[], limits=limits) as shim:
+        pid = shim.started()["pid"]
+        shim.wait_for("shown")
+        spec = {"pid": pid, "argv": show, "env": {"PATH": os.environ["PATH"]}, "cwd": "/", "limits": limits}
+        (tmp_path / "exec.json").write_text(json.dumps(spec))
+        done = subprocess.run([*shim_command(), "exec", str(tmp_path / "exec.json")], capture_output=True, text=True)
+
+    for text in (shim.text(), done.stdout):
+        status = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+        assert {name: status[name] for name in rights} == rights
+
+
 def test_lines_are_given_up_for_the_record_of_the_end(tmp_path: Path) -> None:
     """On a full disk."""
     for name in ("log.1", "log.2"):

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 def separate_node(scene: Scene) -> Iterator["subprocess.Popen[bytes]"]:
     """The node as a process of its own, as `trainmaster node` starts it."""
     command = [
-        *(sys.executable, "-c", "from trainmaster.cli import main; main()", "node"),
+        *(sys.executable, "-c", "from trainmaster.cli import main; main()", "node", "--allow-root"),
         *("--kubeconfig", str(scene.plane.kubeconfig()), "--name", scene.name),
         *("--folder", str(scene.folder), "--workdir", str(scene.workdir), "--client-ca", str(scene.plane.ca_file)),
     ]

@@ -28,11 +28,13 @@ from trainmaster.local.node.name import HostsFiles, NamedPod
 from trainmaster.local.node.pod import Pod
 from trainmaster.local.node.process import running_shims
 from trainmaster.local.node.registration import Registration, capacity
+from trainmaster.local.node.security import Policy, own_identity
 from trainmaster.local.node.worker import PodWorker, end_leftover, kept_pods
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
+from trainmaster.settings import NODE
 
 HOSTS = Path("/etc/hosts")
 NAME_PAUSE = 0.05
@@ -54,12 +56,18 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The bearer token that the log endpoint accepts; empty for none."""
     client_ca: Path | None = None
     """The CA of accepted client certificates: a real API server has one."""
+    client_name: str = NODE.client_name
+    """The common name of accepted client certificates: the CA may have signed those of many users."""
     restart_backoff: float = 10.0
     """Seconds before the second restart of a container, doubling from then on."""
     keeps_logs: bool = False
     """True: logs are kept after their pod was deleted."""
     is_last: bool = False
     """True: containers end when this process ends, since no later node will adopt them."""
+    is_strict: bool = False
+    """True: pods whose security context cannot be had are refused, as on a node of a cluster with many users."""
+    is_tainted: bool = False
+    """True: only pods that tolerate the taint of process nodes run here."""
 
 
 async def run_node(
@@ -129,15 +137,20 @@ class Agent:
             keeps_logs=options.keeps_logs,
             is_last=options.is_last,
             access=access,
+            policy=Policy(own_identity(), is_strict=options.is_strict, is_tainted=options.is_tainted),
         )
 
     async def run(self, stop: asyncio.Event, ready: asyncio.Event | None) -> None:
         options = self._options
         kubelet = KubeletOptions(
-            certificate=options.certificate, key=options.key, token=options.token, client_ca=options.client_ca
+            certificate=options.certificate,
+            key=options.key,
+            token=options.token,
+            client_ca=options.client_ca,
+            client_name=options.client_name,
         )
         async with serve_kubelet(kubelet, self.find) as port:
-            registration = Registration(self._cluster, options.name, self._room, port)
+            registration = Registration(self._cluster, options.name, self._room, port, is_tainted=options.is_tainted)
             async with asyncio.TaskGroup() as group:
                 working = group.create_task(self._work(registration, ready))
                 await stop.wait()
@@ -147,7 +160,8 @@ class Agent:
         """Runs until it is cancelled."""
         pods = Reflector(self._cluster, self._pods, JOB_CODEC, fields=f"spec.nodeName={self._options.name}")
         services = Reflector(self._cluster, self._services, JOB_CODEC)
-        config_maps = Reflector(self._cluster, self._config_maps, SERVICE_CODEC)
+        # The Node authorizer allows no list of them; then files are compared with their objects once a minute.
+        config_maps = Reflector(self._cluster, self._config_maps, SERVICE_CODEC, is_optional=True)
         await registration.register()
         async with asyncio.TaskGroup() as group:
             for reflector in (pods, services, config_maps):

@@ -245,7 +245,8 @@ class Container:
     def _target(self, attempt: Attempt) -> Target:
         spec = attempt.spec
         ports = {port["name"]: port["containerPort"] for port in self.spec.get("ports") or () if "name" in port}
-        return Target(self._shim, attempt.folder, attempt.main_pid(), spec["cwd"], spec["env"], ports)
+        limits = spec.get("limits") or {}  # an older node wrote none
+        return Target(self._shim, attempt.folder, attempt.main_pid(), spec["cwd"], spec["env"], ports, limits)
 
     def _ended(self) -> None:
         for task in self._tasks:

@@ -16,6 +16,7 @@ from trainmaster.local.node.environment import Source, Sources, data_of
 from trainmaster.local.node.event import PodEvents
 from trainmaster.local.node.isolation import Isolation, compiled_shim
 from trainmaster.local.node.name import HostsFiles, resolver_mounts
+from trainmaster.local.node.security import Policy
 from trainmaster.runtime.cluster import Cluster
 
 STARTS_AT_ONCE = 16
@@ -37,6 +38,7 @@ class Host:
         keeps_logs: bool,
         is_last: bool,
         access: Access | None,
+        policy: Policy,
     ) -> None:
         self.cluster = cluster
         self.folder = folder
@@ -50,6 +52,7 @@ class Host:
         self.backoff = backoff
         self.keeps_logs = keeps_logs
         self.is_last = is_last
+        self.policy = policy
         # Without mounts a token would not be where programs look for it.
         self.access = access if isolation.mode else None
         self.inherited = environment.inherited(os.environ)

@@ -25,12 +25,13 @@ class KubeletOptions(msgspec.Struct, frozen=True, kw_only=True):
     key: Path
     token: str
     client_ca: Path | None
+    client_name: str
 
 
 @asynccontextmanager
 async def serve_kubelet(options: KubeletOptions, find: FindContainer) -> AsyncIterator[int]:
     """Serves while the block runs; yields the port."""
-    app = web.Application(middlewares=[_authenticated(options.token)])
+    app = web.Application(middlewares=[_authenticated(options)])
     app.router.add_get("/healthz", _alive)
     app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", partial(_logs, find))
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
@@ -57,21 +58,25 @@ def _tls(options: KubeletOptions) -> ssl.SSLContext:
     return context
 
 
-def _authenticated(token: str) -> web.middleware:  # type: ignore[valid-type]
+def _authenticated(options: KubeletOptions) -> web.middleware:  # type: ignore[valid-type]
     @web.middleware
     async def check(request: web.Request, handler: Callable[[web.Request], object]) -> web.StreamResponse:
-        if not (_has_certificate(request) or _has_token(request, token)):
+        name = _certified_name(request)
+        if name not in ("", options.client_name):
+            return web.Response(status=403, text=f"Forbidden: {name} is not {options.client_name}")
+        if not name and not _has_token(request, options.token):
             return web.Response(status=401, text="Unauthorized")
         return await handler(request)  # type: ignore[misc,no-any-return]
 
     return check
 
 
-def _has_certificate(request: web.Request) -> bool:
-    """True if the client presented a certificate. TLS has verified it against the client CA."""
+def _certified_name(request: web.Request) -> str:
+    """The common name in the client's certificate, which TLS has verified against the client CA; empty without one."""
     transport = request.transport
     tls = transport.get_extra_info("ssl_object") if transport is not None else None
-    return tls is not None and bool(tls.getpeercert())
+    subject = (tls.getpeercert() or {}).get("subject", ()) if tls is not None else ()
+    return next((value for part in subject for name, value in part if name == "commonName"), "")
 
 
 def _has_token(request: web.Request, token: str) -> bool:

@@ -31,6 +31,8 @@ class Target(msgspec.Struct, frozen=True):
     cwd: str
     env: Mapping[str, str]
     ports: Mapping[str, int]
+    limits: Mapping[str, bool] = {}
+    """What the container's program has given up; commands inside of it, too."""
 
 
 async def run_handler(handler: Object, target: Target, timeout: float) -> Outcome:
@@ -55,7 +57,13 @@ async def _run(handler: Object, target: Target) -> Outcome:
 
 
 async def _exec(command: list[str], target: Target) -> Outcome:
-    spec = {"argv": command, "env": dict(target.env), "cwd": target.cwd, "pid": target.pid}
+    spec = {
+        "argv": command,
+        "env": dict(target.env),
+        "cwd": target.cwd,
+        "pid": target.pid,
+        "limits": dict(target.limits),
+    }
     file = target.folder / f"exec-{os.getpid()}-{id(spec)}.json"
     write_whole(file, msgspec.json.encode(spec))
     process = await asyncio.create_subprocess_exec(

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from trainmaster.core.errors import AlreadyExists, NotFound, Trainmaster, Unreachable
+from trainmaster.core.errors import AlreadyExists, BadConfig, Forbidden, NotFound, Trainmaster, Unreachable
 from trainmaster.core.ids import LEASE, Key
 from trainmaster.local.node.pod import LOOPBACK, Object
 from trainmaster.local.node.resource import NODE
+from trainmaster.local.node.taint import TAINT, taints_with
 from trainmaster.runtime.backoff import REGISTER_NODE, Backoff
 from trainmaster.runtime.cluster import Cluster
 
@@ -84,11 +85,12 @@ def _info(arch: str) -> Object:
 
 
 class Registration:
-    def __init__(self, cluster: Cluster, name: str, room: Object, port: int) -> None:
+    def __init__(self, cluster: Cluster, name: str, room: Object, port: int, *, is_tainted: bool) -> None:
         self._cluster = cluster
         self._name = name
         self._room = room
         self._port = port
+        self._is_tainted = is_tainted
         self._uid = ""
 
     async def register(self) -> None:
@@ -107,15 +109,34 @@ class Registration:
 
     async def _write(self) -> None:
         body = node_body(self._name, self._room, self._port, datetime.now(UTC))
+        body["spec"] = {"taints": taints_with([], is_tainted=self._is_tainted)}
         key = Key("", self._name)
         try:
             written = await self._cluster.create(NODE, "", msgspec.json.encode(body))
         except AlreadyExists:
             labels = msgspec.json.encode({"metadata": {"labels": body["metadata"]["labels"]}})
             written = await self._cluster.patch(NODE, key, labels)
+            await self._taint(key)
         self._uid = written.uid
         status = msgspec.json.encode({"status": body["status"]})
         await self._cluster.patch(NODE, key, status, subresource="status")
+
+    async def _taint(self, key: Key) -> None:
+        """A Node that exists may be from before, or have taints of others."""
+        node = msgspec.json.decode(await self._cluster.get(NODE, key))
+        before = node["spec"].get("taints") or []
+        if (TAINT in before) == self._is_tainted:
+            return
+        after = taints_with(before, is_tainted=self._is_tainted)
+        metadata = {"resourceVersion": node["metadata"]["resourceVersion"]}  # others change taints, too
+        try:
+            await self._cluster.patch(NODE, key, msgspec.json.encode({"metadata": metadata, "spec": {"taints": after}}))
+        except Forbidden as error:
+            change = f"{TAINT['key']}:{TAINT['effect']}{'' if self._is_tainted else '-'}"
+            raise BadConfig(
+                f"node {self._name} exists and may not change its own taints; an administrator can: "
+                f"kubectl taint node {self._name} {change}, or kubectl delete node {self._name}"
+            ) from error
 
     async def keep_alive(self) -> None:
         """Renews the lease until cancelled. A failure is logged once, and once more when it is over."""

@@ -34,7 +34,8 @@ MS_RDONLY, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 1, 32, 4096, 8192,
 MNT_DETACH = 2
 KEPT_FLAGS = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}
 """Flags of statvfs and of mount: in a user namespace a remount must keep the flags of the original mount."""
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+CAPABILITY_VERSION, CAPABILITY_WORDS = 0x20080522, 6
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "s390x": 217, "riscv64": 41}
 
 SYSTEM_FOLDERS = frozenset(
@@ -476,6 +477,28 @@ def _prepare(spec: dict[str, Any]) -> None:
         os.chdir(spec["cwd"])
     except OSError as error:
         raise StartFailed(f'cannot start in workingDir "{spec["cwd"]}": {error.strerror}') from error
+    _limit(spec.get("limits") or {})
+
+
+def _limit(limits: dict[str, bool]) -> None:
+    """Gives up rights for good: the program and its children cannot get them back."""
+    if limits.get("noNewPrivileges"):
+        _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if limits.get("noCapabilities") and os.geteuid() == 0:  # programs of other users start with none
+        _drop_capabilities()
+
+
+def _drop_capabilities() -> None:
+    number = 0
+    try:
+        while True:
+            _prctl(PR_CAPBSET_DROP, number)
+            number += 1
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # EINVAL: there is no such capability, so all are dropped
+            raise StartFailed(f"cannot drop capabilities: {error.strerror}") from error
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
+    _checked("capset", header, (ctypes.c_uint32 * CAPABILITY_WORDS)())
 
 
 def _execute(spec: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ from trainmaster.local.node.isolation import FALLBACK
 from trainmaster.local.node.pod import Object, Pod
 from trainmaster.local.node.process import CONTAINER, POD_UID, sweep
 from trainmaster.local.node.reporter import Reporter
+from trainmaster.local.node.security import limits_of, refusal, unmet
 from trainmaster.local.node.status import status_of
 from trainmaster.local.node.volume import make_volumes, mounts, token_references, volume_references
 
@@ -60,7 +61,9 @@ class PodWorker:
         self._changed = asyncio.Event()
         self._changed.set()
         self._reporter = Reporter(host.cluster, pod)
-        self._rejection = rejection(pod, host.isolation, has_accounts=host.access is not None)
+        self._rejection = refusal(pod, host.policy) or rejection(
+            pod, host.isolation, has_accounts=host.access is not None
+        )
         self._tokens = Tokens(host.access)
         self.containers = {
             spec["name"]: Container(
@@ -128,6 +131,7 @@ class PodWorker:
         self._changed.clear()
         if not self._is_kept:
             self._keep()
+            self._mention_ignored()
         if time.time() >= self._refresh_at or (self._is_stale and self._refresh_at < math.inf):
             await self._refresh()
         decision = self._decide()
@@ -217,6 +221,7 @@ class PodWorker:
             "messagePolicy": body.get("terminationMessagePolicy", "File"),
             "grace": pod.grace,
             "owner": os.getpid() if host.is_last else 0,
+            "limits": limits_of(pod, body),
         }
         hosts = host.hosts.file(pod.key.namespace)
         env = {**host.inherited, "HOSTNAME": pod.hostname, **own, **self._marks(container)}
@@ -259,6 +264,12 @@ class PodWorker:
     def _marks(self, container: Container) -> dict[str, str]:
         """Variables that mark all processes of the container, so that they are found without their shim."""
         return {POD_UID: self.pod.uid, CONTAINER: container.name}
+
+    def _mention_ignored(self) -> None:
+        """Fields that a pod of local mode has and that are not done."""
+        ignored = "" if self._rejection else "; ".join(map(str, unmet(self.pod, self._host.policy.identity)))
+        if ignored:
+            self._record_event("Warning", "SecurityContextIgnored", ignored)
 
     # --- the disk ---
 
