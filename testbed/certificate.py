@@ -49,6 +49,12 @@ class Authority:
         """The CA certificate; base64 of it is a caBundle."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
+    def key_file(self) -> Path:
+        """The authority's own key, for a program that signs in its place."""
+        file = self.ca_file.with_name("ca.key")
+        _write_key(file, self._key)
+        return file
+
     def server(self, name: str = "server") -> Pair:
         """A certificate for a server on loopback."""
         alternatives = x509.SubjectAlternativeName(

@@ -467,7 +467,7 @@ async def test_what_may_not_be_read_and_is_not_needed_holds_nobody_up(cluster: F
         assert standing(store) == (True, True)
 
     assert gaps(cluster.asked("list")) == [FORBIDDEN_SECONDS] * 3
-    assert [line["event"] for line in logs] == ["may not be read: the operator does without it"]
+    assert [line["event"] for line in logs] == ["may not be read: it is done without"]
 
 
 async def test_rights_that_are_taken_away_leave_a_store_that_is_not_current(cluster: FakeCluster) -> None:

@@ -21,7 +21,7 @@ async def end_leftovers(folder: Path, *, grace: float = 0.0, kill_now: asyncio.E
     if not await _gone(folder, _KILL_SECONDS):
         for spec, pid in running_shims(folder).items():
             send(pid, signal.SIGKILL)
-            sweep(pod_of(spec))
+            await asyncio.to_thread(sweep, pod_of(spec))
 
 
 def _send(folder: Path, number: int) -> None:

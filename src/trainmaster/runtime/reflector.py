@@ -210,10 +210,10 @@ class Reflector(Generic[V]):
         """Logged once. When access is granted later, the resource is listed again: events were missed meanwhile."""
         if not self.settled.is_set() or self._store.is_current:
             log.warning(
-                "may not be read: the operator does without it",
+                "may not be read: it is done without",
                 resource=str(self._store.resource),
                 because=str(error),
-                hint="grant list and watch, as deploy/rbac.yaml does, to have faults of nodes seen",
+                hint="grant list and watch of it to have changes seen, such as faults of nodes",
             )
         self._version = ""
         self._lose()

@@ -18,6 +18,7 @@ from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key
 from trainmaster.core.view import JOB_CODEC, SERVICE_CODEC, JobView, ServiceView
 from trainmaster.local.lock import Taken, locked
 from trainmaster.local.node.account import Access
+from trainmaster.local.node.attempt import end_orphans
 from trainmaster.local.node.backoff import RestartBackoff
 from trainmaster.local.node.container import Container
 from trainmaster.local.node.event import PodEvents
@@ -183,7 +184,8 @@ class Agent:
 
     async def _begin(self) -> None:
         """Adopts the pods on disk, then watches the API."""
-        self._shims = running_shims(self._folder)
+        self._shims = await asyncio.to_thread(running_shims, self._folder)
+        await asyncio.to_thread(end_orphans, self._folder, self._shims)
         for uid, kept in kept_pods(self._folder).items():
             if kept is None:
                 await asyncio.to_thread(end_leftover, self._folder, uid)

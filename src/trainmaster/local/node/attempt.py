@@ -15,7 +15,7 @@ import msgspec
 from trainmaster.core.errors import Trainmaster
 from trainmaster.local.disk import write_whole
 from trainmaster.local.node.pod import Object
-from trainmaster.local.node.process import send, sweep, when_ended
+from trainmaster.local.node.process import pod_of, send, sweep, when_ended
 from trainmaster.local.node.record import Ended
 
 S = TypeVar("S")
@@ -49,6 +49,7 @@ class Attempt:
         self._on_end = on_end
         self._over = asyncio.Event()
         self._unwatch: Callable[[], None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
 
     @property
     def log(self) -> Path:
@@ -91,7 +92,7 @@ class Attempt:
         return file
 
     def adopt(self, shims: Mapping[str, int]) -> bool:
-        """Adopts the attempt on disk; False if it was never started."""
+        """Adopts the attempt on disk; False if it was never started. ``end_orphans`` has ended what has no shim."""
         file = self.folder / "spec.json"
         started = _decoded(self.folder / "running.json", Started)
         if started is not None:
@@ -109,9 +110,8 @@ class Attempt:
             self._unwatch = when_ended(shim, self._shim_ended)
             return True
         if started is None:
-            self._sweep()
             return False
-        self._shim_ended()
+        self._lose()
         return True
 
     def main_pid(self) -> int:
@@ -124,6 +124,8 @@ class Attempt:
         """Lets the attempt run and stops watching it."""
         if self._unwatch is not None:
             self._unwatch()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
 
     def terminate(self) -> None:
         self._send(signal.SIGTERM)
@@ -137,21 +139,37 @@ class Attempt:
             send(self._shim, number)
 
     def _shim_ended(self) -> None:
-        self.ended = _decoded(self.folder / "exit.json", Ended)
-        if self.ended is None:
-            self._sweep()
-            started = self.started_at or _moment()
-            self.ended = Ended(137, "Error", started, _moment(), self._why_not or LOST, signal.SIGKILL)
-            with contextlib.suppress(OSError):  # the disk is full: the end is then known only in memory
-                write_whole(self.folder / "exit.json", msgspec.json.encode(self.ended))
-        self.started_at = self.ended.started_at
+        self._shim = 0  # its number may be given to another process
+        ended = _decoded(self.folder / "exit.json", Ended)
+        if ended is not None:
+            self._end(ended)
+        else:
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        """Kills processes that a killed shim left behind; a shim that exits normally leaves none. In a thread: it may
+        take a second."""
+        spec = self.spec
+        await asyncio.to_thread(sweep, spec["uid"], spec["container"])
+        self._lose()
+
+    def _lose(self) -> None:
+        ended = Ended(137, "Error", self.started_at or _moment(), _moment(), self._why_not or LOST, signal.SIGKILL)
+        with contextlib.suppress(OSError):  # the disk is full: the end is then known only in memory
+            write_whole(self.folder / "exit.json", msgspec.json.encode(ended))
+        self._end(ended)
+
+    def _end(self, ended: Ended) -> None:
+        self.ended, self.started_at = ended, ended.started_at
         self._over.set()
         self._on_end()
 
-    def _sweep(self) -> None:
-        """Kills processes that a killed shim left behind; a shim that exits normally leaves none."""
-        spec = self.spec
-        sweep(spec["uid"], spec["container"])
+
+def end_orphans(folder: Path, shims: Mapping[str, int]) -> None:
+    """Ends the processes of a node's containers whose shims were killed while no node ran."""
+    for spec in folder.glob("pods/*/containers/*/*/spec.json"):
+        if str(spec) not in shims and not spec.with_name("exit.json").exists():
+            sweep(pod_of(str(spec)), spec.parts[-3])
 
 
 def attempts_in(folder: Path) -> list[Path]:
