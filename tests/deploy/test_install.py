@@ -77,6 +77,27 @@ def test_three_programs_run_as_the_seed_prints_it(
 
 
 @each_variant
+async def test_pods_of_an_installation_meet_the_standard_that_its_namespace_enforces(
+    admin: Admin, node: NodeProcess, variant: Variant
+) -> None:
+    """Asked without running them: on this machine they would be refused as processes of root."""
+    bodies = list(yaml.safe_load_all(variant.file.read_text()))
+    (labels,) = [body["metadata"]["labels"] for body in bodies if body["kind"] == "Namespace"]
+    name = f"{variant.namespace}-asked"
+    await admin.create("namespaces", {"metadata": {"name": name, "labels": labels}})
+    await admin.wait_for("serviceaccounts", name, "default", lambda _: True)
+
+    for body in bodies:
+        if body["kind"] == "Deployment":
+            spec = {**body["spec"]["template"]["spec"], "serviceAccountName": "default"}
+            pod = {"metadata": {"name": "asked"}, "spec": spec}
+            asked = await admin.request("POST", f"/api/v1/namespaces/{name}/pods?dryRun=All", pod)
+            assert asked["metadata"]["name"] == "asked"
+    await admin.delete("namespaces", None, name)
+    await admin.wait_gone("namespaces", None, name)
+
+
+@each_variant
 def test_what_was_created_can_be_applied(plane: ControlPlane, installed: dict[Variant, str], variant: Variant) -> None:
     said = plane.kubectl("apply", "--filename=-", input=installed[variant])
 
