@@ -64,10 +64,11 @@ def node(
     log_format: str,
     verbosity: int,
 ) -> None:
-    """Run pods of a cluster as processes of this machine, with the rights of your user and your files.
+    """Run pods of a cluster as processes of this machine.
 
-    The node has the taint trainmaster.dev/process-node: only pods that tolerate it by this key run here. Give the node
-    a kubeconfig of its own, with the rights of a node: docs/node.md has the commands.
+    They have the rights and the files of your user. The node has the taint trainmaster.dev/process-node: only pods that
+    tolerate it by this key run here. Give the node a kubeconfig of its own, with the rights of a node: docs/node.md has
+    the commands.
 
     \b
     Example:
