@@ -1,45 +1,55 @@
-"""Generates di-manager.yaml, nervex-manager.yaml and mx-manager.yaml beside this file: each a whole installation.
+"""Generates the manifests beside this file: di-manager.yaml, nervex-manager.yaml and mx-manager.yaml, each a whole
+installation, and rbac.yaml and webhook.yaml, the rights and the webhooks for programs that you run yourself.
 
     python -m deploy.manager
 
-Everything has one source. The definitions come from ``kinds.crd``; the rights and the webhooks from rbac.yaml
-and webhook.yaml beside this file, which tests hold to what the programs really use. Of all these an installation gets
-what belongs to its own API group, so a kind that is added there is in its manifest, too.
+Everything has one source: the definitions come from ``kinds.crd``, the rights from ``deploy.rights``, the policies from
+``deploy.policy``. Of all these an installation gets what belongs to its own kinds.
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from trainmaster.kinds.crd import all_crds
-
-Object = dict[str, Any]
+from deploy import policy, rights
+from deploy.rights import OWN_GROUPS, Object
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.crd import crd
+from trainmaster.kinds.registry import DEFINITIONS, all_resource_kinds
+from trainmaster.kinds.resource_kinds import ResourceKinds
+from trainmaster.settings import SYSTEM_NAMESPACE, WEBHOOK
+from trainmaster.webhook.path import Phase, path_of
 
 HERE = Path(__file__).parent
-SOURCES = ("rbac.yaml", "webhook.yaml")
 RBAC_GROUP = "rbac.authorization.k8s.io"
-OWN_GROUPS = frozenset(crd["spec"]["group"] for crd in all_crds())
-"""All other groups are Kubernetes' own: every installation needs its rights there."""
-NEEDED_BY = {"configmaps": "elasticdeeplearning.ai", "jobs": "mxnet.mlkube.io"}
-"""But for these, which jobs of one group alone have."""
 SERVER_PORT = 8080
-SOURCE_WEBHOOKS = "trainmaster"
-"""The name of both webhook configurations in webhook.yaml."""
-SOURCE_SECRET = "trainmaster-webhook-certificate"  # noqa: S105  the name of one
+WEBHOOK_PORT = 9443
+PRIORITY = 1_000_000_000
+"""The highest value of a PriorityClass that is not Kubernetes' own: no training pod preempts the operator."""
+METRICS_NAMESPACES = {"metrics": "enabled"}
+"""The label of namespaces whose pods may read metrics, as kubebuilder's projects have it."""
 
 
-class Variant(NamedTuple):
-    """``prefix`` begins all names, as the ancestor of that name had them."""
+class WebhookNames(NamedTuple):
+    service: str
+    secret: str
+    mutating: str
+    validating: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An installation. ``prefix`` begins all names, as the ancestor of that name had them."""
 
     prefix: str
-    group: str
-    scheme: str
-    """The kind of job that its operator drives and its server serves."""
+    group: str = ""
+    """Of its kinds; empty for all kinds."""
+    scheme: str = ""
+    """The kind of job that its operator drives and its server serves; empty for all."""
     has_server: bool = True
     """Its jobs ask di-server for replicas."""
 
@@ -51,11 +61,24 @@ class Variant(NamedTuple):
     def file(self) -> Path:
         return HERE / f"{self.prefix}-manager.yaml"
 
+    @property
+    def groups(self) -> frozenset[str]:
+        return frozenset({self.group}) if self.group else OWN_GROUPS
+
+    @property
+    def kinds(self) -> tuple[ResourceKinds, ...]:
+        return tuple(each for each in all_resource_kinds(Settings()) if each.resource.group in self.groups)
+
+    @property
+    def webhook(self) -> WebhookNames:
+        if not self.group:  # the defaults of the program
+            names = WEBHOOK.configuration, WEBHOOK.configuration
+            return WebhookNames(WEBHOOK.service_name, WEBHOOK.secret_name, *names)
+        configurations = [self.name(f"{phase}-webhook-configuration") for phase in ("mutating", "validating")]
+        return WebhookNames(self.name("webhook-service"), self.name("webhook-server-cert"), *configurations)
+
     def name(self, part: str) -> str:
         return f"{self.prefix}-{part}"
-
-    def configuration(self, kind: str) -> str:
-        return self.name(f"{kind}-webhook-configuration")
 
 
 VARIANTS = (
@@ -64,6 +87,8 @@ VARIANTS = (
 )
 """Those with di-server."""
 MX = Variant("mx", "mxnet.mlkube.io", "mxjob.mxnet.mlkube.io", has_server=False)
+ALL = Variant(SYSTEM_NAMESPACE.removesuffix("-system"))
+"""All kinds. You run its programs yourself."""
 
 
 def image() -> str:
@@ -73,27 +98,72 @@ def image() -> str:
 
 
 def bodies(variant: Variant) -> list[Object]:
-    """All objects, in an order in which each finds what it needs."""
+    """All objects of an installation, in an order in which each finds what it needs."""
     return [
-        _body("v1", "Namespace", variant.namespace, labels=_enforced()),
-        *(crd for crd in all_crds() if crd["spec"]["group"] == variant.group),
+        _namespace(variant),
+        *(crd(definition) for definition in DEFINITIONS if definition.resource.group in variant.groups),
         *_rights(variant),
+        *_webhook_rights(variant),
+        *_user_roles(variant),
+        _priority(variant),
         *_services(variant),
+        *_network_policies(variant),
         *(_deployment(variant, program) for program in _programs(variant)),
+        *(_budget(variant, program) for program in _programs(variant)),
         *_webhooks(variant),
     ]
 
 
+def rbac(variant: Variant) -> list[Object]:
+    """The rights of operator and server, and of users."""
+    return [_namespace(variant), *_rights(variant), *_user_roles(variant)]
+
+
+def admission(variant: Variant) -> list[Object]:
+    """The webhooks, and the rights of the program behind them."""
+    service = _webhook_service(variant, WEBHOOK_PORT)  # by its number: the Deployment is the user's
+    return [_namespace(variant), *_webhook_rights(variant), service, *_webhooks(variant)]
+
+
+_GENERATED = "# Generated by deploy/manager.py: change it there, then run `make generate`."
+_RBAC = """
+#
+# What operator, di-server and users may do. The operator and di-server get exactly the verbs that they use, which
+# tests/integration proves in both directions.
+# For an operator of one namespace (--namespace), bind the ClusterRole with a RoleBinding there instead.
+"""
+_ADMISSION = """
+#
+# Admission: `trainmaster webhook --run-in-cluster` behind this Service defaults and checks jobs before they are stored.
+# It writes the caBundle of both configurations itself; docs/admission.md says how to use cert-manager instead.
+#
+# A webhook that is down stops nobody: the rules match our own resources only, and failurePolicy is Ignore, since the
+# definitions check most of it and the operator all of it again.
+"""
+
+
 def to_yaml(variant: Variant) -> str:
-    head = (
-        f"# Generated by deploy/manager.py: change it there, then run `make generate`.\n"
-        f"#\n"
-        f"#   kubectl create -f deploy/{variant.file.name}     (or apply)\n"
-        f"#\n"
-        f"# docs/install.md says how to use another image, and how to remove all of it.\n"
-    )
-    documents = yaml.dump_all(bodies(variant), Dumper=_Dumper, explicit_start=True, sort_keys=False, width=118)
-    return head + documents
+    head = f"""
+#
+#   kubectl create -f deploy/{variant.file.name}     (or apply)
+#
+# docs/install.md says how to use another image, and how to remove all of it.
+"""
+    return _manifest(head, bodies(variant))
+
+
+def manifests() -> dict[Path, str]:
+    """All files that are generated here, and their content."""
+    return {
+        **{variant.file: to_yaml(variant) for variant in (*VARIANTS, MX)},
+        HERE / "rbac.yaml": _manifest(_RBAC, rbac(ALL)),
+        HERE / "webhook.yaml": _manifest(_ADMISSION, admission(ALL)),
+    }
+
+
+def _manifest(head: str, objects: Sequence[Object]) -> str:
+    documents = yaml.dump_all(objects, Dumper=_Dumper, explicit_start=True, sort_keys=False, width=118)
+    return f"{_GENERATED}{head}{documents}"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -108,62 +178,66 @@ def _body(version: str, kind: str, name: str, namespace: str = "", **more: Any) 
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
 
 
-def _enforced() -> dict[str, str]:
-    """No pod gets into the namespace that could do more than ours."""
-    return {"pod-security.kubernetes.io/enforce": "restricted"}
+def _namespace(variant: Variant) -> Object:
+    """No pod gets into it that could do more than ours."""
+    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
+    return _body("v1", "Namespace", variant.namespace, labels=labels)
 
 
 # --- rights ------------------------------------------------------------------------------------
 
 
-@cache
-def _sources() -> tuple[Object, ...]:
-    """The objects of the manifests beside this file."""
-    return tuple(body for file in SOURCES for body in yaml.safe_load_all((HERE / file).read_text()))
-
-
-def _source(kind: str, name: str) -> Object:
-    for body in _sources():
-        if (body["kind"], body["metadata"]["name"]) == (kind, name):
-            return deepcopy(body)
-    raise LookupError(f"neither of {', '.join(SOURCES)} has the {kind} {name}")
-
-
 def _rights(variant: Variant) -> Iterator[Object]:
-    for part in ("operator", *(["server"] if variant.has_server else []), "webhook"):
-        yield _body("v1", "ServiceAccount", variant.name(part), variant.namespace)
-        yield from _granted(variant, "ClusterRole", part, part)
-    yield from _granted(variant, "Role", "operator-election", "operator")
-    yield from _granted(variant, "Role", "webhook", "webhook")
+    """Of operator and server. Each policy comes before the rights that it bounds."""
+    name = variant.name("operator")
+    yield _account(variant, name)
+    yield from policy.operator(name, variant.namespace, variant.kinds)
+    yield from _granted(variant, name, name, rights.rules(rights.operator(variant.kinds)))
+    election = rights.rules(rights.election())
+    yield from _granted(variant, name, variant.name("operator-election"), election, is_local=True)
+    if variant.has_server:
+        server = variant.name("server")
+        yield _account(variant, server)
+        yield from _granted(variant, server, server, rights.rules(rights.server(variant.groups)))
 
 
-def _granted(variant: Variant, kind: str, role: str, part: str) -> Iterator[Object]:
-    """A role, and that it is the role of this part of the installation."""
-    name = variant.name(role)
-    place = variant.namespace if kind == "Role" else ""
-    rules = list(_rules(variant, _source(kind, f"trainmaster-{role}")["rules"]))
-    yield _body(f"{RBAC_GROUP}/v1", kind, name, place, rules=rules)
+def _webhook_rights(variant: Variant) -> Iterator[Object]:
+    """The Secret has no data: an apply leaves that to the webhook, which fills it."""
+    name, names = variant.name("webhook"), variant.webhook
+    yield _account(variant, name)
+    yield _body("v1", "Secret", names.secret, variant.namespace, type="Opaque")
+    yield from policy.webhook(name, variant.namespace)
+    yield from _granted(variant, name, name, rights.webhook(names.mutating, names.validating))
+    yield from _granted(variant, name, name, rights.certificate(names.secret), is_local=True)
+
+
+def _account(variant: Variant, name: str) -> Object:
+    return _body("v1", "ServiceAccount", name, variant.namespace)
+
+
+def _granted(
+    variant: Variant, account: str, role: str, rules: Sequence[Object], *, is_local: bool = False
+) -> Iterator[Object]:
+    """A role, and that an account has it: in the namespace of the installation alone, or in all."""
+    kind, place = ("Role", variant.namespace) if is_local else ("ClusterRole", "")
+    yield _body(f"{RBAC_GROUP}/v1", kind, role, place, rules=list(rules))
     yield _body(
         f"{RBAC_GROUP}/v1",
         f"{kind}Binding",
-        name,
+        role,
         place,
-        roleRef={"apiGroup": RBAC_GROUP, "kind": kind, "name": name},
-        subjects=[{"kind": "ServiceAccount", "name": variant.name(part), "namespace": variant.namespace}],
+        roleRef={"apiGroup": RBAC_GROUP, "kind": kind, "name": role},
+        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": variant.namespace}],
     )
 
 
-def _rules(variant: Variant, rules: Iterable[Object]) -> Iterator[Object]:
-    names = {
-        SOURCE_WEBHOOKS: [variant.configuration("mutating"), variant.configuration("validating")],
-        SOURCE_SECRET: [variant.name("webhook-server-cert")],
-    }
-    for rule in rules:
-        if any(NEEDED_BY.get(resource, variant.group) != variant.group for resource in rule["resources"]):
-            continue
-        if OWN_GROUPS.isdisjoint(rule["apiGroups"]) or variant.group in rule["apiGroups"]:
-            renamed = [new for old in rule.get("resourceNames", ()) for new in names[old]]
-            yield rule | ({"resourceNames": renamed} if renamed else {})
+def _user_roles(variant: Variant) -> Iterator[Object]:
+    """Kubernetes adds their rules to its own roles of these names."""
+    jobs = {each.resource for each in variant.kinds}
+    definitions = [each for each in DEFINITIONS if each.resource.group in variant.groups]
+    for role, rules in rights.user_roles(definitions, jobs):
+        labels = {f"{RBAC_GROUP}/aggregate-to-{role}": "true"}
+        yield _body(f"{RBAC_GROUP}/v1", "ClusterRole", variant.name(role), labels=labels, rules=rules)
 
 
 # --- programs ----------------------------------------------------------------------------------
@@ -180,9 +254,12 @@ class Program(NamedTuple):
     requests: Mapping[str, str]
     memory: str
     """Its limit. There is none for processor time: an operator that is throttled loses its lease."""
+    replicas: int = 2
+    """All of them answer; of operators, one leads."""
 
 
 def _programs(variant: Variant) -> Iterator[Program]:
+    names = variant.webhook
     server = f"--server-url={variant.name('server')}.{variant.namespace}:{SERVER_PORT}"
     yield Program(
         variant.name("operator"),
@@ -208,15 +285,15 @@ def _programs(variant: Variant) -> Iterator[Program]:
         [
             "webhook",
             "--run-in-cluster",
-            "--bind-address=:9443",
-            f"--service-name={variant.name('webhook-service')}",
-            f"--secret-name={variant.name('webhook-server-cert')}",
-            f"--mutating-configuration={variant.configuration('mutating')}",
-            f"--validating-configuration={variant.configuration('validating')}",
+            f"--bind-address=:{WEBHOOK_PORT}",
+            f"--service-name={names.service}",
+            f"--secret-name={names.secret}",
+            f"--mutating-configuration={names.mutating}",
+            f"--validating-configuration={names.validating}",
             "--metrics-bind-address=:8080",
             "--health-probe-bind-address=:8081",
         ],
-        {"webhook": 9443, "metrics": 8080, "health": 8081},
+        {"webhook": WEBHOOK_PORT, "metrics": 8080, "health": 8081},
         "health",
         {"cpu": "30m", "memory": "96Mi"},
         "256Mi",
@@ -237,14 +314,15 @@ def _server(variant: Variant) -> Program:
         "http",
         {"cpu": "100m", "memory": "128Mi"},
         "512Mi",
+        replicas=1,
     )
 
 
 def _deployment(variant: Variant, program: Program) -> Object:
     labels = _selector(program.name)
-    template = {"metadata": {"labels": labels}, "spec": _pod_spec(program)}
+    template = {"metadata": {"labels": labels}, "spec": _pod_spec(variant, program)}
     spec = {
-        "replicas": 1,
+        "replicas": program.replicas,
         # The next one is ready before the last one goes: a coordinator is always answered.
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "selector": {"matchLabels": labels},
@@ -257,7 +335,7 @@ def _selector(name: str) -> dict[str, str]:
     return {"app.kubernetes.io/name": name}
 
 
-def _pod_spec(program: Program) -> Object:
+def _pod_spec(variant: Variant, program: Program) -> Object:
     container = {
         "name": program.args[0],
         "image": image(),
@@ -276,10 +354,36 @@ def _pod_spec(program: Program) -> Object:
     }
     return {
         "serviceAccountName": program.name,
+        "priorityClassName": _priority_name(variant),
         "nodeSelector": {"kubernetes.io/os": "linux"},
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": _selector(program.name)},
+            }
+        ],
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
+
+
+def _priority_name(variant: Variant) -> str:
+    return variant.name("manager")
+
+
+def _priority(variant: Variant) -> Object:
+    """Not system-cluster-critical: some clusters allow that in kube-system only."""
+    why = "Operator, server and webhook of trainmaster: training pods do not preempt them."
+    name = _priority_name(variant)
+    return _body("scheduling.k8s.io/v1", "PriorityClass", name, value=PRIORITY, description=why)
+
+
+def _budget(variant: Variant, program: Program) -> Object:
+    """One after the other, also of a single replica: a drain must not wait for ever."""
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": _selector(program.name)}}
+    return _body("policy/v1", "PodDisruptionBudget", program.name, variant.namespace, spec=spec)
 
 
 def _probe(path: str, port: str, **times: int) -> Object:
@@ -293,37 +397,94 @@ def _services(variant: Variant) -> Iterator[Object]:
     if variant.has_server:
         server = variant.name("server")
         yield _service(variant, server, server, SERVER_PORT, "http")
-    yield _service(variant, variant.name("webhook-service"), variant.name("webhook"), 443, "webhook")
+    yield _webhook_service(variant)
     for part in ("operator", "webhook"):
         yield _service(variant, variant.name(f"{part}-metrics-service"), variant.name(part), 8080, "metrics")
 
 
-def _service(variant: Variant, name: str, program: str, port: int, target: str) -> Object:
+def _webhook_service(variant: Variant, target: str | int = "webhook") -> Object:
+    return _service(variant, variant.webhook.service, variant.name("webhook"), 443, "webhook", target)
+
+
+def _service(variant: Variant, name: str, program: str, port: int, what: str, target: str | int = "") -> Object:
     """Inside of the cluster alone."""
     spec = {
         "type": "ClusterIP",
         "selector": _selector(program),
-        "ports": [{"name": target, "port": port, "targetPort": target}],
+        "ports": [{"name": what, "port": port, "targetPort": target or what}],
     }
     return _body("v1", "Service", name, variant.namespace, labels=_selector(program), spec=spec)
 
 
-def _webhooks(variant: Variant) -> Iterator[Object]:
-    service = {"name": variant.name("webhook-service"), "namespace": variant.namespace}
-    for kind in ("Mutating", "Validating"):
-        source = _source(f"{kind}WebhookConfiguration", SOURCE_WEBHOOKS)
-        webhooks = [
-            entry | {"clientConfig": {"service": entry["clientConfig"]["service"] | service}}
-            for entry in source["webhooks"]
-            if all(variant.group in rule["apiGroups"] for rule in entry["rules"])
+def _network_policies(variant: Variant) -> Iterator[Object]:
+    """Nothing comes in but what is named here, and the probes of the kubelet, which policies let through. What goes
+    out is not limited: no manifest knows the address of the API server."""
+    everything = {"podSelector": {}, "policyTypes": ["Ingress"]}
+    yield _body("networking.k8s.io/v1", "NetworkPolicy", variant.name("deny"), variant.namespace, spec=everything)
+    for program in _programs(variant):
+        # di-server is for pods of all namespaces and of the host network; the API server calls from an address that
+        # no selector names.
+        open_to_all = [{"ports": [{"port": name}]} for name in program.ports if name in ("http", "webhook")]
+        for_monitoring = [
+            {"ports": [{"port": name}], "from": [{"namespaceSelector": {"matchLabels": METRICS_NAMESPACES}}]}
+            for name in program.ports
+            if name == "metrics"
         ]
-        name = variant.configuration(kind.lower())
-        yield _body(source["apiVersion"], source["kind"], name, webhooks=webhooks)
+        spec = {
+            "podSelector": {"matchLabels": _selector(program.name)},
+            "policyTypes": ["Ingress"],
+            "ingress": open_to_all + for_monitoring,
+        }
+        yield _body("networking.k8s.io/v1", "NetworkPolicy", program.name, variant.namespace, spec=spec)
+
+
+# --- webhooks ----------------------------------------------------------------------------------
+
+
+def _webhooks(variant: Variant) -> Iterator[Object]:
+    phases: tuple[tuple[Phase, str, str], ...] = (
+        ("mutate", "MutatingWebhookConfiguration", variant.webhook.mutating),
+        ("validate", "ValidatingWebhookConfiguration", variant.webhook.validating),
+    )
+    for phase, kind, name in phases:
+        webhooks = [_webhook(variant, phase, each) for each in variant.kinds]
+        yield _body(policy.API, kind, name, webhooks=webhooks)
+
+
+def _webhook(variant: Variant, phase: Phase, kind: ResourceKinds) -> Object:
+    resource = kind.resource
+    # Names are domains. Two kinds that are spelt alike have names with their group, which are domains already.
+    domain = kind.name if "." in kind.name else f"{kind.name}.kb.io"
+    return {
+        "name": f"{phase[0]}{domain}",
+        "clientConfig": {
+            "service": {
+                "name": variant.webhook.service,
+                "namespace": variant.namespace,
+                "path": path_of(phase, resource),
+            }
+        },
+        "rules": [
+            {
+                "apiGroups": [resource.group],
+                "apiVersions": [each.version for each in kind.resources],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": [resource.plural],
+                "scope": "Namespaced",
+            }
+        ],
+        "matchPolicy": "Exact",  # another version is another spec
+        "matchConditions": [{"name": "is-not-going", "expression": "!has(object.metadata.deletionTimestamp)"}],
+        "admissionReviewVersions": ["v1", "v1beta1"],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore",
+        "timeoutSeconds": 5,
+    }
 
 
 def main() -> None:
-    for variant in (*VARIANTS, MX):
-        variant.file.write_text(to_yaml(variant))
+    for file, text in manifests().items():
+        file.write_text(text)
 
 
 if __name__ == "__main__":

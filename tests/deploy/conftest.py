@@ -116,7 +116,8 @@ def on_this_machine(manifest: str) -> str:
 
 
 def _moved(deployment: Object) -> dict[str, int]:
-    """Give the container other ports; answers them by name."""
+    """Give the container other ports; answers them by name. A second replica would find them taken."""
+    deployment["spec"]["replicas"] = 1
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     for port in container["ports"]:
         old, port["containerPort"] = port["containerPort"], free_port()

@@ -1,7 +1,8 @@
-"""deploy/di-manager.yaml and deploy/nervex-manager.yaml, without a cluster; test_install.py brings them to life."""
+"""The manifests of installations, without a cluster; test_install.py runs two of them, test_policy.py applies all."""
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,8 +10,7 @@ import pytest
 import yaml
 
 from deploy import manager
-from deploy.manager import VARIANTS, Variant
-from testbed.operator import RBAC
+from deploy.manager import MX, VARIANTS, Variant
 from trainmaster.cli.main import cli
 from trainmaster.kinds.crd import all_crds
 
@@ -20,7 +20,7 @@ DI, NERVEX = VARIANTS
 LAST_APPLIED_LIMIT = 262_144
 """Bytes of an annotation: what `kubectl apply` keeps of an object must fit."""
 
-each_variant = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.prefix)
+each_variant = pytest.mark.parametrize("variant", [*VARIANTS, MX], ids=lambda variant: variant.prefix)
 
 
 def of_kind(kind: str, variant: Variant = DI) -> dict[str, Object]:
@@ -49,9 +49,9 @@ def texts(value: Any) -> Iterator[str]:
                 yield from texts(inner)
 
 
-@each_variant
-def test_the_file_is_what_is_generated(variant: Variant) -> None:
-    assert variant.file.read_text() == manager.to_yaml(variant), f"{variant.file} is stale: run make generate"
+@pytest.mark.parametrize("file", manager.manifests(), ids=lambda file: file.name)
+def test_the_file_is_what_is_generated(file: Path) -> None:
+    assert file.read_text() == manager.manifests()[file], f"{file} is stale: run make generate"
 
 
 @each_variant
@@ -92,7 +92,7 @@ def ports(service: Object) -> list[tuple[int, int]]:
 
 @each_variant
 def test_an_installation_names_nothing_of_another_one(variant: Variant) -> None:
-    others = {each.prefix for each in VARIANTS} - {variant.prefix}
+    others = {each.prefix for each in (*VARIANTS, MX)} - {variant.prefix}
     groups = {crd["spec"]["group"] for crd in all_crds()} - {variant.group}
     for body in manager.bodies(variant):
         for text in texts(body):
@@ -135,36 +135,28 @@ def test_every_port_that_a_program_opens_is_declared(variant: Variant) -> None:
         assert opened == {port["containerPort"] for port in container["ports"]}
 
 
-def rules(bodies: list[Object]) -> set[tuple[str, str, str]]:
-    return {
-        (group, resource, verb)
-        for body in bodies
-        if body["kind"] in ("Role", "ClusterRole")
-        for rule in body["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+def test_the_webhook_may_touch_its_own_objects_alone_and_create_none() -> None:
+    configurations = of_kind("ClusterRole")["di-webhook"]["rules"]
+    [secret] = of_kind("Role")["di-webhook"]["rules"]
 
-
-def test_rights_are_those_that_the_tests_of_rbac_yaml_prove_and_none_of_another_group() -> None:
-    webhook = yaml.safe_load_all((RBAC.parent / "webhook.yaml").read_text())
-    proven = rules([*yaml.safe_load_all(RBAC.read_text()), *webhook])
-
-    foreign = {crd["spec"]["group"] for crd in all_crds()} - {DI.group}
-    needless = manager.NEEDED_BY.keys()
-    assert rules(manager.bodies(DI)) == {rule for rule in proven if rule[0] not in foreign and rule[1] not in needless}
-
-
-def test_the_webhook_may_touch_its_own_objects_alone() -> None:
-    [configurations] = of_kind("ClusterRole")["di-webhook"]["rules"]
-    secret, _ = of_kind("Role")["di-webhook"]["rules"]
-
-    assert configurations["resourceNames"] == [
-        "di-mutating-webhook-configuration",
-        "di-validating-webhook-configuration",
+    assert [rule["resourceNames"] for rule in configurations] == [
+        ["di-mutating-webhook-configuration"],
+        ["di-validating-webhook-configuration"],
     ]
-    assert secret["resourceNames"] == ["di-webhook-server-cert"]
+    assert (secret["resourceNames"], secret["verbs"]) == (["di-webhook-server-cert"], ["get", "update"])
+
+
+@each_variant
+def test_the_secret_of_the_webhook_is_there_and_empty(variant: Variant) -> None:
+    """So the webhook needs no right to create one, and an apply leaves its data alone."""
+    [secret] = of_kind("Secret", variant).values()
+    [argument] = [
+        arg for arg in containers(variant)[variant.name("webhook")]["args"] if arg.startswith("--secret-name")
+    ]
+
+    assert argument == f"--secret-name={secret['metadata']['name']}"
+    assert secret["type"] == "Opaque"
+    assert "data" not in secret
 
 
 @each_variant
@@ -178,6 +170,63 @@ def test_every_binding_joins_a_role_and_an_account_that_are_there(variant: Varia
             assert subject["namespace"] == variant.namespace
 
 
-def test_a_source_that_is_not_there_is_told() -> None:
-    with pytest.raises(LookupError, match=r"neither of rbac\.yaml, webhook\.yaml has the Role none"):
-        manager._source("Role", "none")
+# --- redundancy ---
+
+
+@each_variant
+def test_operator_and_webhook_survive_the_loss_of_a_node(variant: Variant) -> None:
+    deployments = of_kind("Deployment", variant)
+    for program in ("operator", "webhook"):
+        spec = deployments[variant.name(program)]["spec"]
+        [spread] = spec["template"]["spec"]["topologySpreadConstraints"]
+        assert spec["replicas"] == 2
+        assert spread["topologyKey"] == "kubernetes.io/hostname"
+        assert spread["whenUnsatisfiable"] == "ScheduleAnyway"  # a cluster of one node has both there
+        assert spread["labelSelector"] == spec["selector"]
+
+
+@each_variant
+def test_a_drain_evicts_one_replica_after_the_other_and_never_waits_for_ever(variant: Variant) -> None:
+    budgets = of_kind("PodDisruptionBudget", variant)
+    deployments = of_kind("Deployment", variant)
+
+    assert budgets.keys() == deployments.keys()
+    for name, budget in budgets.items():
+        assert budget["spec"] == {"maxUnavailable": 1, "selector": deployments[name]["spec"]["selector"]}
+
+
+@each_variant
+def test_no_training_pod_preempts_our_programs(variant: Variant) -> None:
+    [priority] = of_kind("PriorityClass", variant).values()
+    pods = [deployment["spec"]["template"]["spec"] for deployment in of_kind("Deployment", variant).values()]
+
+    assert {pod["priorityClassName"] for pod in pods} == {priority["metadata"]["name"]}
+    assert priority["value"] == 1_000_000_000  # more is Kubernetes' own
+
+
+# --- who may connect ---
+
+
+@each_variant
+def test_every_port_is_open_to_those_who_need_it_and_closed_to_others(variant: Variant) -> None:
+    policies = of_kind("NetworkPolicy", variant)
+    monitoring = [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}]
+    sources = {"http": None, "webhook": None, "metrics": monitoring}
+
+    assert policies.pop(variant.name("deny"))["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    assert policies.keys() == of_kind("Deployment", variant).keys()
+    for name, container in containers(variant).items():
+        spec = policies[name]["spec"]
+        named = {port["name"] for port in container["ports"]} - {"health"}  # the kubelet's, which policies let through
+        opened = {port["port"]: rule.get("from") for rule in spec["ingress"] for port in rule["ports"]}
+        assert spec["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": name}
+        assert opened == {port: sources[port] for port in named}
+
+
+@pytest.mark.parametrize("file", manager.manifests(), ids=lambda file: file.name)
+def test_every_namespace_enforces_the_restricted_standard(file: Path) -> None:
+    namespaces = [body for body in yaml.safe_load_all(file.read_text()) if body["kind"] == "Namespace"]
+
+    assert namespaces
+    for body in namespaces:
+        assert body["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
+from deploy import rights
 from testbed.admin import path_of
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
@@ -188,8 +189,9 @@ async def test_the_server_may_do_what_it_does_and_nothing_else(
             assert await asyncio.to_thread(server.terminate) == 0
 
     assert [str(call) for call in proxy.calls if call.code in (401, 403)] == []
-    unused = granted("trainmaster-server") - used(proxy.calls)
-    assert used(proxy.calls) - granted("trainmaster-server") == set()
+    allowed = granted(rights.server())
+    unused = allowed - used(proxy.calls)
+    assert used(proxy.calls) - allowed == set()
     # The same Event again is a patch; a config that is there, and nodes for it, are asked for only together.
     assert {(p.resource, p.verb) for p in unused} <= {
         ("events", "patch"),

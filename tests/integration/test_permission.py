@@ -1,22 +1,38 @@
-"""deploy/rbac.yaml is exact: what it allows is used, and what is used it allows. Shown by the record of a proxy."""
+"""The rights of an operator are exact for each kind: it uses all of them and needs no other. A proxy records its
+requests."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 
+from deploy import rights
 from testbed.admin import Admin, eventually
-from testbed.operator import RBAC, OperatorProcess
+from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from testbed.proxy import Call, FaultProxy
 from tests.faults.world import BATCH_JOBS, PATIENCE
 from tests.integration.conftest import TENANT
-from tests.integration.scene import AGGREGATORCONFIGS, Chronicle, Job, Scene
-from tests.manifests.build import agconfig, aitrainingjob, container, dijob, mlkubejob, mxjob, nervexjob, replica
+from tests.integration.scene import AGGREGATORCONFIGS, Chronicle, Job, Scene, add_node
+from tests.manifests.build import (
+    Manifest,
+    agconfig,
+    aitrainingjob,
+    container,
+    crew,
+    dijob,
+    mlkubejob,
+    mxjob,
+    nervexjob,
+    replica,
+)
+from trainmaster.cli.wiring import chosen
 from trainmaster.core.template import MANAGED_BY
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.registry import all_resource_kinds
+from trainmaster.kinds.resource_kinds import ResourceKinds
 
 
 class Permission(NamedTuple):
@@ -26,26 +42,15 @@ class Permission(NamedTuple):
 
 
 MLKUBE_GROUPS = ("mxnet.mlkube.io", "mlkube.io")
-
-# Needed by an admission plug-in of some clusters, not by a request of ours; rbac.yaml says so beside it.
-UNASKED = {
-    Permission("elasticdeeplearning.ai", "aitrainingjobs/finalizers", "update"),
-    Permission("kubeflow.org", "mxjobs/finalizers", "update"),
-    *(Permission(group, "mxjobs/finalizers", "update") for group in MLKUBE_GROUPS),
-}
+RBAC = "rbac.authorization.k8s.io"
 
 
-def granted(whom: str = "trainmaster-operator") -> set[Permission]:
-    """What deploy/rbac.yaml allows to the operator, or to di-server."""
-    bodies = [body for body in yaml.safe_load_all(RBAC.read_text()) if body["metadata"]["name"].startswith(whom)]
-    roles = [body for body in bodies if body["kind"] in ("Role", "ClusterRole")]
+def granted(*given: rights.Rights) -> set[Permission]:
     return {
         Permission(group, resource, verb)
-        for role in roles
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
+        for some in given
+        for (group, resource), verbs in some.items()
+        for verb in verbs
     }
 
 
@@ -89,28 +94,59 @@ async def live_all(scene: Scene) -> None:
             await job.childless()
 
 
-async def outlive(scene: Scene) -> None:
-    """Jobs that are not kept after their end."""
-    ttl: dict[str, Any] = {"ttlSecondsAfterFinished": 2}
-    batched = [mlkubejob(f"{group.partition('.')[0]}-kept", group=group, **ttl) for group in MLKUBE_GROUPS]
-    rl = [make(f"{word}-kept", runPolicy=ttl) for word, make in (("di", dijob), ("nvx", nervexjob))]
-    for manifest in (aitrainingjob("kept", **ttl), mxjob("mx-kept", runPolicy=ttl), *rl, *batched):
-        job = await scene.create(manifest)
-        await job.live()
-        await job.until(partial(_is_gone, job), "it is gone")
+def _is_gone(job: Job) -> bool:
+    return not job.stored
 
 
-async def stop_a_batch_job(scene: Scene) -> None:
+class Life(NamedTuple):
+    """What jobs of a kind do that uses every right of their operator."""
+
+    kind: str
+    make: Callable[..., Manifest]
+    clean: Manifest
+    """The part of the spec by which nothing is left of a job that has ended."""
+    ttl: Manifest
+    """The part by which the job is not left either."""
+    owned: Sequence[str]
+    """What the operator creates, and finds without its label after another operator."""
+    taken: Sequence[tuple[str, Manifest, Manifest]]
+    """Objects that are in the way, with their resource, and the job that they are in the way of."""
+    more: Callable[[Scene, FaultProxy], Awaitable[None]] | None = None
+
+
+def distributed(name: str, group: str, **spec: Any) -> Manifest:
+    """An MxJob with a service: that of its scheduler."""
+    types = [crew("SCHEDULER"), crew("SERVER"), crew("WORKER")]
+    return mlkubejob(name, group=group, **{"jobMode": "dist", "replicaSpecs": types, "RuntimeId": "id", **spec})
+
+
+async def lose_a_pod(scene: Scene, proxy: FaultProxy, group: str) -> None:
+    """A pod of a batch Job that hangs in Terminating on a lost node is deleted by force."""
+    node = f"{scene.namespace[:30]}-lost"
+    await add_node(scene.admin, node)
+    job = await scene.create(mlkubejob("lost", group=group))
+    await job.pods_are_there()
+    [pod] = job.slots
+    await scene.admin.bind(scene.namespace, pod, node)
+    await scene.report("Running", pod)
+    await scene.admin.delete("pods", scene.namespace, pod)
+    await scene.admin.delete("nodes", None, node)
+    await job.until(lambda: pod not in scene.pods(), "its pod is gone")
+    await job.delete()
+
+
+async def stop_a_batch_job(scene: Scene, proxy: FaultProxy, group: str) -> None:
     """One that would be tried again, of a job that has failed."""
-    job = await scene.create(mlkubejob("stopped"))
+    job = await scene.create(mlkubejob("stopped", group=group))
     await job.start()
     (pod,) = job.slots
     await scene.end(pod, 1)
     await job.reach("Done")
 
 
-def _is_gone(job: Job) -> bool:
-    return not job.stored
+async def fail_and_lose(scene: Scene, proxy: FaultProxy, group: str) -> None:
+    await stop_a_batch_job(scene, proxy, group)
+    await lose_a_pod(scene, proxy, group)
 
 
 async def tell_members(scene: Scene, proxy: FaultProxy) -> None:
@@ -127,15 +163,108 @@ async def tell_members(scene: Scene, proxy: FaultProxy) -> None:
         await job.reach("Succeed")
 
 
-async def find_children_of_another_operator(scene: Scene) -> None:
-    """A pod and a service without our label, as another operator creates them."""
-    job = await scene.create(mxjob("left"))
+def a_pod(name: str) -> Manifest:
+    return {"metadata": {"name": name}, "spec": {"containers": [container()]}}
+
+
+def a_service(name: str) -> Manifest:
+    return {"metadata": {"name": name}, "spec": {"clusterIP": "None"}}
+
+
+def a_batch_job(name: str) -> Manifest:
+    template = {"spec": {"containers": [container()], "restartPolicy": "Never"}}
+    return {"metadata": {"name": name}, "spec": {"template": template}}
+
+
+def life_of_mlkube(group: str) -> Life:
+    make = partial(distributed, group=group)
+    return Life(
+        kind=f"mxjob.{group}",
+        make=make,
+        clean={"cleanPodPolicy": "All"},
+        ttl={"ttlSecondsAfterFinished": 2},
+        owned=(BATCH_JOBS, "services", "pods"),
+        taken=(
+            (BATCH_JOBS, a_batch_job("a-worker-id-0"), make("a")),
+            ("services", a_service("b-scheduler-id-0"), make("b")),
+        ),
+        more=partial(fail_and_lose, group=group),
+    )
+
+
+POLICY: Manifest = {"runPolicy": {"ttlSecondsAfterFinished": 2}}
+ALL: Manifest = {"cleanPodPolicy": "All"}
+PODS = ("pods", "services")
+ELASTIC = {"trainer": replica(edlPolicy="Manual")}
+LIVES = (
+    Life(
+        kind="dijob",
+        make=dijob,
+        clean=ALL,
+        ttl=POLICY,
+        owned=PODS,
+        taken=(
+            ("pods", a_pod("a-coordinator"), dijob("a")),
+            ("services", a_service("b-coordinator"), dijob("b")),
+        ),
+    ),
+    Life(
+        kind="nervexjob",
+        make=nervexjob,
+        clean=ALL,
+        ttl=POLICY,
+        owned=PODS,
+        taken=(
+            ("pods", a_pod("a-coordinator"), nervexjob("a")),
+            ("services", a_service("b-coordinator"), nervexjob("b")),
+        ),
+    ),
+    Life(
+        kind="aitrainingjob",
+        make=aitrainingjob,
+        clean=ALL,
+        ttl={"ttlSecondsAfterFinished": 2},
+        owned=PODS,
+        taken=(
+            ("pods", a_pod("a-trainer-0"), aitrainingjob("a")),
+            ("services", a_service("b-trainer-0"), aitrainingjob("b")),
+            ("configmaps", {"metadata": {"name": "c-membership"}}, aitrainingjob("c", replicaSpecs=ELASTIC)),
+        ),
+        more=tell_members,
+    ),
+    Life(
+        kind="mxjob",
+        make=mxjob,
+        clean={"runPolicy": ALL},
+        ttl=POLICY,
+        owned=PODS,
+        taken=(
+            ("pods", a_pod("a-worker-0"), mxjob("a")),
+            ("services", a_service("b-worker-0"), mxjob("b")),
+        ),
+    ),
+    *(life_of_mlkube(group) for group in MLKUBE_GROUPS),
+)
+
+
+async def end(scene: Scene, life: Life) -> None:
+    """One job is removed by its own policies, another by the time that it is kept."""
+    job = await scene.create(life.make("cleaned", **life.clean))
+    await job.live()
+    async with scene.kubelet():
+        await job.childless()
+    job = await scene.create(life.make("kept", **life.ttl))
+    await job.live()
+    await job.until(partial(_is_gone, job), "it is gone")
+
+
+async def find_children_of_another_operator(scene: Scene, life: Life) -> None:
+    """Without our label, as another operator creates them."""
+    job = await scene.create(life.make("left"))
     await job.pods_are_there()
     unlabelled = {"metadata": {"labels": dict.fromkeys(MANAGED_BY)}}
-    ours = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
-    for resource in ("pods", "services"):
-        names = [body["metadata"]["name"] for body in await scene.admin.list(resource, scene.namespace, labels=ours)]
-        name = next(name for name in names if name.startswith("left-"))
+    for resource in life.owned:
+        name = min(job.children(resource))
         await scene.admin.patch(resource, scene.namespace, name, unlabelled)
         await scene.admin.wait_for(
             resource,
@@ -147,50 +276,62 @@ async def find_children_of_another_operator(scene: Scene) -> None:
     await job.delete()
 
 
-async def meet_taken_names(scene: Scene) -> list[Job]:
+async def meet_taken_names(scene: Scene, proxy: FaultProxy, life: Life) -> None:
     """Jobs whose names are taken: the operator looks by whom, and says it again and again."""
-    foreign_pod = {"metadata": {"name": "a-coordinator"}, "spec": {"containers": [container()]}}
-    foreign_service = {"metadata": {"name": "b-trainer-0"}, "spec": {"clusterIP": "None"}}
-    await scene.admin.create("pods", foreign_pod, scene.namespace)
-    await scene.admin.create("services", foreign_service, scene.namespace)
-    await scene.admin.create("configmaps", {"metadata": {"name": "c-membership"}}, scene.namespace)
-    foreign_template = {"spec": {"containers": [container()], "restartPolicy": "Never"}}
-    foreign_job = {"metadata": {"name": "d-worker-id-0"}, "spec": {"template": foreign_template}}
-    await scene.admin.create(BATCH_JOBS, foreign_job, scene.namespace)
-    jobs = [
-        await scene.create(dijob("a")),
-        await scene.create(aitrainingjob("b", replicaSpecs={"trainer": replica()})),
-        await scene.create(aitrainingjob("c", replicaSpecs={"trainer": replica(edlPolicy="Manual")})),
-        await scene.create(mlkubejob("d", RuntimeId="id")),
-    ]
+    for resource, foreign, _ in life.taken:
+        await scene.admin.create(resource, foreign, scene.namespace)
+    jobs = [await scene.create(manifest) for _, _, manifest in life.taken]
     for job in jobs:
         await job.says("PodCreateFailed", "True")
-    return jobs
+
+    async def said_again() -> None:
+        assert any(call.resource == "events" and call.method == "PATCH" for call in list(proxy.calls))
+
+    await eventually(said_again, timeout=PATIENCE)
+    for job in jobs:
+        await job.delete()
 
 
-async def test_the_operator_may_do_what_it_does_and_nothing_else(plane: ControlPlane, scene: Scene) -> None:
+async def grant(scene: Scene, kinds: Sequence[ResourceKinds]) -> None:
+    """The tenant of the plane is an operator of these kinds, with a lease in the namespace of the test."""
+    admin, name = scene.admin, scene.namespace
+    cluster_role = {"metadata": {"name": name}, "rules": rights.rules(rights.operator(kinds))}
+    role = {"metadata": {"name": name}, "rules": rights.rules(rights.election())}
+    await admin.create(f"{RBAC}/v1/clusterroles", cluster_role)
+    await admin.create(f"{RBAC}/v1/clusterrolebindings", binding(TENANT, "ClusterRole", name))
+    await admin.create(f"{RBAC}/v1/roles", role, name)
+    await admin.create(f"{RBAC}/v1/rolebindings", binding(TENANT, "Role", name), name)
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.kind)
+async def test_an_operator_of_a_kind_may_do_what_it_does_and_nothing_else(
+    plane: ControlPlane, scene: Scene, life: Life
+) -> None:
+    everything = all_resource_kinds(Settings())
+    own = [each for each in everything if each.name == life.kind]
+    enabled = chosen(everything, [life.kind])  # mxjob is a name of three kinds
+    await grant(scene, enabled)
     with FaultProxy(plane) as proxy:
-        # A lease that nobody had before: it is created, and not only renewed.
-        args = ["--leader-elect", "--leader-elect-resource-name=rbac"]
-        async with OperatorProcess(plane, server=proxy.url, args=args) as operator:
-            await live_all(scene)
-            await outlive(scene)
-            await stop_a_batch_job(scene)
-            await tell_members(scene, proxy)
-            await find_children_of_another_operator(scene)
-            jobs = await meet_taken_names(scene)
-
-            async def said_again() -> None:
-                assert any(call.resource == "events" and call.method == "PATCH" for call in list(proxy.calls))
-
-            await eventually(said_again, timeout=PATIENCE)
-            for job in jobs:
-                await job.delete()
+        args = [f"--enable-scheme={life.kind}", "--leader-elect", "--leader-elect-resource-name=rights"]
+        args += [f"--leader-elect-resource-namespace={scene.namespace}"]
+        async with OperatorProcess(plane, server=proxy.url, user=TENANT, args=args) as operator:
+            await end(scene, life)
+            await find_children_of_another_operator(scene, life)
+            if life.more:
+                await life.more(scene, proxy)
+            await meet_taken_names(scene, proxy, life)
             assert await asyncio.to_thread(operator.terminate) == 0
+    await scene.admin.delete(f"{RBAC}/v1/clusterrolebindings", None, scene.namespace)
 
     assert [str(call) for call in proxy.calls if call.code in (401, 403)] == []
-    assert granted() >= UNASKED
-    assert used(proxy.calls) == granted() - UNASKED
+    watched = {each for each in granted(rights.operator(enabled)) if each.verb in rights.WATCH}
+    # An admission plug-in of some clusters checks it, and no request uses it.
+    unasked = {each for each in granted(rights.operator(own)) if each.resource.endswith("/finalizers")}
+    assert used(proxy.calls) == (granted(rights.operator(own), rights.election()) | watched) - unasked
+
+
+def test_every_kind_has_a_life_here() -> None:
+    assert {life.kind for life in LIVES} == {each.name for each in all_resource_kinds(Settings())}
 
 
 @pytest.fixture
@@ -204,7 +345,9 @@ async def outside(plane: ControlPlane, admin: Admin, world: Chronicle, namespace
 async def test_an_operator_of_one_namespace_needs_a_role_there_and_touches_nothing_outside(
     plane: ControlPlane, scene: Scene, outside: Scene
 ) -> None:
-    await scene.admin.create("rbac.authorization.k8s.io/v1/rolebindings", binding(TENANT), scene.namespace)
+    await scene.admin.create(
+        f"{RBAC}/v1/rolebindings", binding(TENANT, "ClusterRole", "trainmaster-operator"), scene.namespace
+    )
     # An operator of one namespace looks for it there.
     await scene.admin.create(AGGREGATORCONFIGS, agconfig(scene.namespace), scene.namespace)
     alone = [await outside.create(dijob("di")), await outside.create(aitrainingjob("ai"))]
@@ -227,9 +370,9 @@ async def test_an_operator_of_one_namespace_needs_a_role_there_and_touches_nothi
         await job.delete()
 
 
-def binding(user: str) -> dict[str, Any]:
+def binding(user: str, kind: str, role: str) -> Manifest:
     return {
-        "metadata": {"name": "trainmaster-operator"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "trainmaster-operator"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        "metadata": {"name": role},
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
     }

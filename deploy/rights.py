@@ -1,0 +1,159 @@
+"""What each program may do, and what users may do with jobs: the RBAC rules of all manifests.
+
+The rights of an operator are derived from what its kinds say of themselves, so an installation for some kinds has what
+these use and nothing else. tests/integration/test_permission.py runs an operator of each kind with exactly these rights
+and compares them with the requests that it sent.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any
+
+from trainmaster.core.ids import EVENT, JOB, LEASE, NODE, POD, SERVICE, Resource
+from trainmaster.kinds.base import Kind
+from trainmaster.kinds.definition import Definition
+from trainmaster.kinds.registry import DEFINITIONS
+from trainmaster.kinds.resource_kinds import ResourceKinds
+from trainmaster.webhook.keeper import MUTATING, SECRET, VALIDATING
+
+Object = dict[str, Any]
+Rights = dict[tuple[str, str], frozenset[str]]
+"""Verbs, by group and resource. A resource may have a subresource: ``dijobs/status``."""
+
+OWN_GROUPS = frozenset(definition.resource.group for definition in DEFINITIONS)
+"""Of our own resources."""
+READ = frozenset({"get", "list", "watch"})
+WATCH = frozenset({"list", "watch"})
+WRITE = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+CREATED = READ | {"create", "patch", "delete"}
+"""Of what the operator creates. It gets an object whose name is taken, and patches what another operator created."""
+ADOPTED = WATCH | {"patch", "delete"}
+"""Of pods that batch Jobs create."""
+
+_ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+
+_SERVER: Rights = {
+    ("diengine.opendilab.org", "dijobs"): READ,
+    ("diengine.opendilab.org", "dijobs/status"): frozenset({"patch"}),
+    ("diengine.opendilab.org", "aggregatorconfigs"): frozenset({"get"}),
+    ("nervex.sensetime.com", "nervexjobs"): READ,
+    ("nervex.sensetime.com", "nervexjobs/status"): frozenset({"patch"}),
+    ("", "pods"): READ,
+    # How many GPUs a node has; without this, the GPUs of a learner are not split over pods.
+    ("", "nodes"): frozenset({"list"}),
+    ("", "events"): frozenset({"create", "patch"}),
+    # Whose bearer token it is, and what its owner may do.
+    ("authentication.k8s.io", "tokenreviews"): frozenset({"create"}),
+    ("authorization.k8s.io", "subjectaccessreviews"): frozenset({"create"}),
+}
+
+
+# --- programs ----------------------------------------------------------------------------------
+
+
+def operator(kinds: Iterable[ResourceKinds]) -> Rights:
+    """The cluster-wide rights of an operator of these kinds."""
+    found: Rights = {}
+    for each in kinds:
+        for kind in each.kinds:
+            for (group, resource), verbs in _of_kind(kind).items():
+                found[group, resource] = found.get((group, resource), frozenset()) | verbs
+    return found
+
+
+def _of_kind(kind: Kind[Any]) -> Rights:
+    group, plural = kind.resource.group, kind.resource.plural
+    rights: Rights = {
+        # A job that has ended is deleted when its ttlSecondsAfterFinished is over.
+        (group, plural): WATCH | {"delete"},
+        (group, f"{plural}/status"): frozenset({"patch"}),
+    }
+    if kind.blocks_owner_deletion:
+        # No request uses it. Clusters with OwnerReferencesPermissionEnforcement check it for each child that has
+        # blockOwnerDeletion.
+        rights[group, f"{plural}/finalizers"] = frozenset({"update"})
+    if kind.related:
+        rights[_place(kind.related.resource)] = WATCH
+    for child in children(kind):
+        rights[_place(child)] = CREATED
+    rights.setdefault(_place(POD), ADOPTED)
+    if kind.looks_at_nodes:
+        # Without it an operator works, and does not notice the loss of a node.
+        rights[_place(NODE)] = WATCH
+    rights[_place(EVENT)] = frozenset({"create", "patch"})
+    return rights
+
+
+def children(kind: Kind[Any]) -> tuple[Resource, ...]:
+    """What the operator creates for jobs of this kind. Pods of a kind with batch Jobs are created by these."""
+    return (*(() if JOB in kind.children else (POD,)), SERVICE, *kind.children)
+
+
+def _place(resource: Resource) -> tuple[str, str]:
+    return resource.group, resource.plural
+
+
+def election() -> Rights:
+    """In the operator's own namespace."""
+    return {_place(LEASE): frozenset({"get", "create", "update"})}
+
+
+def server(groups: Container[str] = OWN_GROUPS) -> Rights:
+    """Of a di-server for jobs of these groups."""
+    return {place: verbs for place, verbs in _SERVER.items() if place[0] in groups or place[0] not in OWN_GROUPS}
+
+
+def webhook(mutating: str, validating: str) -> list[Object]:
+    """What the webhook may do with its two configurations."""
+    verbs = frozenset({"get", "patch"})
+    return [
+        rule
+        for resource, name in ((MUTATING, mutating), (VALIDATING, validating))
+        for rule in rules({_place(resource): verbs}, names=[name])
+    ]
+
+
+def certificate(secret: str) -> list[Object]:
+    """What the webhook may do in its own namespace. It may not create the Secret: a creation cannot be limited to a
+    name or type, and a Secret may be the token of any service account."""
+    return rules({_place(SECRET): frozenset({"get", "update"})}, names=[secret])
+
+
+# --- users -------------------------------------------------------------------------------------
+
+
+def user_roles(definitions: Iterable[Definition], jobs: Container[Resource]) -> Iterator[tuple[str, list[Object]]]:
+    """Rights that Kubernetes' own roles view, edit and admin get; admin includes edit, and edit includes view.
+
+    Nobody gets the right to write a status: the operator acts on it. What is not a job is a template for jobs of all
+    namespaces, so it is not for editors.
+    """
+    roles: dict[str, Rights] = {"view": {}, "edit": {}, "admin": {}}
+    for each in definitions:
+        group, plural = _place(each.resource)
+        roles["view"] |= {(group, plural): READ, (group, f"{plural}/status"): frozenset({"get"})}
+        roles["edit" if each.resource in jobs else "admin"][group, plural] = WRITE
+        if each.scale:
+            roles["view"][group, f"{plural}/scale"] = frozenset({"get"})
+            roles["edit"][group, f"{plural}/scale"] = frozenset({"update", "patch"})
+    for name, rights in roles.items():
+        if rights:
+            yield name, rules(rights)
+
+
+# --- rules -------------------------------------------------------------------------------------
+
+
+def rules(rights: Rights, names: Sequence[str] = ()) -> list[Object]:
+    """RBAC rules; resources of a group with the same verbs share a rule."""
+    together: dict[tuple[str, frozenset[str]], list[str]] = {}
+    for (group, resource), verbs in rights.items():
+        together.setdefault((group, verbs), []).append(resource)
+    return [
+        {
+            "apiGroups": [group],
+            "resources": sorted(resources),
+            **({"resourceNames": [*names]} if names else {}),
+            "verbs": [verb for verb in _ORDER if verb in verbs],
+        }
+        for (group, verbs), resources in together.items()
+    ]
