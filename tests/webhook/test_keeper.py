@@ -19,6 +19,8 @@ PLACE = Place(
     secret=Key("system", "certificate"), hosts=frozenset({"webhook.system.svc"}), mutating="ours", validating="ours"
 )
 CONFIGURATION = Key("", "ours")
+EMPTY = {"metadata": {"name": "certificate", "namespace": "system"}, "type": "Opaque"}
+"""The Secret as the manifest has it."""
 
 
 def a_configuration(*names: str) -> Json:
@@ -40,7 +42,8 @@ class Replica:
 
 @pytest.fixture
 def cluster() -> FakeCluster:
-    return FakeCluster((MUTATING, a_configuration("m.kb.io")), (VALIDATING, a_configuration("v.kb.io", "w.kb.io")))
+    configurations = (MUTATING, a_configuration("m.kb.io")), (VALIDATING, a_configuration("v.kb.io", "w.kb.io"))
+    return FakeCluster(*configurations, (SECRET, EMPTY))
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ async def test_two_that_start_at_once_end_with_one_authority(cluster: FakeCluste
     replicas = [Replica(cluster, clock) for _ in range(2)]
 
     async def both_have_asked(call: Call) -> None:
-        if call.verb == "create":
+        if call.verb == "replace":
             await barrier.wait()
 
     barrier = asyncio.Barrier(2)
@@ -104,7 +107,7 @@ async def test_two_that_start_at_once_end_with_one_authority(cluster: FakeCluste
     assert [each.served.leaf for each in replicas] == [material.serving.certificate] * 2
     assert [each.keeper.trouble for each in replicas] == ["", ""]
     assert trusted(cluster, MUTATING) == trusted(cluster, VALIDATING) == {material.authority.certificate}
-    assert len(cluster.asked("create")) == 2
+    assert len(cluster.asked("replace")) == 2
 
 
 async def test_the_next_one_takes_what_is_there(cluster: FakeCluster, replica: Replica, clock: Clock) -> None:
@@ -118,7 +121,7 @@ async def test_the_next_one_takes_what_is_there(cluster: FakeCluster, replica: R
 
 
 async def test_a_configuration_that_is_missing_is_named_and_waited_for(cluster: FakeCluster, clock: Clock) -> None:
-    alone = FakeCluster((VALIDATING, a_configuration("v.kb.io")))
+    alone = FakeCluster((VALIDATING, a_configuration("v.kb.io")), (SECRET, EMPTY))
     replica = Replica(alone, clock)
     await replica.look()
     assert replica.keeper.trouble == "there is no MutatingWebhookConfiguration ours; apply deploy/webhook.yaml"
@@ -126,6 +129,39 @@ async def test_a_configuration_that_is_missing_is_named_and_waited_for(cluster: 
     alone.put(MUTATING, a_configuration("m.kb.io"))
     await replica.look()
     assert replica.keeper.trouble == ""
+
+
+NO_SECRET = (
+    "there is no Secret system/certificate for the certificates; "
+    "create it empty: kubectl create secret generic certificate --namespace system"
+)
+
+
+async def test_a_secret_that_is_missing_is_told_with_the_command_that_creates_it(
+    cluster: FakeCluster, replica: Replica
+) -> None:
+    """It is not created: the right to create a Secret is the right to have the token of every account."""
+    cluster.take(SECRET, PLACE.secret)
+    await replica.look()
+    assert replica.keeper.trouble == NO_SECRET
+    assert writes(cluster) == []
+
+    cluster.put(SECRET, EMPTY)
+    await replica.look()
+    assert replica.keeper.trouble == ""
+
+
+async def test_a_secret_that_is_deleted_later_takes_nothing_from_what_is_served(
+    cluster: FakeCluster, replica: Replica, clock: Clock
+) -> None:
+    await replica.look()
+    leaf = replica.served.leaf
+    cluster.take(SECRET, PLACE.secret)
+    await replica.look()
+    assert (replica.keeper.trouble, replica.served.leaf) == ("", leaf)
+
+    clock.run(TIMES.linger / 2 + 1)
+    assert replica.keeper.trouble == f"the certificate may be an old one: {NO_SECRET}"
 
 
 async def test_a_caBundle_that_was_lost_comes_back(cluster: FakeCluster, replica: Replica) -> None:  # noqa: N802
@@ -174,7 +210,7 @@ async def test_at_every_moment_of_a_rotation_all_that_is_served_is_trusted(clust
     for each in replicas:
         await each.look()
     first = kept(cluster).authority
-    cluster.take(SECRET, PLACE.secret)  # an administrator asks for a new one
+    cluster.put(SECRET, EMPTY)  # an administrator asks for a new one
     leaves: list[Any] = []
 
     for turn in range(200):
@@ -200,7 +236,7 @@ async def test_the_new_authority_signs_only_when_api_servers_have_heard_of_it(
     cluster: FakeCluster, replica: Replica, clock: Clock
 ) -> None:
     await replica.look()
-    cluster.take(SECRET, PLACE.secret)
+    cluster.put(SECRET, EMPTY)
     await replica.look()
     assert len(trusted(cluster, MUTATING)) == 2
 
@@ -217,7 +253,7 @@ async def test_time_in_which_a_configuration_does_not_trust_it_does_not_count(
     cluster: FakeCluster, replica: Replica, clock: Clock
 ) -> None:
     await replica.look()
-    cluster.take(SECRET, PLACE.secret)
+    cluster.put(SECRET, EMPTY)
     replica.cluster.before = raising("patch", *[Forbidden("not now")] * 5)
     for _ in range(5):
         await replica.look()
@@ -250,7 +286,7 @@ async def test_an_older_view_of_the_secret_never_gets_into_a_bundle(cluster: Fak
     slow.cluster.before = wait
     looking = asyncio.ensure_future(slow.look())
     await asked.wait()
-    cluster.take(SECRET, PLACE.secret)
+    cluster.put(SECRET, EMPTY)
     await quick.look()
     done.set()
     await looking
@@ -293,10 +329,10 @@ async def test_what_is_served_stays_while_the_api_server_is_away_and_not_for_eve
     assert (replica.keeper.trouble, replica.served.leaf) == ("", leaf)
 
     clock.run(1)
-    assert replica.keeper.trouble == "the API server does not answer, so the certificate may be an old one"
+    assert replica.keeper.trouble == "the certificate may be an old one: refused"
 
 
-@pytest.mark.parametrize("verb", ["get", "create", "patch"])
+@pytest.mark.parametrize("verb", ["get", "replace", "patch"])
 async def test_a_right_that_is_missing_at_the_start_is_told(cluster: FakeCluster, replica: Replica, verb: str) -> None:
     replica.cluster.before = raising(verb, Forbidden(f"you may not {verb}"))
     with structlog.testing.capture_logs() as logs:
@@ -349,7 +385,7 @@ async def test_it_looks_until_told_to_stop(replica: Replica, monkeypatch: pytest
 async def test_no_key_is_ever_logged(cluster: FakeCluster, replica: Replica, clock: Clock) -> None:
     with structlog.testing.capture_logs() as logs:
         await replica.look()
-        cluster.take(SECRET, PLACE.secret)
+        cluster.put(SECRET, EMPTY)
         for _ in range(5):
             clock.run(TIMES.settle)
             await replica.look()

@@ -1,9 +1,9 @@
 """Keeps the webhook trusted: the Secret with authority and certificate, what is served of it, and the caBundle by
 which the API server knows us.
 
-Every replica does all of it, every few seconds, without a leader: the Secret is created once, and updated only with its
-last resourceVersion. A pass reads the configurations before the Secret. So a replica that writes a caBundle from an
-older Secret than another replica gets a Conflict on the configuration.
+Every replica does all of it, every few seconds, without a leader. The Secret is part of the manifest and empty there;
+it is updated only with its last resourceVersion. A pass reads the configurations before the Secret. So a replica that
+writes a caBundle from an older Secret than another replica gets a Conflict on the configuration.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import msgspec
 import structlog
 from cryptography import x509
 
-from trainmaster.core.errors import AlreadyExists, BadConfig, Conflict, NotFound, Trainmaster
+from trainmaster.core.errors import BadConfig, Conflict, NotFound, Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.webhook import bundle, certificate
@@ -121,12 +121,14 @@ class Keeper:
         self._spread = _Since(monotonic)
         self._looked = float("-inf")
         self._trouble = "nothing was looked at yet"
+        self._error = ""
+        """Why the last check ended early."""
 
     @property
     def trouble(self) -> str:
         """Why the API server would not trust us now; empty when it does."""
         if self._monotonic() - self._looked > self._times.linger / 2:
-            return self._trouble or "the API server does not answer, so the certificate may be an old one"
+            return self._trouble or f"the certificate may be an old one: {self._error}"
         return self._trouble or self._served.trouble(self._now())
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -142,9 +144,10 @@ class Keeper:
             trouble = await self._settled()
             self._looked = self._monotonic()
         except (Trainmaster, msgspec.MsgspecError) as error:
-            log.warning("certificate not looked after", because=str(error))
+            self._error = str(error)
+            log.warning("certificate not looked after", because=self._error)
             # A certificate that was trusted still is: an API server that is down for a while changes nothing.
-            trouble = self._trouble and str(error)
+            trouble = self._trouble and self._error
         if trouble and trouble != self._trouble:
             log.warning("not ready", because=trouble)
         self._trouble = trouble
@@ -152,7 +155,7 @@ class Keeper:
     async def _settled(self) -> str:
         """Passes until none was crossed by another replica's."""
         for _ in range(_TRIES - 1):
-            with contextlib.suppress(AlreadyExists, Conflict):
+            with contextlib.suppress(Conflict):
                 return await self._pass()
         return await self._pass()
 
@@ -172,14 +175,10 @@ class Keeper:
     async def _kept(self, configurations: Sequence[_Configuration]) -> Material:
         """The content of the Secret after its next step, by this or another replica."""
         body = await self._secret()
-        if body is None:
-            material = self._anew()
-            await self._create(material)
-        else:
-            stored = self._read(body)
-            material = self._next(stored or self._anew(), configurations)
-            if material is not stored:
-                await self._replace(body, material)
+        stored = self._read(body)
+        material = self._next(stored or self._anew(), configurations)
+        if material is not stored:
+            await self._replace(body, material, is_first=stored is None)
         self._material = material
         return material
 
@@ -196,15 +195,22 @@ class Keeper:
             is_spread=spread_for >= self._times.linger,
         )
 
-    async def _secret(self) -> dict[str, Any] | None:
+    async def _secret(self) -> dict[str, Any]:
+        key = self._place.secret
         try:
-            return msgspec.json.decode(await self._cluster.get(SECRET, self._place.secret), type=dict[str, Any])
-        except NotFound:
-            return None
+            return msgspec.json.decode(await self._cluster.get(SECRET, key), type=dict[str, Any])
+        except NotFound as error:
+            # We may not create it: whoever may create Secrets can have the token of every service account.
+            how = f"kubectl create secret generic {key.name} --namespace {key.namespace}"
+            raise NotFound(f"there is no Secret {key} for the certificates; create it empty: {how}") from error
 
     def _read(self, body: dict[str, Any]) -> Material | None:
+        """What the Secret has; None when it is empty or cannot be used."""
+        data = body.get("data")
+        if not data:
+            return None
         try:
-            return certificate.material_in(body.get("data") or {})
+            return certificate.material_in(data)
         except BadConfig as bad:
             log.warning("secret cannot be used and is written anew", secret=str(self._place.secret), because=str(bad))
             return None
@@ -215,23 +221,12 @@ class Keeper:
             return certificate.first_material(self._place.hosts, self._now())
         return certificate.with_new_authority(self._material, self._now())
 
-    async def _create(self, material: Material) -> None:
-        body = {
-            "apiVersion": SECRET.api_version,
-            "kind": SECRET.kind,
-            "metadata": self._place.secret._asdict(),
-            "type": "Opaque",
-            "data": certificate.data_of(material),
-        }
-        await self._cluster.create(SECRET, self._place.secret.namespace, msgspec.json.encode(body))
-        log.info("certificate authority made", secret=str(self._place.secret))
-
-    async def _replace(self, body: dict[str, Any], new: Material) -> None:
+    async def _replace(self, body: dict[str, Any], new: Material, *, is_first: bool) -> None:
         """The version in the body is a precondition; what others wrote beside our data stays."""
         changed = {**body, "data": {**(body.get("data") or {}), **certificate.data_of(new)}}
         await self._cluster.replace(SECRET, self._place.secret, msgspec.json.encode(changed))
         log.info(
-            "certificates changed",
+            "certificate authority made" if is_first else "certificates changed",
             secret=str(self._place.secret),
             until=new.serving.certificate.not_valid_after_utc.isoformat(),
             authorities=len(new.trusted),
