@@ -9,6 +9,8 @@ class HostVolume(Wire, frozen=True):
     name: str
     host_path: str
     mount_path: str
+    read_only: bool = True
+    """Every job that requests the resource mounts the folder, whoever created it."""
 
 
 class EnvVar(Wire, frozen=True):

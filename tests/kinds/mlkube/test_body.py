@@ -236,8 +236,17 @@ def test_whoever_asks_for_an_accelerator_gets_its_volumes_and_variables(where: s
     assert body["spec"]["template"]["spec"]["volumes"] == [
         {"name": "nvidia-libraries", "hostPath": {"path": "/host/lib"}}
     ]
-    assert main_of(body)["volumeMounts"] == [{"name": "nvidia-libraries", "mountPath": "/usr/local/nvidia/lib64"}]
+    mount = {"name": "nvidia-libraries", "mountPath": "/usr/local/nvidia/lib64", "readOnly": True}
+    assert main_of(body)["volumeMounts"] == [mount]
     assert main_of(body)["env"] == [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}]
+
+
+def test_a_folder_of_the_node_can_be_written_to_only_if_the_config_file_says_so() -> None:
+    scratch = Accelerator(volumes=(HostVolume("scratch", "/host/scratch", "/scratch", read_only=False),))
+    job = with_worker(a_template(a_container("mxnet", resources={"limits": {GPU: 1}})), mode="local")
+    body = job_of(job, "worker", settings=Settings(accelerators={GPU: scratch}))
+
+    assert main_of(body)["volumeMounts"] == [{"name": "scratch", "mountPath": "/scratch"}]
 
 
 def test_whoever_asks_for_none_gets_nothing() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainmaster.core.plan import Body
-from trainmaster.kinds.accelerator import Accelerator
+from trainmaster.kinds.accelerator import Accelerator, HostVolume
 from trainmaster.kinds.mlkube import labels
 
 
@@ -34,13 +34,18 @@ def _asks_for(container: Mapping[str, Any], resource: str) -> bool:
 
 
 def _with(container: Body, used: Sequence[Accelerator]) -> Body:
-    mounts = [{"name": v.name, "mountPath": v.mount_path} for each in used for v in each.volumes]
+    mounts = [_mount(volume) for each in used for volume in each.volumes]
     env = [{"name": variable.name, "value": variable.value} for each in used for variable in each.env_vars]
     return {
         **container,
         "volumeMounts": _added(container.get("volumeMounts"), mounts, "mountPath"),
         "env": _added(container.get("env"), env, "name"),
     }
+
+
+def _mount(volume: HostVolume) -> Body:
+    mount: Body = {"name": volume.name, "mountPath": volume.mount_path}
+    return mount | {"readOnly": True} if volume.read_only else mount
 
 
 def _added(found: Any, new: Sequence[Body], key: str) -> Any:
