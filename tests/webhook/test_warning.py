@@ -49,6 +49,12 @@ PATH = "spec.coordinator.template.spec"
             id="on the host without ports",
         ),
         pytest.param(
+            a_dijob(coordinator=a_template(RUN) | {"metadata": {"finalizers": ["example.org/hold"]}}),
+            "spec.coordinator.template.metadata.finalizers: a pod that is deleted stays until they are removed, "
+            "and until then no other takes its place",
+            id="finalizers",
+        ),
+        pytest.param(
             coordinated(a_container("di-container", image="")),
             f"{PATH}.containers[0].image: is missing; the API server will refuse the pod",
             id="no image",

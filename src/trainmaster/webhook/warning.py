@@ -20,6 +20,7 @@ class Template(NamedTuple):
     path: str
     role: str
     spec: dict[str, Any]
+    metadata: Any
 
     @property
     def containers(self) -> list[tuple[str, dict[str, Any]]]:
@@ -41,6 +42,7 @@ def warnings_of(job: dict[str, Any], custom: Custom) -> list[str]:
             *_unpublished(template, custom),
             *_endless(template, custom),
             *_colliding(template),
+            *_held(template),
         ]
         found += _idle(template, custom)
     return [warning if len(warning) <= LONGEST else f"{warning[: LONGEST - 1]}…" for warning in found[:MOST]]
@@ -51,7 +53,7 @@ def _templates(path: str, found: dict[str, Any], depth: int) -> Iterator[Templat
         if not isinstance(value, dict):
             continue
         if name == "template" and isinstance(value.get("spec"), dict):
-            yield Template(f"{path}.template", path.rpartition(".")[2], value["spec"])
+            yield Template(f"{path}.template", path.rpartition(".")[2], value["spec"], value.get("metadata"))
         elif depth:
             yield from _templates(f"{path}.{name}", value, depth - 1)
 
@@ -99,6 +101,14 @@ def _colliding(template: Template) -> Iterator[str]:
         yield (
             f"{template.path}.spec.hostNetwork: no container declares a port, so none is set aside; "
             "two pods on one node may want the same"
+        )
+
+
+def _held(template: Template) -> Iterator[str]:
+    if isinstance(template.metadata, dict) and template.metadata.get("finalizers"):
+        yield (
+            f"{template.path}.metadata.finalizers: a pod that is deleted stays until they are removed, "
+            "and until then no other takes its place"
         )
 
 
