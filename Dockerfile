@@ -2,8 +2,11 @@
 #
 #   docker build --tag trainmaster:0.1.0 .
 #   docker run --rm --read-only trainmaster:0.1.0 --help
+#
+# A tag may move. To build twice on the same base, name its digest: --build-arg BASE=python:3.11-slim@sha256:…
 
-FROM python:3.11-slim AS build
+ARG BASE=python:3.11-slim
+FROM $BASE AS build
 WORKDIR /build
 RUN python -m venv --without-pip /opt/trainmaster
 # Packages first: they change less often than the source, and are then taken from the cache.
@@ -15,7 +18,7 @@ COPY src src
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir dist . \
  && pip --python /opt/trainmaster install --no-cache-dir --no-deps --no-index dist/*.whl
 
-FROM python:3.11-slim
+FROM $BASE
 # Nothing is installed here any more, by nobody.
 RUN pip uninstall --yes pip setuptools wheel
 COPY --from=build /opt/trainmaster /opt/trainmaster

@@ -23,6 +23,13 @@ def instructions() -> list[tuple[str, list[str]]]:
     return [(line.split()[0], shlex.split(line)[1:]) for line in lines]
 
 
+def bases() -> list[str]:
+    """The image that each stage begins with."""
+    [(_, [base])] = [each for each in instructions() if each[0] == "ARG"]
+    name, _, default = base.partition("=")
+    return [words[0].replace(f"${name}", default) for instruction, words in instructions() if instruction == "FROM"]
+
+
 def copied() -> list[str]:
     """What is copied out of the repository."""
     return [
@@ -52,20 +59,25 @@ def test_everything_that_is_copied_is_there_and_is_sent_to_the_builder() -> None
 def test_the_last_stage_is_slim_and_nobody_in_it_is_root() -> None:
     stages = [i for i, (name, _) in enumerate(instructions()) if name == "FROM"]
     last = instructions()[stages[-1] :]
-    images = [instructions()[i][1][0] for i in stages]
 
-    assert {image.rpartition("-")[2] for image in images} == {"slim"}
-    assert not any("/" in image for image in images)  # where it comes from is the builder's to say
+    assert {image.rpartition("-")[2] for image in bases()} == {"slim"}
+    assert not any("/" in image for image in bases())  # where it comes from is the builder's to say
     assert ("USER", ["65532:65532"]) in last
     assert last[-1] == ("ENTRYPOINT", ["[trainmaster]"])
     assert not any("install" in words and "uninstall" not in words for name, words in last if name == "RUN")
 
 
 def test_the_image_has_the_python_that_the_tests_have() -> None:
-    minor = {words[0].partition(":")[2] for name, words in instructions() if name == "FROM"}
-
-    assert minor == {"3.11-slim"}
+    assert {image.partition(":")[2] for image in bases()} == {"3.11-slim"}
     assert 'requires-python = ">=3.11"' in (REPOSITORY / "pyproject.toml").read_text()
+
+
+def test_the_base_can_be_named_by_its_digest() -> None:
+    """An argument before the first stage is known to every FROM."""
+    (first, _), *_ = instructions()
+
+    assert first == "ARG"
+    assert {words[0] for name, words in instructions() if name == "FROM"} == {"$BASE"}
 
 
 def test_every_package_is_pinned_by_its_hash() -> None:
