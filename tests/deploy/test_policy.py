@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from deploy import policy
+from deploy import manager, policy
 from deploy.manager import ALL, HERE, MX, VARIANTS, Variant
 from testbed.admin import MERGE, Admin, eventually, path_of
 from testbed.answer import Refused
@@ -337,13 +337,19 @@ async def test_others_are_not_bound_by_the_policies(plane: ControlPlane, admin: 
     await made(pod("new", namespace="kube-system"), "pod in kube-system").send(admin)
 
 
+async def test_the_pods_of_every_installation_meet_the_standard_of_their_namespace(admin: Admin) -> None:
+    for variant in (*VARIANTS, MX):
+        deployments = [body for body in manager.bodies(variant) if body["kind"] == "Deployment"]
+        assert deployments
+        for body in deployments:
+            name, new = body["metadata"]["name"], {**body["spec"]["template"], "kind": "Pod", "apiVersion": "v1"}
+            new["metadata"] = {**new["metadata"], "name": name, "namespace": variant.namespace}
+            await made(new, name).send(admin)
+
+
 # --- users ---
 
 
-JOBS = "diengine.opendilab.org/v1alpha1/dijobs"
-JOB = {"spec": {"coordinator": {"template": {"spec": {"containers": [{"name": "di-container", "image": "image"}]}}}}}
-CONFIGS = "diengine.opendilab.org/v1alpha1/aggregatorconfigs"
-CONFIG = {"spec": {"aggregator": JOB["spec"]["coordinator"]}}
 DO = {
     "read jobs": ("get", "dijobs.diengine.opendilab.org", ""),
     "create jobs": ("create", "dijobs.diengine.opendilab.org", ""),

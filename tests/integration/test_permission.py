@@ -334,6 +334,20 @@ def test_every_kind_has_a_life_here() -> None:
     assert {life.kind for life in LIVES} == {each.name for each in all_resource_kinds(Settings())}
 
 
+async def test_a_job_in_kube_system_says_why_it_has_no_pods(
+    plane: ControlPlane, admin: Admin, world: Chronicle
+) -> None:
+    """A policy refuses them; a status that could not be written would leave the job silent."""
+    system = Scene(admin, world, "kube-system")
+    async with OperatorProcess(plane):
+        job = await system.create(dijob("misplaced"))
+        message = await job.says("PodCreateFailed", "True")
+        await job.delete()
+
+    assert "the operator writes nothing in kube-system" in message
+    assert "create the job in another namespace" in message
+
+
 @pytest.fixture
 async def outside(plane: ControlPlane, admin: Admin, world: Chronicle, namespace: str) -> Scene:
     """Another namespace than that of the test."""
