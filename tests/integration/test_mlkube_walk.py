@@ -10,33 +10,32 @@ import yaml
 
 from deploy import manager
 from testbed.operator import REPOSITORY, OperatorProcess
-from testbed.plane import CONTROLLERS, ControlPlane
+from testbed.plane import CONTROLLERS, ControlPlane, User
 
 EXAMPLES = REPOSITORY / "examples"
 PROGRAMS = ("Deployment", "Service", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-"""Here the operator is a process of its own, and nobody else is needed."""
+"""Here the operator is a process of its own, with the account of the installation. No other program is needed."""
 DEADLINE = "--timeout=120s"
 
 
+ACCOUNT = User(f"system:serviceaccount:{manager.MX.namespace}:{manager.MX.name('operator')}")
+
+
 def installation() -> str:
-    """deploy/mx-manager.yaml without its programs; its rights are those of this plane's operator."""
+    """deploy/mx-manager.yaml without its programs. The binding tells the test bed that its own is not needed."""
     bodies = [body for body in manager.bodies(manager.MX) if body["kind"] not in PROGRAMS]
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "trainmaster-operator"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mx-operator"},
-        "subjects": [
-            {"kind": "ServiceAccount", "name": "trainmaster-operator", "namespace": "trainmaster-system"},
-        ],
-    }
-    return yaml.safe_dump_all([*bodies, binding])
+    [binding] = [
+        body
+        for body in bodies
+        if body["kind"] == "ClusterRoleBinding" and body["metadata"]["name"] == manager.MX.name("operator")
+    ]
+    return yaml.safe_dump_all([*bodies, {**binding, "metadata": {"name": "trainmaster-operator"}}])
 
 
 @pytest.fixture(scope="module")
 def cluster(binaries: Path) -> Iterator[ControlPlane]:
     """With everything that brings pods to their end: those of a batch Job complete."""
-    with ControlPlane(binaries=binaries) as plane:
+    with ControlPlane(binaries=binaries, users={"operator": ACCOUNT}) as plane:
         plane.start_controller_manager((*CONTROLLERS, "job-controller"))
         plane.start_scheduler()
         plane.start_kwok()
