@@ -24,6 +24,7 @@ from tests.manifests.build import (
     crew,
     dijob,
     mlkubejob,
+    mx_replica,
     mxjob,
     nervexjob,
     replica,
@@ -33,6 +34,7 @@ from trainmaster.core.template import MANAGED_BY
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
+from trainmaster.lifecycle.environment import MANY_REPLICAS
 
 
 class Permission(NamedTuple):
@@ -163,6 +165,20 @@ async def tell_members(scene: Scene, proxy: FaultProxy) -> None:
         await job.reach("Succeed")
 
 
+async def share_addresses(scene: Scene, proxy: FaultProxy) -> None:
+    """A large job, whose pods have the addresses of all others from a ConfigMap."""
+    workers = {"Worker": mx_replica(replicas=MANY_REPLICAS + 1)}
+    job = await scene.create(mxjob("large", mxReplicaSpecs=workers, runPolicy=ALL))
+    await job.pods_are_there()
+    names = [body["metadata"]["name"] for body in await scene.admin.list("configmaps", scene.namespace)]
+    [name] = [name for name in names if name.startswith("large-")]
+    await gets_its_label_back(scene, "configmaps", name)
+    async with scene.kubelet():
+        await scene.end("large-worker-0", 1)
+        await job.childless()
+    await scene.admin.wait_gone("configmaps", scene.namespace, name)
+
+
 def a_pod(name: str) -> Manifest:
     return {"metadata": {"name": name}, "spec": {"containers": [container()]}}
 
@@ -242,6 +258,7 @@ LIVES = (
             ("pods", a_pod("a-worker-0"), mxjob("a")),
             ("services", a_service("b-worker-0"), mxjob("b")),
         ),
+        more=share_addresses,
     ),
     *(life_of_mlkube(group) for group in MLKUBE_GROUPS),
 )
@@ -262,18 +279,21 @@ async def find_children_of_another_operator(scene: Scene, life: Life) -> None:
     """Without our label, as another operator creates them."""
     job = await scene.create(life.make("left"))
     await job.pods_are_there()
-    unlabelled = {"metadata": {"labels": dict.fromkeys(MANAGED_BY)}}
     for resource in life.owned:
-        name = min(job.children(resource))
-        await scene.admin.patch(resource, scene.namespace, name, unlabelled)
-        await scene.admin.wait_for(
-            resource,
-            scene.namespace,
-            name,
-            lambda body: MANAGED_BY.items() <= body["metadata"]["labels"].items(),
-            timeout=PATIENCE,
-        )
+        await gets_its_label_back(scene, resource, min(job.children(resource)))
     await job.delete()
+
+
+async def gets_its_label_back(scene: Scene, resource: str, name: str) -> None:
+    unlabelled = {"metadata": {"labels": dict.fromkeys(MANAGED_BY)}}
+    await scene.admin.patch(resource, scene.namespace, name, unlabelled)
+    await scene.admin.wait_for(
+        resource,
+        scene.namespace,
+        name,
+        lambda body: MANAGED_BY.items() <= body["metadata"].get("labels", {}).items(),
+        timeout=PATIENCE,
+    )
 
 
 async def meet_taken_names(scene: Scene, proxy: FaultProxy, life: Life) -> None:
