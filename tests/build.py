@@ -577,6 +577,7 @@ def observed(
     children: Iterable[Child] = (),
     *,
     taken: Iterable[int] = (),
+    namespace_ports: int = 0,
     agconfig: Json | None = None,
     nodes: Iterable[NodeView] | None = None,
 ) -> Observed:
@@ -590,7 +591,9 @@ def observed(
     related = msgspec.json.encode(config) if config and kind_of(job).related else None
     on = None if nodes is None else {node.name: node for node in nodes}
     others = {CONFIG_MAP: config_maps} if config_maps else {}
-    return Observed.of(pods, services, kind_of(job).slots, frozenset(taken), related, others, on)
+    return Observed.of(
+        pods, services, kind_of(job).slots, frozenset(taken), related, others, on, namespace_ports=namespace_ports
+    )
 
 
 def plan_of(
@@ -600,10 +603,11 @@ def plan_of(
     now: datetime = NOW,
     settings: Settings = SETTINGS,
     taken: Iterable[int] = (),
+    namespace_ports: int = 0,
     agconfig: Json | None = None,
     nodes: Iterable[NodeView] | None = None,
 ) -> Plan:
-    seen = observed(job, children, taken=taken, agconfig=agconfig, nodes=nodes)
+    seen = observed(job, children, taken=taken, namespace_ports=namespace_ports, agconfig=agconfig, nodes=nodes)
     return kind_of(job, settings).plan(view_of(job), seen, now)
 
 

@@ -19,6 +19,9 @@ class JobSettings(msgspec.Struct, frozen=True):
     """Address under which pods reach di-server."""
     shared_network: bool = False
     """All pods are processes of one machine, as in local mode: ports are assigned to them."""
+    max_host_ports_per_job: int = 1000
+    """Ports of nodes (hostNetwork) that a job may have."""
+    max_host_ports_per_namespace: int = 2000
     aggregator_config: Key = Key("nervex-system", "aggregator-config")
     """The AggregatorConfig of NerveXJobs."""
     creating_restart_period: float = 0.0

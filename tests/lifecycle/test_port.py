@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmaster.lifecycle import port
-from trainmaster.lifecycle.port import FIRST, LAST, Allotment, allot, is_complete
+from trainmaster.lifecycle.port import FIRST, LAST, Allotment, PortError, PortRules, allot, is_complete
 
 TRAINERS = {"trainer-0": (24446,), "trainer-1": (24446,)}
+CLUSTER = PortRules(per_job=1000, per_namespace=2000)
+MACHINE = PortRules(per_job=1000, per_namespace=2000, is_one_machine=True)
+EVERY = frozenset(range(FIRST, LAST + 1))
 
 
 def allotted(
@@ -18,9 +21,26 @@ def allotted(
     *,
     used: Mapping[str, Sequence[int]] | None = None,
     taken: frozenset[int] = frozenset(),
+    declared: frozenset[int] = frozenset(),
+    namespace_ports: int = 0,
+    rules: PortRules = CLUSTER,
     uid: str = "a-uid",
 ) -> Allotment:
-    return allot(wanted, stored or {}, used=used or {}, taken=taken, uid=uid)
+    return allot(
+        wanted,
+        stored or {},
+        rules=rules,
+        used=used or {},
+        taken=taken,
+        declared=declared,
+        namespace_ports=namespace_ports,
+        uid=uid,
+    )
+
+
+def error_of(found: Allotment) -> PortError:
+    assert found.error is not None
+    return found.error
 
 
 def numbers(found: Allotment) -> list[int]:
@@ -70,10 +90,10 @@ def test_a_range_that_is_on_record_or_in_use_is_left_as_it_is() -> None:
 def test_without_a_row_that_is_free_it_is_said_how_long_it_has_to_be() -> None:
     every_other = frozenset(range(FIRST, LAST + 1, 2))
 
-    found = allotted({"a": (range(7000, 7002),)}, taken=every_other)
+    found = allotted({"a": (range(7000, 7002),)}, taken=every_other, rules=MACHINE)
 
     assert (found.ports, found.is_new) == ({}, False)
-    assert "no row of 2 ports between 20000 and 29999 is free for port 7000 of a" in found.error
+    assert "no row of 2 ports between 20000 and 29999 is free for port 7000 of a" in error_of(found).message
 
 
 def test_the_range_keeps_clear_of_node_ports_and_of_what_linux_gives_to_clients() -> None:
@@ -133,15 +153,80 @@ def test_a_pod_that_listens_on_its_declared_port_already_keeps_it() -> None:
     assert found.is_new
 
 
-def test_when_nothing_is_left_nobody_gets_anything_and_it_is_said() -> None:
+def test_when_nothing_is_left_on_one_machine_no_replica_gets_a_port_and_it_is_said() -> None:
     one_left = frozenset(range(FIRST, LAST))
     stored = {"trainer-9": {"24446": LAST - 1}}
 
-    found = allotted(stored=stored, taken=one_left)
+    found = allotted(stored=stored, taken=one_left, rules=MACHINE)
 
     assert found == Allotment(stored, is_stored=False, error=found.error)
-    assert found.error.startswith("no port between 20000 and 29999 is free for port 24446 of trainer-1; ")
+    assert error_of(found).reason == "NoFreePort"
+    assert error_of(found).message.startswith("no port between 20000 and 29999 is free for port 24446 of trainer-1; ")
     assert (found.is_new, found.retry_after) == (False, 30.0)
+
+
+# --- a cluster: ports are shared with other jobs, and there are quotas ---
+
+
+def test_when_other_jobs_have_every_port_a_job_shares_ports_and_has_each_of_them_once() -> None:
+    stored = {"trainer-9": {"24446": FIRST}}
+    every_replica = {f"w-{i}": (80, range(90, 93)) for i in range(200)}
+
+    found = allotted(every_replica, stored, taken=EVERY, declared=frozenset({FIRST + 1}))
+
+    assert found.is_new
+    assert len(set(found.drawn)) == len(found.drawn) == 800
+    assert not {FIRST, FIRST + 1} & set(found.drawn)
+
+
+def test_ports_that_no_other_job_has_come_before_those_that_are_shared() -> None:
+    found = allotted(taken=EVERY - {FIRST + 7})
+
+    assert FIRST + 7 in found.drawn
+    assert len(set(found.drawn)) == 2
+
+
+def test_two_jobs_share_ports_at_different_places_of_the_range() -> None:
+    assert not set(allotted(taken=EVERY, uid="a").drawn) & set(allotted(taken=EVERY, uid="b").drawn)
+
+
+@pytest.mark.parametrize("rules", [CLUSTER, MACHINE])
+@pytest.mark.parametrize(
+    ("wanted", "others", "error"),
+    [
+        pytest.param(1000, 1000, None, id="at-both-limits"),
+        pytest.param(1001, 0, "the job needs 1001 host ports, and a job may have 1000 (", id="job"),
+        pytest.param(
+            1000,
+            1001,
+            "the job needs 1000 host ports, other jobs of its namespace have 1001, and a namespace may have 2000 (",
+            id="namespace",
+        ),
+    ],
+)
+def test_a_quota_limits_the_ports_of_a_job_and_of_a_namespace(
+    rules: PortRules, wanted: int, others: int, error: str | None
+) -> None:
+    found = allotted({f"w-{i}": (80,) for i in range(wanted)}, rules=rules, namespace_ports=others)
+
+    assert len(found.drawn) == (0 if error else wanted)
+    if error:
+        assert error_of(found).reason == "PortQuotaExceeded"
+        assert error_of(found).message.startswith(error)
+        assert (found.ports, found.is_new, found.retry_after) == ({}, False, 30.0)
+
+
+def test_a_range_counts_with_all_of_its_ports() -> None:
+    assert "needs 1025 host ports" in error_of(allotted({"learner": (range(80, 1105),)})).message
+
+
+def test_removed_replicas_lose_their_ports_when_the_quota_has_no_room_for_them() -> None:
+    stored = {f"old-{i}": {"80": FIRST + i} for i in range(999)}
+
+    kept = allotted({"w-0": (80,)}, stored)
+    assert kept.ports.keys() == {*stored, "w-0"}
+
+    assert allotted({"w-0": (80,), "old-0": (80,), "w-1": (80,)}, stored).ports.keys() == {"w-0", "old-0", "w-1"}
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,18 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.build import view_of, view_of_pod
 from tests.runtime.kind import TOY, a_pod, pod_json, toy_json
-from trainmaster.core.ids import POD
+from trainmaster.core.ids import POD, Key
 from trainmaster.core.view import JobView, PodView
 from trainmaster.runtime.host_ports import HostPorts, is_free_here
 from trainmaster.runtime.store import Store
 
-ME = "uid-of-me"
+ME = view_of(toy_json("me"))
+OTHER = view_of(toy_json("other"))
 
 
 class Rig:
@@ -32,6 +34,10 @@ class Rig:
 def a_job(*ports: int, name: str = "mnist", version: int = 100) -> JobView:
     given = {"worker-0": {str(1000 + n): port for n, port in enumerate(ports)}}
     return view_of(toy_json(name, version=version, status={"phase": "Running", "ports": given}))
+
+
+def elsewhere(job: JobView) -> JobView:
+    return msgspec.structs.replace(job, key=Key("elsewhere", job.key.name))
 
 
 def a_holder(*ports: int, name: str = "mnist-worker-0", version: int = 100, **fields: Any) -> PodView:
@@ -108,18 +114,18 @@ def test_a_new_list_replaces_what_was_known() -> None:
 def test_what_a_job_drew_is_taken_for_all_the_others() -> None:
     rig = Rig()
     rig.jobs.put(a_job(20001))
-    rig.book.draw("uid-of-other", (20002, 20003))
+    rig.book.draw(OTHER, (20002, 20003))
     rig.book.draw(ME, (20004,))
 
     assert rig.taken == [20001, 20002, 20003]
-    assert rig.book.taken("uid-of-other") == {20001, 20004}
+    assert rig.book.taken(OTHER) == {20001, 20004}
 
 
 def test_what_was_drawn_twice_on_one_version_stays_taken_for_others() -> None:
     """Both statuses were sent, and one of them was stored: nobody knows which."""
     rig = Rig()
-    rig.book.draw("uid-of-mnist", (20001,))
-    rig.book.draw("uid-of-mnist", (20002,))
+    rig.book.draw(a_job(), (20001,))
+    rig.book.draw(a_job(), (20002,))
 
     assert rig.taken == [20001, 20002]
 
@@ -127,7 +133,7 @@ def test_what_was_drawn_twice_on_one_version_stays_taken_for_others() -> None:
 def test_what_was_drawn_is_forgotten_when_another_version_of_the_job_is_seen() -> None:
     rig = Rig()
     rig.jobs.put(a_job())
-    rig.book.draw("uid-of-mnist", (20001, 20002))
+    rig.book.draw(a_job(), (20001, 20002))
     rig.jobs.put(a_job(name="other"))
     assert rig.taken == [20001, 20002]
 
@@ -138,7 +144,7 @@ def test_what_was_drawn_is_forgotten_when_another_version_of_the_job_is_seen() -
 def test_what_was_drawn_for_a_job_that_is_gone_is_free() -> None:
     rig = Rig()
     rig.jobs.put(job := a_job())
-    rig.book.draw(job.uid, (20001,))
+    rig.book.draw(job, (20001,))
     rig.jobs.remove(job)
 
     assert rig.taken == []
@@ -150,6 +156,25 @@ def test_a_book_of_pods_without_ports_gives_the_same_answer_without_work() -> No
     rig.pods.put(a_pod())
 
     assert rig.book.taken(ME) is before
+
+
+def test_a_namespace_has_the_ports_that_other_jobs_of_it_have_or_have_just_drawn() -> None:
+    rig = Rig()
+    rig.jobs.put(mine := a_job(20001, 20002, name="me"))
+    rig.jobs.put(other := a_job(20003, name="other"))
+    rig.jobs.put(far := elsewhere(a_job(20004, 20005, name="far")))
+    assert [rig.book.namespace_ports(job) for job in (mine, other, far)] == [1, 2, 0]
+
+    rig.book.draw(other, (20006, 20007))
+    rig.book.draw(far, (20008,))
+    assert [rig.book.namespace_ports(job) for job in (mine, other, far)] == [3, 2, 0]
+
+    rig.jobs.put(a_job(20003, 20006, 20007, name="other", version=101))
+    assert rig.book.namespace_ports(mine) == 3
+
+    rig.jobs.put(a_job(name="other", version=102))
+    rig.jobs.remove(far)
+    assert rig.book.namespace_ports(mine) == 0
 
 
 def test_strangers_are_asked_about_by_port() -> None:

@@ -16,6 +16,7 @@ from trainmaster.cli.option import (
     GoCommand,
     go_duration,
 )
+from trainmaster.lifecycle.port import FIRST, LAST
 from trainmaster.settings import OPERATOR, SYSTEM_NAMESPACE
 
 log = structlog.get_logger(__name__)
@@ -107,6 +108,20 @@ _MEANINGLESS = (
     "bad_node_conditions",
     multiple=True,
     help="Condition of a node, for example GPUUnhealthy, under which it has failed; may be repeated.",
+)
+@click.option(
+    "--max-host-ports-per-job",
+    type=click.IntRange(1, LAST - FIRST + 1),
+    default=OPERATOR.jobs.max_host_ports_per_job,
+    show_default=True,
+    help="Maximum number of ports of one job whose pods use the network of their nodes (hostNetwork).",
+)
+@click.option(
+    "--max-host-ports-per-namespace",
+    type=click.IntRange(1),
+    default=OPERATOR.jobs.max_host_ports_per_namespace,
+    show_default=True,
+    help="Maximum number of such ports of all jobs in one namespace.",
 )
 @click.option(
     "--thread-num",

@@ -82,6 +82,8 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     enable_creating_failed: bool
     node_fail_grace_period: float
     bad_node_conditions: tuple[str, ...]
+    max_host_ports_per_job: int
+    max_host_ports_per_namespace: int
     thread_num: int
     request_timeout: float
     leader_elect: bool
@@ -148,6 +150,8 @@ async def _operate(options: OperatorOptions) -> None:
             aggregator_config=_aggregator_config(options),
             accelerators=accelerators_in(options.controller_config_file),
             gang_scheduler=options.gang_scheduler_name,
+            max_host_ports_per_job=options.max_host_ports_per_job,
+            max_host_ports_per_namespace=options.max_host_ports_per_namespace,
             creating_duration_period=options.creating_duration_period,
             creating_restart_period=options.creating_restart_period,
             enable_creating_failed=options.enable_creating_failed,

@@ -31,11 +31,11 @@ class SlotLabels(msgspec.Struct, frozen=True):
 class Observed(msgspec.Struct, frozen=True, dict=True):
     """``pods[role][index]`` is the pod in that slot. ``strays`` are owned pods whose labels fit no slot
     or whose slot is taken by another pod. ``children`` are what else the job owns, by resource and name; their pods
-    are the job's, too. ``taken`` are the ports that nobody may be given any more where
-    pods share a network. ``related`` is the object, not the job's own, that its kind wants to be planned
-    with, as it stands on the wire; None when there is none. ``nodes`` are those that its pods are on, by name, as far
-    as anything is known of them; None when nodes cannot be read, which decides nothing. ``outage`` says that most
-    nodes of the cluster are not ready. ``neighbours`` are pods of other jobs on these nodes that have devices."""
+    are the job's, too. ``taken`` are the ports of other jobs where pods share a network, and ``namespace_ports`` is how
+    many ports jobs of the same namespace have. ``related`` is the object, not the job's own, that its kind wants to be
+    planned with, as it stands on the wire; None when there is none. ``nodes`` are those that its pods are on, by name,
+    as far as anything is known of them; None when nodes cannot be read, which decides nothing. ``outage`` says that
+    most nodes of the cluster are not ready. ``neighbours`` are pods of other jobs on these nodes that have devices."""
 
     pods: dict[str, dict[int, PodView]]
     strays: tuple[PodView, ...]
@@ -46,6 +46,7 @@ class Observed(msgspec.Struct, frozen=True, dict=True):
     nodes: Mapping[str, NodeView] | None = None
     outage: str = ""
     neighbours: tuple[PodView, ...] = ()
+    namespace_ports: int = 0
 
     @classmethod
     def of(
@@ -59,6 +60,7 @@ class Observed(msgspec.Struct, frozen=True, dict=True):
         nodes: Mapping[str, NodeView] | None = None,
         outage: str = "",
         neighbours: tuple[PodView, ...] = (),
+        namespace_ports: int = 0,
     ) -> "Observed":
         by_role: dict[str, dict[int, PodView]] = {}
         strays: list[PodView] = []
@@ -69,7 +71,18 @@ class Observed(msgspec.Struct, frozen=True, dict=True):
             else:
                 by_role[slot[0]][slot[1]] = pod
         by_name = {s.key.name: s for s in sorted(services, key=lambda s: s.key.name)}
-        return cls(by_role, tuple(strays), by_name, taken, related, children or {}, nodes, outage, neighbours)
+        return cls(
+            by_role,
+            tuple(strays),
+            by_name,
+            taken,
+            related,
+            children or {},
+            nodes,
+            outage,
+            neighbours,
+            namespace_ports,
+        )
 
     def role(self, name: str) -> Mapping[int, PodView]:
         return self.pods.get(name, {})

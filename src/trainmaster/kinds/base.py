@@ -34,6 +34,7 @@ from trainmaster.lifecycle.decide import Cause, Extra, Removal
 from trainmaster.lifecycle.facts import Facts, replica_pods
 from trainmaster.lifecycle.facts import Rules as FaultRules
 from trainmaster.lifecycle.model import JobModel
+from trainmaster.lifecycle.port import PortError, PortRules
 from trainmaster.lifecycle.restart import FailedPod
 from trainmaster.settings import JobSettings
 
@@ -365,6 +366,13 @@ class Kind(ABC, Generic[J]):
             ),
         )
 
+    @property
+    def port_rules(self) -> PortRules:
+        settings = self.settings
+        return PortRules(
+            settings.max_host_ports_per_job, settings.max_host_ports_per_namespace, settings.shared_network
+        )
+
     def _reject(self, view: JobView, bad: BadSpec, now: datetime) -> Plan:
         meta, stored = self.status_of(view)
         old = self._status(stored)
@@ -423,11 +431,11 @@ def cleared(conditions: Conditions, *, all_created: bool, now: datetime) -> Cond
     return conditions
 
 
-def portless(conditions: Conditions, error: str, now: datetime) -> Conditions:
+def portless(conditions: Conditions, error: PortError | None, now: datetime) -> Conditions:
     """Say that pods wait for a port; no error changes nothing."""
-    if not error:
+    if error is None:
         return conditions
-    return condition.put_standard(conditions, condition.POD_CREATE_FAILED, True, reason.NO_FREE_PORT, error, now)
+    return condition.put_standard(conditions, condition.POD_CREATE_FAILED, True, error.reason, error.message, now)
 
 
 def named(names: Sequence[str], limit: int = 10) -> str:

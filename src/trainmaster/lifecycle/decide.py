@@ -21,7 +21,7 @@ from trainmaster.lifecycle.deadline import overdue, seconds_left
 from trainmaster.lifecycle.environment import Environment
 from trainmaster.lifecycle.facts import Facts, Rules, Waiting, classify
 from trainmaster.lifecycle.model import Ending, JobModel, Memory, Place, Places
-from trainmaster.lifecycle.port import Allotment, allot, is_complete
+from trainmaster.lifecycle.port import Allotment, PortError, PortRules, allot, is_complete
 from trainmaster.lifecycle.restart import Decision, FailedPod
 
 Step = Literal["proceed", "restart", "restarted", "shrink", "replace", "suspend", "resume", "ending", "end", "adopt"]
@@ -87,7 +87,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision | None = None
     extra: Extra = Extra()
     is_all_created: bool = True
-    port_error: str = ""
+    port_error: PortError | None = None
 
     @property
     def waiting(self) -> Waiting:
@@ -117,6 +117,8 @@ class Description(Protocol[J]):
     def resource(self) -> Resource: ...
     @property
     def fault_rules(self) -> Rules: ...
+    @property
+    def port_rules(self) -> PortRules: ...
     @property
     def blocks_owner_deletion(self) -> bool: ...
     def read(self, job: J, observed: Observed) -> JobModel: ...
@@ -266,8 +268,16 @@ class Pass(Generic[J]):
         model, observed = self.model, self.facts.observed
         if is_complete(model.wanted_ports, model.memory.ports):
             return Allotment(model.memory.ports)
-        taken, uid = observed.taken | model.declared_ports, self.kind.key(self.job)[1]
-        return allot(model.wanted_ports, model.memory.ports, used=self.facts.host_ports, taken=taken, uid=uid)
+        return allot(
+            model.wanted_ports,
+            model.memory.ports,
+            rules=self.kind.port_rules,
+            used=self.facts.host_ports,
+            taken=observed.taken,
+            declared=model.declared_ports,
+            namespace_ports=observed.namespace_ports,
+            uid=self.kind.key(self.job)[1],
+        )
 
     @cached_property
     def _builder(self) -> Builder:

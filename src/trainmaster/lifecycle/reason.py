@@ -13,6 +13,8 @@ FAILED_CREATE = "FailedCreate"
 """The API server refuses a child."""
 NO_FREE_PORT = "NoFreePort"
 """A pod that shares a network needs a port, and none is free."""
+PORT_QUOTA_EXCEEDED = "PortQuotaExceeded"
+"""The job, or its namespace, would have more host ports than it may."""
 CREATED = "Created"
 """All children, or the containers of all pods, are created now."""
 

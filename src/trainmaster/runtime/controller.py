@@ -187,7 +187,7 @@ class Controller:
             plan = self._kinds.of(job.raw).plan(job, observed, self._now())
             found = self._ports.foreign(plan.ports) - foreign
             if not found:
-                self._ports.draw(job.uid, plan.ports)
+                self._ports.draw(job, plan.ports)
                 look = soonest(plan.requeue_after, self.observer.node_poll(observed))
                 return observed, msgspec.structs.replace(plan, requeue_after=look)
             foreign |= found

@@ -1,8 +1,8 @@
-"""The book of ports: which numbers are taken on networks that pods share.
+"""The book of ports: which numbers are taken on networks that pods share, and how many by each namespace.
 
 A port is taken while a job's status names it and while a pod that has not ended holds it. What a plan has just drawn
 is taken, too, before the watch shows the status: planning and booking happen in one step of the event loop, so one
-process never gives a port twice.
+process gives no port twice by mistake.
 """
 
 import socket
@@ -10,8 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+import msgspec
+
 from trainmaster.core.view import JobView, PodView
 from trainmaster.runtime.store import Store
+
+
+class _Drawn(msgspec.Struct):
+    namespace: str
+    ports: set[int] = set()
 
 
 class HostPorts:
@@ -23,7 +30,9 @@ class HostPorts:
         self._holders: Counter[int] = Counter()
         self._held: frozenset[int] | None = frozenset()
         """The keys of ``_holders``; None when they have to be gathered again."""
-        self._drawn: dict[str, set[int]] = {}
+        self._of_namespace: Counter[str] = Counter()
+        """How many ports the statuses of its jobs name."""
+        self._drawn: dict[str, _Drawn] = {}
         """By the uid of the job."""
 
     def follow(self, *stores: Store[Any]) -> None:
@@ -31,19 +40,28 @@ class HostPorts:
         for store in stores:
             store.listen(self._changed)
 
-    def taken(self, uid: str) -> frozenset[int]:
-        """All that this job may not be given. What it drew itself it may draw again: its status was not stored."""
+    def taken(self, job: JobView) -> frozenset[int]:
+        """All that others have. What the job drew itself it may draw again: its status was not stored."""
         if self._held is None:
             self._held = frozenset(self._holders)
         if not self._drawn:
             return self._held
-        return self._held.union(*(ports for job, ports in self._drawn.items() if job != uid))
+        return self._held.union(*(drawn.ports for drawn in self._others(job)))
 
-    def draw(self, uid: str, ports: Collection[int]) -> None:
+    def namespace_ports(self, job: JobView) -> int:
+        """How many ports other jobs of the namespace have. ``job`` is as the store has it."""
+        space = job.key.namespace
+        drawn = sum(len(each.ports) for each in self._others(job) if each.namespace == space)
+        return self._of_namespace[space] - len(job.ports) + drawn
+
+    def draw(self, job: JobView, ports: Collection[int]) -> None:
         """A plan for this job took these ports. They stay taken until another version of the job is seen: either
         its status names them, or what was planned on the old version can never be stored any more."""
         if ports:
-            self._drawn.setdefault(uid, set()).update(ports)
+            self._drawn.setdefault(job.uid, _Drawn(job.key.namespace)).ports.update(ports)
+
+    def _others(self, job: JobView) -> Iterable[_Drawn]:
+        return (drawn for uid, drawn in self._drawn.items() if uid != job.uid)
 
     def foreign(self, ports: Iterable[int]) -> frozenset[int]:
         """Those that another program holds on this machine."""
@@ -55,12 +73,20 @@ class HostPorts:
         old, new = _held_by(before), _held_by(after)
         if old == new:
             return
+        for job, change in ((before, -len(old)), (after, len(new))):
+            if isinstance(job, JobView):
+                self._add(job.key.namespace, change)
         self._holders.update(new)
         self._holders.subtract(old)
         for port in old:
             if not self._holders[port]:
                 del self._holders[port]
         self._held = None
+
+    def _add(self, namespace: str, number: int) -> None:
+        self._of_namespace[namespace] += number
+        if not self._of_namespace[namespace]:
+            del self._of_namespace[namespace]
 
 
 def _held_by(view: PodView | JobView | None) -> tuple[int, ...]:

@@ -46,7 +46,7 @@ class Observer:
             *(pod for of in children.values() for child in of.values() for pod in self._pods.owned(space, child.uid)),
         ]
         services = self._services.owned(space, job.uid)
-        taken = self._ports.taken(job.uid)
+        taken = self._ports.taken(job)
         taken = taken | foreign if foreign else taken
         book = self._nodes
         return Observed.of(
@@ -59,6 +59,7 @@ class Observer:
             book.of(pods) if book else None,
             book.outage() if book else "",
             book.neighbours(pods) if book else (),
+            self._ports.namespace_ports(job),
         )
 
     def adoption(self, job: JobView, now: datetime) -> Plan | None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.build import (
@@ -169,20 +170,61 @@ def test_an_ended_job_has_no_ports_any_more(clean: str) -> None:
 # --- when nothing is left ------------------------------------------------------------------------
 
 
-def test_without_a_free_port_the_job_waits_and_says_why() -> None:
-    plan = plan_of(an_aitj(trainer=a_host_replica(2)), taken=RANGE)
-
+def lack_of(plan: Plan) -> tuple[str, str, str]:
+    """Status, reason and message of the condition about pods that could not be created."""
     assert plan.status is not None
     (condition,) = [c for c in plan.status["conditions"] if c["type"] == "PodCreateFailed"]
-    assert (condition["status"], condition["reason"]) == ("True", "NoFreePort")
-    assert "is free for port 24446 of trainer-0" in condition["message"]
+    return condition["status"], condition["reason"], condition["message"]
+
+
+def test_on_one_machine_a_job_without_a_free_port_waits_and_says_why() -> None:
+    plan = plan_of(an_aitj(trainer=2), taken=RANGE, settings=LOCAL)
+
+    status, reason, message = lack_of(plan)
+    assert (status, reason) == ("True", "NoFreePort")
+    assert "is free for port 24446 of trainer-0" in message
     assert (plan.creates, plan.ports, plan.status_first, plan.requeue_after) == ((), (), False, 30.0)
+
+
+def test_on_a_cluster_a_job_gets_ports_although_other_jobs_have_all_of_them() -> None:
+    plan = plan_of(an_aitj(trainer=a_host_replica(2)), taken=RANGE)
+
+    assert len(set(plan.ports)) == 2
+    assert set(plan.ports) <= set(RANGE)
+    assert plan.status_first
+
+
+@pytest.mark.parametrize(
+    ("replicas", "others", "says"),
+    [
+        pytest.param(5000, 0, "the job needs 10000 host ports, and a job may have 1000 ", id="of-a-job"),
+        pytest.param(500, 1001, "other jobs of its namespace have 1001, and a namespace may have 2000 ", id="of-both"),
+    ],
+)
+def test_a_job_beyond_its_quota_of_ports_takes_none_and_says_why(replicas: int, others: int, says: str) -> None:
+    job = an_aitj("j", namespace="n", roles={"a": a_host_replica(replicas), "b": a_host_replica(replicas)})
+
+    plan = plan_of(job, namespace_ports=others)
+
+    status, reason, message = lack_of(plan)
+    assert (status, reason) == ("True", "PortQuotaExceeded")
+    assert says in message
+    assert plan.status is not None
+    assert (plan.creates, plan.ports, plan.status.get("ports")) == ((), (), None)
+
+
+def test_a_job_that_has_its_ports_keeps_them_whatever_the_quota_is() -> None:
+    strict = msgspec.structs.replace(SETTINGS, max_host_ports_per_job=1, max_host_ports_per_namespace=1)
+
+    plan = ported(two_roles(), TWO, strict)
+
+    assert names_of(plan.creates, POD) == ["mnist-ps-0", "mnist-trainer-0", "mnist-trainer-1"]
 
 
 def test_the_complaint_is_taken_back_when_the_pods_are_there() -> None:
     job = an_aitj(trainer=a_host_replica(1))
-    waiting = with_status(job, plan_of(job, taken=RANGE))
-    assert plan_of(waiting, taken=RANGE).status is None  # said once
+    waiting = with_status(job, plan_of(job, namespace_ports=2000))
+    assert plan_of(waiting, namespace_ports=2000).status is None  # said once
 
     given = with_status(waiting, plan_of(waiting))
     plan = plan_of(given, [a_pod(job, "trainer"), *services_of(job)])
@@ -195,7 +237,7 @@ def test_the_complaint_is_taken_back_when_the_pods_are_there() -> None:
 def test_a_job_that_waits_for_a_port_still_ends() -> None:
     job = an_aitj(trainer=a_host_replica(2), complete="Any", status={"phase": "Running"})
 
-    plan = plan_of(job, [a_pod(job, "trainer", 0, exit_code=1)], taken=RANGE)
+    plan = plan_of(job, [a_pod(job, "trainer", 0, exit_code=1)], namespace_ports=2000)
 
     assert plan.status is not None
     assert plan.status["phase"] == "Terminating"

@@ -112,8 +112,8 @@ def test_a_port_once_stored_stays() -> None:
     assert plan.ports == ()
 
 
-def test_without_a_free_port_the_job_waits_and_says_why() -> None:
-    plan = plan_of(a_host_job(), taken=range(FIRST, LAST + 1))
+def test_on_one_machine_a_job_without_a_free_port_waits_and_says_why() -> None:
+    plan = plan_of(a_dijob(), settings=LOCAL, taken=range(FIRST, LAST + 1))
 
     assert plan.status is not None
     (condition,) = [c for c in plan.status["conditions"] if c["type"] == "PodCreateFailed"]

@@ -637,6 +637,29 @@ def test_a_ddp_group_of_one_pod_meets_at_a_port_of_its_own_on_a_shared_network()
     assert env_of(pod)["MASTER_PORT"] == str(job["status"]["ports"][MASTER]["10314"]) != "10314"
 
 
+ALONE: Json = {
+    AGGREGATOR: {"role": "aggregator", "at": STAMP, "worldSize": 2},
+    MASTER: {"role": "ddp-learner", "at": STAMP, "gpus": 2, "worldSize": 2, "aggregator": AGGREGATOR},
+}
+
+
+@pytest.mark.parametrize(
+    "members", [pytest.param(GROUP, id="several-pods"), pytest.param(ALONE, id="one-pod-for-all-gpus")]
+)
+def test_on_the_network_of_nodes_every_port_of_a_ddp_group_is_a_port_of_one_of_its_pods(members: Json) -> None:
+    """The scheduler keeps pods with the same port apart, and knows only ports of containers."""
+    on_host = a_template(a_container("di-container"), hostNetwork=True)
+    job = a_job(members, aggregator=on_host, learner={"template": on_host})
+    job = with_status(job, plan_of(job, children_of(job)))
+
+    plans = (plan_of(job, children_of(job)), plan_of(job, crew(job, AGGREGATOR)))
+
+    pods = {c.key.name: c.body for plan in plans for c in plan.creates if c.resource == POD}
+    assert set(pods) == set(members)
+    ports = [port["containerPort"] for pod in pods.values() for port in pod["spec"]["containers"][0]["ports"]]
+    assert sorted(ports) == sorted(number for given in job["status"]["ports"].values() for number in given.values())
+
+
 # --- settling ----------------------------------------------------------------------------------
 
 

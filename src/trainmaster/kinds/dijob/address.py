@@ -118,6 +118,17 @@ def ports_of(job: DIJob, name: str, member: Member) -> dict[str, int]:
     return ports
 
 
+def inner_ports(job: DIJob, role: str, name: str) -> dict[str, int]:
+    """Ports that a replica on the network of its node listens on and does not publish. Its pod names them all the
+    same: the scheduler puts pods with the same port on different nodes."""
+    member = job.status.declared.members.get(name)
+    if role == AGGREGATOR:
+        return {labels.MASTER_PORT_NAME: port_of(job, role, name) + 1}
+    if member is None or role != "ddp-learner" or is_spread(member):
+        return {}
+    return {labels.MASTER_PORT_NAME: master_port_of(job, name)}
+
+
 def is_spread(member: Member) -> bool:
     """True of a DDP learner that is one of several pods."""
     return member.gpus < member.world_size

@@ -157,7 +157,8 @@ def _pod_spec(
         if is_moved:
             body = _moved(body, {str(declared): ports[own]}, own if is_main else None, on_host=on_host)
         if is_main:
-            body = _with_resources(_with_ports(body, ports), resources or {})
+            inner = address.inner_ports(job, role, name) if is_moved and template.is_on_host(given) else {}
+            body = _with_resources(_with_ports(body, {**ports, **inner}), resources or {})
         containers.append(template.with_env(body, variables))
     spec: Body = {**given["spec"], "containers": containers}
     if job.spec.volumes and role != "aggregator":  # whose template is not the job's
