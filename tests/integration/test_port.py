@@ -1,9 +1,11 @@
 """Pods on the network of their machine: each has a port of its own, whatever becomes of the operator."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from testbed.admin import Admin
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from testbed.proxy import FaultProxy, hang
@@ -15,9 +17,9 @@ from trainmaster.lifecycle.port import FIRST, LAST
 PORT = {"name": "aitj-24446", "containerPort": 24446}
 
 
-def trainers(count: int, name: str = "job") -> Manifest:
+def trainers(count: int, name: str = "job", **spec: Any) -> Manifest:
     given = template(container("aitj-trainer", ports=[PORT]), hostNetwork=True)
-    return aitrainingjob(name, replicaSpecs={"trainer": {"replicas": count, "template": given}})
+    return aitrainingjob(name, replicaSpecs={"trainer": {"replicas": count, "template": given}}, **spec)
 
 
 def ports_on_record(job: Job) -> list[int]:
@@ -100,3 +102,32 @@ async def test_an_operator_that_dies_between_the_ports_and_the_pods_is_followed_
 
     assert ports_on_record(job) == before
     assert [host_port(job.children("pods")[name]) for name in job.slots] == before
+
+
+async def test_a_tenant_that_asks_for_every_port_or_has_all_of_them_keeps_none_from_others(
+    plane: ControlPlane, admin: Admin, scene: Scene
+) -> None:
+    """One job asks for more than its quota, one has all ports by the status of an earlier release, and the pods of one
+    are refused."""
+    greedy_space, strict_space = (Scene(admin, scene.world, f"{scene.namespace}-{n}") for n in ("greedy", "strict"))
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    await admin.create("namespaces", {"metadata": {"name": greedy_space.namespace}})
+    await admin.create("namespaces", {"metadata": {"name": strict_space.namespace, "labels": labels}})
+    all_ports = {f"trainer-{number - FIRST}": {"24446": number} for number in range(FIRST, LAST + 1)}
+    async with OperatorProcess(plane):
+        greedy = await greedy_space.create(trainers(1200, "greedy"))
+        old = await greedy_space.create(trainers(1, "old", managedBy="example.com/old"))
+        await admin.set_status(old.resource, greedy_space.namespace, "old", {"ports": all_ports})
+        late = await greedy_space.create(trainers(1, "late"))
+        refused = await strict_space.create(trainers(3, "refused"))
+        messages = [await job.says("PodCreateFailed", "True") for job in (greedy, late, refused)]
+
+        other = await scene.create(trainers(2))
+        await other.start()
+        await admin.delete(old.resource, greedy_space.namespace, "old")
+
+    assert messages[0].startswith("the job needs 1200 host ports, and a job may have 1000 ")
+    assert "other jobs of its namespace have 10000, and a namespace may have 2000 " in messages[1]
+    assert "violates PodSecurity" in messages[2]
+    assert [(ports_on_record(job), job.children("pods")) for job in (greedy, late)] == [([], {}), ([], {})]
+    assert len(set(ports_on_record(other))) == 2

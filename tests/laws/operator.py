@@ -145,8 +145,9 @@ class Port:
         if job is not None and job.get("status", {}).get("phase") in ENDED:
             raise LawBroken(f"monotone: {body['metadata']['name']} is created for a job that has ended")
         if job is not None and resource == POD and body["spec"].get("hostNetwork"):
-            (number,) = [p.get("hostPort") for c in body["spec"]["containers"] for p in c["ports"]]
-            if number not in stored_ports(job).values():
+            # The API server makes every port of a container a port of the host.
+            numbers = {p["containerPort"] for c in body["spec"]["containers"] for p in c["ports"]}
+            if not numbers <= set(stored_ports(job).values()):
                 raise LawBroken(f"state lives in the API: {body['metadata']['name']} has a port that is not on record")
 
     def _check_delete(self, resource: Resource, key: Key, uid: str) -> None:
