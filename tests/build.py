@@ -177,7 +177,7 @@ def an_mxjob(
 
 
 def an_agconfig(template: Json | None = None) -> Json:
-    """The AggregatorConfig of NerveXJobs; ``template`` is that of the aggregator."""
+    """An AggregatorConfig, by default one of NerveXJobs; ``template`` is that of the aggregator."""
     given = a_template(a_container("aggregator", ports={"aggregator": 80})) if template is None else template
     return {
         "apiVersion": "nervex.sensetime.com/v1alpha1",
@@ -188,9 +188,10 @@ def an_agconfig(template: Json | None = None) -> Json:
 
 
 def with_aggregator(job: Json, agconfig: Json | None = None) -> Json:
-    """The NerveXJob after the template of its aggregator was put on record."""
+    """The NerveXJob after the port of its aggregator was stored."""
     template = (agconfig or an_agconfig())["spec"]["aggregator"]["template"]
-    return {**job, "status": {**job.get("status", {}), "declared": {"aggregatorTemplate": template}}}
+    port = template["spec"]["containers"][0].get("ports", [{"containerPort": 22272}])[0]["containerPort"]
+    return {**job, "status": {**job.get("status", {}), "declared": {"aggregator": {"port": port}}}}
 
 
 def _metadata(name: str, namespace: str, generation: int, labels: Json | None) -> Json:
@@ -581,13 +582,14 @@ def observed(
     agconfig: Json | None = None,
     nodes: Iterable[NodeView] | None = None,
 ) -> Observed:
-    """``agconfig`` is what a NerveXJob finds, empty for none; a good one unless told. Without ``nodes`` none can be
-    read."""
+    """``agconfig`` is the AggregatorConfig that a DIJob or NerveXJob finds, empty for none; a good one unless told.
+    Without ``nodes`` none can be read."""
     found = list(children)
     pods = [child for child in found if isinstance(child, PodView)]
     services = [child for child in found if isinstance(child, ServiceView)]
     config_maps = {child.key.name: child for child in found if isinstance(child, ChildView)}
-    config = an_agconfig() if agconfig is None else agconfig
+    default = an_agconfig(a_template(a_container("di-container"))) if job["kind"] == "DIJob" else an_agconfig()
+    config = default if agconfig is None else agconfig
     related = msgspec.json.encode(config) if config and kind_of(job).related else None
     on = None if nodes is None else {node.name: node for node in nodes}
     others = {CONFIG_MAP: config_maps} if config_maps else {}

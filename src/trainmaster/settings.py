@@ -24,6 +24,8 @@ class JobSettings(msgspec.Struct, frozen=True):
     max_host_ports_per_namespace: int = 2000
     aggregator_config: Key = Key("nervex-system", "aggregator-config")
     """The AggregatorConfig of NerveXJobs."""
+    dijob_aggregator_config: Key = Key("di-system", "aggregator-config")
+    """The AggregatorConfig of DIJobs."""
     creating_restart_period: float = 0.0
     """How long a replica whose containers cannot be created is restarted with another pod."""
     creating_duration_period: float = 900.0
@@ -69,7 +71,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``trainmaster server``: di-server."""
 
     bind_address: str = ":8080"
-    aggregator_config: Key = Key("di-system", "aggregator-config")
+    aggregator_config: Key = JobSettings().dijob_aggregator_config
     """The AggregatorConfig of DIJobs."""
     max_replicas_per_job: int = 1000
     max_replicas_per_namespace: int = 10_000

@@ -401,11 +401,15 @@ class RelatedMachine(JobMachine):
             self.api.remove(resource, key)
 
     def _check_settled(self, key: Key, job: Object) -> None:
-        """A job that never saw the object waits without pods, and is quiet."""
+        """A job that never saw the object waits without pods, and is quiet. One that knows where its aggregator listens
+        keeps its other pods."""
         conditions = {entry["type"]: entry["status"] for entry in job["status"].get("conditions", ())}
         if conditions.get("PodCreateFailed") != "True":
             super()._check_settled(key, job)
-        elif self.api.owned_by(job["metadata"]["uid"], POD) or not self.operator.plan(key).is_quiet:
+            return
+        is_known = "aggregator" in job["status"].get("declared", {})
+        has_pods = bool(self.api.owned_by(job["metadata"]["uid"], POD))
+        if (has_pods and not is_known) or not self.operator.plan(key).is_quiet:
             raise LawBroken("settles: a job that waits for its AggregatorConfig has pods, or something to do")
 
 

@@ -227,9 +227,11 @@ def _a_job_that_grows_gets_all_its_ports_anew(patch: pytest.MonkeyPatch) -> None
     patch.setattr(decide, "allot", lambda wanted, stored, **options: original(wanted, {}, **options))
 
 
-def _a_template_is_never_kept(patch: pytest.MonkeyPatch) -> None:
+def _the_port_of_an_aggregator_is_never_kept(patch: pytest.MonkeyPatch) -> None:
     def other_children(self: Any, job: Any, facts: Any, now: Any) -> decide.Extra:
-        return decide.Extra(record=self._aggregator_template(facts.observed), is_new=True)
+        return msgspec.structs.replace(original(self, job, facts, now), is_new=True)
+
+    original = NerveXJobKind.other_children
 
     patch.setattr(NerveXJobKind, "other_children", other_children)
 
@@ -287,7 +289,7 @@ MUTATIONS = (
     Mutation(
         "a restart is counted after the deletes (NerveXJob)", NerveXJobKind, _restart_is_counted_after_the_deletes
     ),
-    Mutation("the template of an aggregator is never kept", NerveXJobKind, _a_template_is_never_kept),
+    Mutation("the port of an aggregator is never kept", NerveXJobKind, _the_port_of_an_aggregator_is_never_kept),
     Mutation("drawn ports are not booked", AITrainingJobKind, _drawn_ports_are_not_booked),
     Mutation("ports of others are not looked at", AITrainingJobKind, _ports_of_others_are_not_looked_at),
     Mutation("pods before their ports are stored", AITrainingJobKind, _pods_before_their_ports_are_stored),

@@ -14,7 +14,7 @@ from tests.laws.operator import ENDED, LawBroken
 from trainmaster.core.ids import POD, Key
 from trainmaster.core.plan import merge_patch
 from trainmaster.kinds.dijob import declare
-from trainmaster.kinds.dijob.declaration import Declared, Role
+from trainmaster.kinds.dijob.declaration import Aggregator, Declared, Role
 from trainmaster.kinds.dijob.declare import Asked
 from trainmaster.kinds.dijob.kind import DIJobKind
 
@@ -49,6 +49,10 @@ class DeclaredMachine(NodeMachine):
         super().__init__()
         self.maker.api = self.api
         self._numbers = count(1)
+        assert self.kind.related is not None
+        resource, key = self.kind.related
+        config = {"metadata": {"name": key.name}, "spec": {"aggregator": {"template": TEMPLATE}}}
+        self.loop.run_until_complete(self.api.create(resource, key.namespace, msgspec.json.encode(config)))
 
     @rule(
         key=st.sampled_from(KEYS), collectors=st.integers(0, 2), learners=st.sampled_from([Asked(0), Asked(1), GROUP])
@@ -60,7 +64,7 @@ class DeclaredMachine(NodeMachine):
             change = declare.requested(
                 declared, asked, job=key.name, incarnation="", suffixes=suffixes, now=self.operator.now()
             )
-            self._declare(key, declared, msgspec.structs.replace(change.declared, aggregator_template=TEMPLATE))
+            self._declare(key, declared, msgspec.structs.replace(change.declared, aggregator=Aggregator(22272)))
 
     @rule(key=st.sampled_from(KEYS), collectors=st.integers(0, 2), learners=st.integers(0, 2))
     def ask_for_fewer(self, key: Key, collectors: int, learners: int) -> None:

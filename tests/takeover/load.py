@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tests.build import SETTINGS, Json
+from tests.build import SETTINGS, Json, a_container, a_template, an_agconfig
 from tests.laws.operator import EPOCH
 from tests.matrix.world import World
 from trainmaster.core.ids import JOB, NODE, POD, SERVICE, Resource
@@ -42,6 +42,10 @@ def world_of(path: str, api_version: str = "") -> World:
     for node in items_of("cluster/nodes"):
         world.put(NODE, node)
     world.put(world.kind.resource, job)
+    if related := world.kind.related:
+        config = an_agconfig(a_template(a_container("di-container")))
+        metadata = {**config["metadata"], "namespace": related.key.namespace, "name": related.key.name}
+        world.put(related.resource, {**config, "metadata": metadata})
     for child in children:
         if resource := RESOURCES.get(child["kind"]):
             world.put(resource, child)

@@ -56,14 +56,15 @@ _MEANINGLESS = (
 @click.option(
     "--agconfig-namespace",
     default="",
-    help="Namespace of the AggregatorConfig of NerveXJobs. Default: --namespace, else "
-    f"{OPERATOR.jobs.aggregator_config.namespace}.",
+    help="Namespace of the AggregatorConfig. Default: --namespace, else "
+    f"{OPERATOR.jobs.dijob_aggregator_config.namespace} for DIJobs and "
+    f"{OPERATOR.jobs.aggregator_config.namespace} for NerveXJobs.",
 )
 @click.option(
     "--agconfig-name",
     default=OPERATOR.jobs.aggregator_config.name,
     show_default=True,
-    help="Name of the AggregatorConfig of NerveXJobs.",
+    help="Name of the AggregatorConfig.",
 )
 @click.option(
     "--controller-config-file",

@@ -147,7 +147,8 @@ async def _operate(options: OperatorOptions) -> None:
         gate.elector = elector
         settings = JobSettings(
             server_url=options.server_url,
-            aggregator_config=_aggregator_config(options),
+            aggregator_config=_aggregator_config(options, OPERATOR.jobs.aggregator_config),
+            dijob_aggregator_config=_aggregator_config(options, OPERATOR.jobs.dijob_aggregator_config),
             accelerators=accelerators_in(options.controller_config_file),
             gang_scheduler=options.gang_scheduler_name,
             max_host_ports_per_job=options.max_host_ports_per_job,
@@ -190,9 +191,8 @@ def _config(options: OperatorOptions) -> Config:
     return load_config(kubeconfig=options.kubeconfig, context=options.context, master=options.master)
 
 
-def _aggregator_config(options: OperatorOptions) -> Key:
+def _aggregator_config(options: OperatorOptions, default: Key) -> Key:
     """Defaults to the operator's namespace: an operator of one namespace has no rights elsewhere."""
-    default = OPERATOR.jobs.aggregator_config
     return Key(options.agconfig_namespace or options.namespace or default.namespace, options.agconfig_name)
 
 

@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -23,7 +22,7 @@ from trainmaster.diserver.writer import DeclarationWriter, Stored
 from trainmaster.kinds.base import named
 from trainmaster.kinds.dijob import address, declare
 from trainmaster.kinds.dijob.address import coordinator_name
-from trainmaster.kinds.dijob.declaration import Declared
+from trainmaster.kinds.dijob.declaration import Aggregator, Declared
 from trainmaster.kinds.dijob.declare import Change
 from trainmaster.kinds.dijob.model import trains_in
 from trainmaster.kinds.dijob.status import ENDED
@@ -106,11 +105,11 @@ class Handlers:
         known, is_administrator = await self._for_a_change(coordinator_of(request), origin)
         # Only requests of the coordinator itself state its whole demand.
         incarnation = "" if is_administrator else await self._finder.incarnation(known)
-        asked, aggregator_template = await self._limits.prepared(known, asked)
+        asked, aggregator = await self._limits.prepared(known, asked)
 
         def decide(known: KnownJob) -> Change:
             _check_open(known)
-            before = _with_template(known.job.status.declared, aggregator_template)
+            before = _with_aggregator(known.job, aggregator)
             self._limits.check_number(asked)
             change = declare.requested(
                 before,
@@ -231,8 +230,13 @@ def _check_open(known: KnownJob) -> None:
         raise Refused(409, f"{known.id} is being deleted: its replicas cannot be changed any more")
 
 
-def _with_template(declared: Declared, template: Any) -> Declared:
-    return declared if template is None else msgspec.structs.replace(declared, aggregator_template=template)
+def _with_aggregator(job: DIJob, found: Aggregator | None) -> Declared:
+    """Aggregators that run already keep their port: all aggregators of a job have the same."""
+    if found is None:
+        return job.status.declared
+    if known := address.aggregator_of(job):
+        found = msgspec.structs.replace(found, port=known.port)
+    return msgspec.structs.replace(job.status.declared, aggregator=found, aggregator_template=None)
 
 
 def _random_suffixes() -> Iterator[str]:

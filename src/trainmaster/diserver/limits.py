@@ -1,7 +1,6 @@
 """Checks a request of replicas: templates exist, GPUs are split over pods, numbers are within the limits."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -15,7 +14,7 @@ from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.kinds.dijob import address, declare
 from trainmaster.kinds.dijob.aggregatorconfig import RESOURCE as AGGREGATOR_CONFIG
 from trainmaster.kinds.dijob.config import aggregator_template
-from trainmaster.kinds.dijob.declaration import Role
+from trainmaster.kinds.dijob.declaration import Aggregator, Role
 from trainmaster.kinds.dijob.declare import LEARNER, Asked, Change
 from trainmaster.kinds.dijob.status import ENDED
 from trainmaster.kinds.dijob.types import DIJob
@@ -37,8 +36,11 @@ class RequestLimits:
         self._nodes = nodes
         self.rules = rules
 
-    async def prepared(self, known: KnownJob, asked: Mapping[Role, Asked]) -> tuple[dict[Role, Asked], Any]:
-        """Checks that the templates exist, and splits the GPUs of a learner over pods."""
+    async def prepared(
+        self, known: KnownJob, asked: Mapping[Role, Asked]
+    ) -> tuple[dict[Role, Asked], Aggregator | None]:
+        """Checks that the templates exist, and splits the GPUs of a learner over pods. Returns also what the
+        AggregatorConfig says, if aggregators are needed."""
         ready = dict(asked)
         for role, demand in asked.items():
             if demand.replicas:
@@ -47,19 +49,19 @@ class RequestLimits:
         is_single = learners is None or not learners.replicas or learners.gpus <= 1
         if learners is None or is_single or known.profile.has_own_aggregator:
             return ready, None
-        config = await self._aggregator_template()
+        aggregator = await self._aggregator(known)
         shares = declare.split(learners.gpus, await self._nodes.usual_gpus())
         ready[LEARNER] = msgspec.structs.replace(learners, shares=shares)
         _check_name(known.job, declare.DDP_LEARNER)
-        return ready, config
+        return ready, aggregator
 
-    async def _aggregator_template(self) -> Any:
+    async def _aggregator(self, known: KnownJob) -> Aggregator:
         key = self.rules.aggregator_config
         body = await self._cache.find(AGGREGATOR_CONFIG, key)
         if body is None:
             raise Refused(404, f"AGConfig: {key} not exists in cache: a learner of several GPUs needs it; create it")
         try:
-            return aggregator_template(body)
+            return address.described(known.profile, aggregator_template(body))
         except BadSpec as bad:
             raise Refused(409, f"AGConfig: {key} cannot be used: {'; '.join(bad.errors)}") from bad
 
@@ -88,7 +90,7 @@ class RequestLimits:
 
 def _check_template(known: KnownJob, role: Role) -> None:
     job, name = known.job, f"{known.profile.word} {known.view.key.name}"
-    pod_template = address.template_of(job, role)
+    pod_template = address.spec_template(job, role)
     if pod_template is None:
         raise Refused(400, f"{name} has no template for {role}s: add spec.{role} to it")
     if errors := template.errors(pod_template, f"spec.{role}.template"):

@@ -1,7 +1,6 @@
 """Replicas of DI-orchestrator v0.2, from pods as its di-server created them."""
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -9,7 +8,7 @@ from tests.build import NOW, Json, kind_of, view_of, view_of_candidate
 from tests.takeover.load import items_of
 from trainmaster.core.ids import POD
 from trainmaster.kinds.dijob.adoption import adopted
-from trainmaster.kinds.dijob.declaration import Declared, Member
+from trainmaster.kinds.dijob.declaration import Aggregator, Declared, Member
 from trainmaster.kinds.dijob.types import DIJob
 
 PARALLEL, DDP = "di-v0.2.2/parallel/running", "di-v0.2.2/ddp/running"
@@ -104,20 +103,15 @@ def test_a_job_that_has_ended_declares_nothing() -> None:
     assert kind_of(job).remembered(view_of(job), found, NOW) is None
 
 
-def test_a_template_of_the_aggregator_is_made_of_its_pod_without_what_the_cluster_added() -> None:
+def test_of_an_aggregator_only_its_port_and_its_network_are_stored() -> None:
     job, pods = _found(DDP)
     head = next(pod for pod in pods if "aggregator" in pod["metadata"]["name"])
-    token: Any = {"name": "kube-api-access-x7k2p"}
-    head["spec"]["volumes"] = [token, {"name": "data"}]
-    head["spec"]["containers"][0]["volumeMounts"] = [token, {"name": "data"}]
+    head["spec"]["hostNetwork"] = True
+    head["spec"]["containers"][0]["ports"] = [{"name": "di-port", "containerPort": 80}]
     declared = _adopted(job, pods)
 
     assert declared is not None
-    assert declared.aggregator_template is not None
-    spec = declared.aggregator_template["spec"]
-    assert not {"nodeName", "priority", "preemptionPolicy"} & spec.keys()
-    assert spec["volumes"] == spec["containers"][0]["volumeMounts"] == [{"name": "data"}]
-    assert spec["containers"][0]["image"] == "registry.example.com/train:1.0"
+    assert (declared.aggregator, declared.aggregator_template) == (Aggregator(80, host_network=True), None)
 
 
 def test_what_the_coordinator_that_runs_asks_for_next_is_added() -> None:

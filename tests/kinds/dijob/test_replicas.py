@@ -16,6 +16,7 @@ from tests.build import (
     a_service,
     a_template,
     after,
+    an_agconfig,
     children_of,
     names_of,
     plan_of,
@@ -52,11 +53,12 @@ GROUP: Json = {
 }
 
 
-def a_job(members: Json | None = None, *, aggregator: Json | None = TEMPLATE, **spec: Any) -> Json:
+def a_job(members: Json | None = None, *, port: int = 22272, **spec: Any) -> Json:
     """A running job with these members declared; by default a collector."""
-    declared: Json = {"members": {COLLECTOR: {"role": "collector", "at": STAMP}} if members is None else members}
-    if aggregator is not None:
-        declared["aggregatorTemplate"] = aggregator
+    declared: Json = {
+        "members": {COLLECTOR: {"role": "collector", "at": STAMP}} if members is None else members,
+        "aggregator": {"port": port},
+    }
     job = a_dijob(spec=SPEC | spec)
     created = with_status(job, plan_of(job))
     running = with_status(created, plan_of(created, children_of(job)))
@@ -462,12 +464,12 @@ def test_an_aggregator_has_the_template_of_its_config_and_no_volume_of_the_job()
     config = a_template(a_container("di-container", image="agg", ports={"di-port": 80}))
     job = a_job(
         {AGGREGATOR: {"role": "aggregator", "at": STAMP, "cpus": "2", "worldSize": 2}},
-        aggregator=config,
+        port=80,
         volumes=[{"name": "data", "emptyDir": {}}],
         priorityClassName="high",
     )
 
-    spec = body_of(plan_of(job, children_of(job)), AGGREGATOR)["spec"]
+    spec = body_of(plan_of(job, children_of(job), agconfig=an_agconfig(config)), AGGREGATOR)["spec"]
 
     assert "volumes" not in spec
     assert spec["priorityClassName"] == "high"
@@ -566,6 +568,87 @@ def test_a_failed_coordinator_ends_the_job_whatever_its_replicas_do() -> None:
     assert set(members_of(plan)) == {COLLECTOR}
 
 
+# --- the AggregatorConfig -----------------------------------------------------------------------
+
+EVIL = a_template(a_container("di-container", image="evil"), hostPID=True, serviceAccountName="admin")
+
+
+def test_no_pod_is_created_from_what_a_status_says() -> None:
+    """di-server may write the status, and is reached by every pod."""
+    job = a_job(GROUP)
+    job["status"]["declared"]["aggregatorTemplate"] = EVIL
+
+    pod = body_of(plan_of(job, children_of(job), agconfig=an_agconfig(TEMPLATE)), AGGREGATOR)
+
+    assert not {"hostPID", "serviceAccountName"} & set(pod["spec"])
+    assert pod["spec"]["containers"][0]["image"] == TEMPLATE["spec"]["containers"][0]["image"]
+
+
+@pytest.mark.parametrize(
+    "agconfig",
+    [
+        pytest.param({}, id="missing"),
+        pytest.param(an_agconfig({"spec": {"containers": []}}), id="of-no-use"),
+    ],
+)
+def test_without_an_aggregatorconfig_other_replicas_are_created_and_what_to_do_is_said_once(agconfig: Json) -> None:
+    job = a_job(GROUP | {COLLECTOR: {"role": "collector", "at": STAMP}})
+
+    plan = plan_of(job, children_of(job), agconfig=agconfig)
+
+    assert names_of(plan.creates, POD) == [COLLECTOR]
+    job = with_status(job, plan)
+    (said,) = [c for c in job["status"]["conditions"] if c["type"] == "PodCreateFailed"]
+    assert (said["status"], said["reason"]) == ("True", "NoAggregatorConfig")
+    assert said["message"].startswith("AggregatorConfig di-system/aggregator-config ")
+    assert [(e.type, e.reason, e.message) for e in plan.events] == [("Warning", "NoAggregatorConfig", said["message"])]
+    assert plan_of(job, crew(job, COLLECTOR), agconfig=agconfig).events == ()
+
+
+def test_a_group_that_is_there_needs_no_aggregatorconfig() -> None:
+    job, found = settled(a_job(GROUP), children_of(a_job(GROUP)))
+
+    assert plan_of(job, found, agconfig={}).is_quiet
+
+
+def test_new_aggregators_have_the_aggregatorconfig_of_today_and_the_port_that_the_job_knows() -> None:
+    """All aggregators of a job have one port: the answers of di-server name it."""
+    today = a_template(a_container("di-container", image="new", ports={"di-port": 90}))
+    job = a_job(GROUP, port=80)
+
+    plan = plan_of(job, children_of(job), agconfig=an_agconfig(today))
+
+    (main,) = body_of(plan, AGGREGATOR)["spec"]["containers"]
+    assert (main["image"], main["ports"]) == ("new", [{"name": "di-port", "containerPort": 80}])
+    assert env_of(body_of(plan, AGGREGATOR))["AGGREGATOR_PORT"] == "80"
+    assert body_of(plan, AGGREGATOR, SERVICE)["spec"]["ports"] == [{"name": "di-port", "port": 80}]
+
+
+def of_an_earlier_release(template: Json) -> Json:
+    job = a_job(GROUP)
+    declared = {"members": GROUP, "aggregatorTemplate": template}
+    return with_status(job, job["status"] | {"declared": declared})
+
+
+def test_a_job_of_an_earlier_release_keeps_its_pods_and_the_port_of_its_aggregators() -> None:
+    job = of_an_earlier_release(a_template(a_container("di-container", ports={"di-port": 80})))
+
+    assert plan_of(job, crew(job, *GROUP)).creates == ()
+    first = plan_of(job, children_of(job))
+    assert first.status_first
+    job = with_status(job, first)
+    declared = job["status"]["declared"]
+    assert (declared["aggregator"], "aggregatorTemplate" in declared) == ({"port": 80}, False)
+    (main,) = body_of(plan_of(job, children_of(job)), AGGREGATOR)["spec"]["containers"]
+    assert main["ports"] == [{"name": "di-port", "containerPort": 80}]
+
+
+def test_a_template_of_an_earlier_release_that_cannot_be_read_does_no_harm() -> None:
+    job = of_an_earlier_release({"spec": {"containers": []}})
+
+    assert with_status(job, plan_of(job, children_of(job)))["status"]["declared"]["aggregator"] == {"port": 22272}
+
+
 # --- a shared network --------------------------------------------------------------------------
 
 
@@ -649,11 +732,12 @@ ALONE: Json = {
 def test_on_the_network_of_nodes_every_port_of_a_ddp_group_is_a_port_of_one_of_its_pods(members: Json) -> None:
     """The scheduler keeps pods with the same port apart, and knows only ports of containers."""
     on_host = a_template(a_container("di-container"), hostNetwork=True)
-    job = a_job(members, aggregator=on_host, learner={"template": on_host})
-    job = with_status(job, plan_of(job, children_of(job)))
+    job, config = a_job(members, learner={"template": on_host}), an_agconfig(on_host)
+    job = with_status(job, plan_of(job, children_of(job), agconfig=config))
 
-    plans = (plan_of(job, children_of(job)), plan_of(job, crew(job, AGGREGATOR)))
+    plans = (plan_of(job, children_of(job), agconfig=config), plan_of(job, crew(job, AGGREGATOR), agconfig=config))
 
+    assert job["status"]["declared"]["aggregator"] == {"port": 22272, "hostNetwork": True}
     pods = {c.key.name: c.body for plan in plans for c in plan.creates if c.resource == POD}
     assert set(pods) == set(members)
     ports = [port["containerPort"] for pod in pods.values() for port in pod["spec"]["containers"][0]["ports"]]

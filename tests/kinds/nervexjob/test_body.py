@@ -118,9 +118,10 @@ ROWS = [
 each_pod = pytest.mark.parametrize("row", ROWS)
 
 
-def created(job: Json, name: str) -> tuple[Json, Json]:
+def created(job: Json, name: str, agconfig: Json | None = None) -> tuple[Json, Json]:
     """The pod and the service of this name."""
-    bodies = {(create.resource, create.key.name): create.body for create in plan_of(job).creates}
+    plan = plan_of(job, agconfig=agconfig)
+    bodies = {(create.resource, create.key.name): create.body for create in plan.creates}
     return bodies[POD, name], bodies[SERVICE, name]
 
 
@@ -159,8 +160,9 @@ def test_the_environment_says_where_the_others_are(row: Row) -> None:
 # --- what the aggregator of a NerveXJob has of its own ------------------------------------------
 
 
-def aggregator_of(job: Json) -> Json:
-    return created(job, "cartpole-aggregator")[0]
+def aggregator_of(job: Json, agconfig: Json | None = None) -> Json:
+    recorded = with_status(job, plan_of(job, agconfig=agconfig))
+    return created(recorded, "cartpole-aggregator", agconfig)[0]
 
 
 def test_the_aggregator_listens_where_it_always_did_when_its_template_names_no_port() -> None:
@@ -175,7 +177,7 @@ def test_the_aggregator_listens_where_it_always_did_when_its_template_names_no_p
 def test_a_port_of_another_name_is_not_taken_for_the_aggregators() -> None:
     config = an_agconfig(a_template(a_container("aggregator", ports={"di-port": 81})))
 
-    (container,) = aggregator_of(with_aggregator(a_nervexjob(), config))["spec"]["containers"]
+    (container,) = aggregator_of(a_nervexjob(), config)["spec"]["containers"]
 
     assert container["ports"] == [
         {"name": "di-port", "containerPort": 81},
@@ -186,7 +188,7 @@ def test_a_port_of_another_name_is_not_taken_for_the_aggregators() -> None:
 def test_the_aggregator_gets_the_priority_of_the_job_but_not_its_volumes() -> None:
     job = a_nervexjob(spec={"volumes": [{"name": "data", "emptyDir": {}}], "priorityClassName": "high"})
 
-    spec = aggregator_of(with_aggregator(job))["spec"]
+    spec = aggregator_of(job)["spec"]
 
     assert "volumes" not in spec
     assert spec["priorityClassName"] == "high"
@@ -197,4 +199,4 @@ def test_the_aggregator_is_restarted_as_its_template_says(given: str | None, pol
     fields: Json = {"restartPolicy": given} if given else {}
     config = an_agconfig(a_template(a_container("aggregator"), **fields))
 
-    assert aggregator_of(with_aggregator(a_nervexjob(), config))["spec"].get("restartPolicy") == policy
+    assert aggregator_of(a_nervexjob(), config)["spec"].get("restartPolicy") == policy

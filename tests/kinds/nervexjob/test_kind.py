@@ -102,14 +102,25 @@ def test_a_job_that_waited_goes_on_when_the_aggregatorconfig_appears() -> None:
     assert condition_of(job, "PodCreateFailed")["status"] == "False"
 
 
-def test_a_job_keeps_the_aggregator_that_it_began_with() -> None:
+def test_a_job_keeps_the_address_of_the_aggregator_that_it_began_with() -> None:
     """Its coordinator was told that one's address."""
     job, children = settled(a_nervexjob())
     alone = [child for child in children if child.key.name != "cartpole-aggregator"]
+    later = an_agconfig(a_template(a_container("aggregator", ports={"aggregator": 99})))
 
-    for later in ({}, an_agconfig(a_template(a_container("aggregator", ports={"aggregator": 99})))):
-        pod = next(c.body for c in plan_of(job, alone, agconfig=later).creates if c.resource == POD)
-        assert pod["spec"]["containers"][0]["ports"] == [{"name": "aggregator", "containerPort": 80}]
+    pod = next(c.body for c in plan_of(job, alone, agconfig=later).creates if c.resource == POD)
+
+    assert pod["spec"]["containers"][0]["ports"] == [{"name": "aggregator", "containerPort": 80}]
+
+
+def test_a_job_whose_aggregator_is_gone_waits_for_the_aggregatorconfig_and_keeps_its_coordinator() -> None:
+    job, children = settled(a_nervexjob())
+    alone = [child for child in children if child.key.name != "cartpole-aggregator"]
+
+    plan = plan_of(job, alone, agconfig={})
+
+    assert (plan.creates, plan.deletes) == ((), ())
+    assert condition_of(with_status(job, plan), "PodCreateFailed")["reason"] == "NoAggregatorConfig"
 
 
 def test_the_aggregatorconfig_is_the_one_that_the_operator_was_told() -> None:

@@ -1,12 +1,12 @@
 """Where the replicas of a job listen, and the URLs by which their peers reach them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from trainmaster.core import template
+from trainmaster.core.wire import Template
 from trainmaster.kinds.dijob import labels
-from trainmaster.kinds.dijob.declaration import Member
-from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, profile_of
+from trainmaster.kinds.dijob.declaration import Aggregator, Member
+from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, Profile, profile_of
 from trainmaster.kinds.dijob.types import DIJob
 
 DEFAULT_PORTS: Mapping[str, int] = {
@@ -19,17 +19,35 @@ DEFAULT_PORTS: Mapping[str, int] = {
 ROLES = ("collector", "learner", "aggregator", "ddp-learner")
 
 
-def template_of(job: DIJob, role: str) -> dict[str, Any] | None:
-    """The pod template of a role; None when the job has none, or the aggregator's is not in the status yet."""
-    if role == AGGREGATOR:
-        return job.status.declared.aggregator_template
+def spec_template(job: DIJob, role: str) -> Template | None:
+    """The pod template of a role in the job's spec; None when it has none. That of aggregators is not there."""
     spec = {COORDINATOR: job.spec.coordinator, "collector": job.spec.collector}.get(role, job.spec.learner)
     return None if spec is None else spec.template
 
 
+def aggregator_of(job: DIJob) -> Aggregator | None:
+    """What is known of the job's aggregators; None before the first one was asked for."""
+    declared, older = job.status.declared, job.status.declared.aggregator_template
+    if declared.aggregator or older is None or template.errors(older, "status.declared.aggregatorTemplate"):
+        return declared.aggregator
+    return described(profile_of(job), older)
+
+
+def described(profile: Profile, aggregator: Template) -> Aggregator:
+    """What a template says of the aggregators that are created from it."""
+    return Aggregator(port_in(profile, AGGREGATOR, aggregator), template.is_on_host(aggregator))
+
+
 def declared_port(job: DIJob, role: str) -> int:
-    """The port that the role's template calls by the name that is ours, else the role's default."""
-    given, profile = template_of(job, role), profile_of(job)
+    """The port of a role before the operator gives its replicas others."""
+    if role != AGGREGATOR:
+        return port_in(profile_of(job), role, spec_template(job, role))
+    found = aggregator_of(job)
+    return found.port if found else DEFAULT_PORTS[role]
+
+
+def port_in(profile: Profile, role: str, given: Template | None) -> int:
+    """The port that a template calls by the name that is ours, else the role's default."""
     for container in template.read(given).spec.containers if given is not None else ():
         for port in container.ports or ():
             if container.name == profile.container(role) and port.name == profile.port(role):
@@ -37,9 +55,8 @@ def declared_port(job: DIJob, role: str) -> int:
     return DEFAULT_PORTS[role]
 
 
-def template_ports(job: DIJob, role: str) -> frozenset[int]:
+def template_ports(given: Template | None) -> frozenset[int]:
     """All ports that a template names: those that are not called ours stay what they are."""
-    given = template_of(job, role)
     containers = template.read(given).spec.containers if given is not None else ()
     return frozenset(port.container_port for container in containers for port in container.ports or ())
 
@@ -98,8 +115,15 @@ def is_placed(job: DIJob, name: str, *, shared_network: bool) -> bool:
     member = job.status.declared.members.get(name)
     if member is None or slot_of(job, member.role, name) in job.status.ports:
         return True
-    given = template_of(job, member.role)
-    return not shared_network and (given is None or not template.is_on_host(given))
+    return not shared_network and not _is_on_host(job, member.role)
+
+
+def _is_on_host(job: DIJob, role: str) -> bool:
+    if role == AGGREGATOR:
+        found = aggregator_of(job)
+        return found is not None and found.host_network
+    given = spec_template(job, role)
+    return given is not None and template.is_on_host(given)
 
 
 def ports_of(job: DIJob, name: str, member: Member) -> dict[str, int]:

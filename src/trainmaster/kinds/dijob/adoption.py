@@ -5,23 +5,17 @@ It kept no record: what a replica is, its pod says by labels, environment, resou
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from trainmaster.core.view import CandidateView
-from trainmaster.core.wire import Template
 from trainmaster.kinds.dijob import address, labels
-from trainmaster.kinds.dijob.declaration import Declared, Member, Role
+from trainmaster.kinds.dijob.declaration import Aggregator, Declared, Member, Role
 from trainmaster.kinds.dijob.declare import AGGREGATOR, COLLECTOR, DDP_LEARNER, LEARNER, counted
 from trainmaster.kinds.dijob.profile import COORDINATOR, Profile, profile_of
 from trainmaster.kinds.dijob.types import DIJob
 
 _ROLES: Mapping[str, Role] = {role: role for role in (COLLECTOR, LEARNER, AGGREGATOR, DDP_LEARNER)}
-_SET_BY_CLUSTER = ("nodeName", "priority", "preemptionPolicy", "serviceAccount")
-"""Fields of a pod's spec that no template has to say."""
-_API_ACCESS = "kube-api-access-"
-"""Begins the name of the volume that the API server adds to every pod."""
 
 
 class _Env(msgspec.Struct):
@@ -92,12 +86,13 @@ def adopted(job: DIJob, pods: Iterable[CandidateView]) -> Declared | None:
     members |= {name: _with_group(each, members, name) for name, each in members.items() if each.role == AGGREGATOR}
     coordinator = found.get(address.coordinator_name(job))
     heads = (name for name, each in members.items() if each.role == AGGREGATOR)
-    template = old.aggregator_template or next((_template_of(found[name]) for name in heads), None)
+    aggregator = address.aggregator_of(job) or next((_described(found[name], profile) for name in heads), None)
     return msgspec.structs.replace(
         old,
         members=old.members | members,
         incarnations=_incarnations(members, coordinator, profile) | old.incarnations,
-        aggregator_template=template,
+        aggregator=aggregator,
+        aggregator_template=None,
     )
 
 
@@ -148,21 +143,9 @@ def _incarnations(members: Mapping[str, Member], coordinator: CandidateView | No
     return {role: incarnation for role in (COLLECTOR, LEARNER) if counted(members, role)}
 
 
-def _template_of(pod: CandidateView) -> Template:
-    """What the pod was created from, without what the cluster added. The template that v0.2 used was never stored with
-    the job, and may have changed since."""
-    spec: dict[str, Any] = msgspec.json.decode(pod.raw)["spec"]
-    spec = {name: value for name, value in spec.items() if name not in _SET_BY_CLUSTER}
-    if volumes := [volume for volume in spec.pop("volumes", ()) if not volume["name"].startswith(_API_ACCESS)]:
-        spec["volumes"] = volumes
-    spec["containers"] = [_without_token(container) for container in spec["containers"]]
-    return {"spec": spec}
-
-
-def _without_token(container: dict[str, Any]) -> dict[str, Any]:
-    kept = [mount for mount in container.get("volumeMounts", ()) if not mount["name"].startswith(_API_ACCESS)]
-    rest = {name: value for name, value in container.items() if name != "volumeMounts"}
-    return rest | ({"volumeMounts": kept} if kept else {})
+def _described(pod: CandidateView, profile: Profile) -> Aggregator:
+    """Where an aggregator listens. The template that v0.2 created it from was never stored with the job."""
+    return address.described(profile, {"spec": msgspec.json.decode(pod.raw)["spec"]})
 
 
 def _main(pod: _Pod, name: str) -> _Container:

@@ -8,10 +8,12 @@ from trainmaster.core.ids import POD
 from trainmaster.core.plan import Body
 from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner
+from trainmaster.core.wire import Template
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, labels
+from trainmaster.kinds.dijob.config import Templates
 from trainmaster.kinds.dijob.declaration import Member
-from trainmaster.kinds.dijob.profile import COORDINATOR, profile_of
+from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, profile_of
 from trainmaster.kinds.dijob.types import DIJob
 from trainmaster.lifecycle import environment, gang
 from trainmaster.lifecycle.facts import Facts
@@ -32,7 +34,10 @@ class Builder:
 
     environment = environment.NONE
 
-    def __init__(self, job: DIJob, owner: Owner, settings: Settings, gang: Gang | None, facts: Facts) -> None:
+    def __init__(
+        self, job: DIJob, owner: Owner, settings: Settings, gang: Gang | None, facts: Facts, templates: Templates
+    ) -> None:
+        self._templates = templates
         self._job, self._owner, self._settings, self._gang = job, owner.reference(blocks=False), settings, gang
         self._pods = {pod.key.name: pod for pod in facts.pods.values()}
         self._fixed = address.fixed_names(job)
@@ -52,17 +57,18 @@ class Builder:
         ports = address.ports_of(job, name, member) if member else self._fixed_ports(role)
         pod_labels = _labels(job, role, name) | (_ddp_labels(member) if member else {})
         owners = [self._owner, *self._aggregator_reference(member)]
-        return _service(job, address.template_of(job, role) or {}, name, pod_labels, owners, ports)
+        return _service(job, self._templates.of(role) or {}, name, pod_labels, owners, ports)
 
     def _is_ready(self, slot: Slot) -> bool:
+        has_template = self._templates.of(slot.role) is not None
         if slot.name in self._fixed:  # each of them has the address of the others
-            return all(address.template_of(self._job, role) is not None for role in self._fixed.values())
+            is_known = AGGREGATOR not in self._fixed.values() or address.aggregator_of(self._job) is not None
+            return has_template and is_known
         aggregator = self._job.status.declared.members[slot.name].aggregator
-        has_template = address.template_of(self._job, slot.role) is not None
         return has_template and (not aggregator or aggregator in self._pods)
 
     def _fixed_pod(self, slot: Slot) -> Body:
-        job, role, given = self._job, slot.role, address.template_of(self._job, slot.role) or {}
+        job, role, given = self._job, slot.role, self._templates.of(slot.role) or {}
         env = _env(job, role, slot.name, self._settings) | {
             f"KUBERNETES_{other.upper()}_URL": address.url_of(job, other, name) for name, other in self._fixed.items()
         }
@@ -78,7 +84,7 @@ class Builder:
         return {profile_of(self._job).port(role): address.port_of(self._job, role, address.fixed_name(self._job, role))}
 
     def _member_pod(self, slot: Slot) -> Body:
-        job, name, given = self._job, slot.name, address.template_of(self._job, slot.role) or {}
+        job, name, given = self._job, slot.name, self._templates.of(slot.role) or {}
         member = job.status.declared.members[name]
         ports = address.ports_of(job, name, member)
         env = _env(job, slot.role, name, self._settings) | _ddp_env(job, name, member)
@@ -137,7 +143,7 @@ def _env(job: DIJob, role: str, name: str, settings: Settings) -> dict[str, str]
 
 def _pod_spec(
     job: DIJob,
-    given: Mapping[str, Any],
+    given: Template,
     role: str,
     name: str,
     settings: Settings,
@@ -146,7 +152,8 @@ def _pod_spec(
     env: Mapping[str, str],
     resources: Mapping[str, str] | None = None,
 ) -> Body:
-    declared, slot = address.declared_port(job, role), address.slot_of(job, role, name)
+    # The port of a job's aggregators stays, also when the AggregatorConfig has another one now.
+    declared, slot = address.port_in(profile_of(job), role, given), address.slot_of(job, role, name)
     main, own = profile_of(job).container(role), profile_of(job).port(role)
     is_moved = slot in job.status.ports or ports[own] != declared
     on_host = settings.shared_network or template.is_on_host(given)

@@ -1,4 +1,6 @@
-"""AggregatorConfig: where the template of aggregators comes from."""
+"""Where the pod templates of a job come from: its spec, and for aggregators the AggregatorConfig."""
+
+from functools import lru_cache
 
 import msgspec
 
@@ -6,9 +8,24 @@ from trainmaster.core import template
 from trainmaster.core.errors import BadSpec, located
 from trainmaster.core.nesting import TOO_DEEP
 from trainmaster.core.wire import Template
+from trainmaster.kinds.dijob.address import spec_template
 from trainmaster.kinds.dijob.aggregatorconfig import AggregatorConfig
+from trainmaster.kinds.dijob.profile import AGGREGATOR
+from trainmaster.kinds.dijob.types import DIJob
 
 
+class Templates(msgspec.Struct, frozen=True):
+    """The templates of one job."""
+
+    job: DIJob
+    aggregator: Template | None = None
+    """None when the AggregatorConfig is missing or cannot be used."""
+
+    def of(self, role: str) -> Template | None:
+        return self.aggregator if role == AGGREGATOR else spec_template(self.job, role)
+
+
+@lru_cache(maxsize=4)  # the same object for every job
 def aggregator_template(config: bytes) -> Template:
     """Raises ``BadSpec`` when no pod can be made of it."""
     try:

@@ -7,6 +7,7 @@ name exists. Everything is a map, so that two writers of different entries merge
 from datetime import datetime
 from typing import Literal
 
+from trainmaster.core.template import Port
 from trainmaster.core.wire import Template, Wire
 
 Role = Literal["collector", "learner", "aggregator", "ddp-learner"]
@@ -41,10 +42,21 @@ class LastRequest(Wire, frozen=True):
     answered: bool = False
 
 
+class Aggregator(Wire, frozen=True):
+    """What answers say of a job's aggregators. The port does not change any more once it is here, whatever becomes of
+    the AggregatorConfig."""
+
+    port: Port
+    host_network: bool = False
+
+
 class Declared(Wire, frozen=True):
     """The replicas that were asked for, by pod name, and which incarnation of the coordinator stated how many."""
 
     members: dict[str, Member] = {}
     incarnations: dict[str, str] = {}
     last: LastRequest | None = None
+    aggregator: Aggregator | None = None
     aggregator_template: Template | None = None
+    """In the place of ``aggregator`` in jobs of earlier releases. No pod is created from it: who may write a status may
+    not say which pods are created."""

@@ -11,15 +11,16 @@ from trainmaster.core.ids import POD
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event
 from trainmaster.core.view import JobView, PodView
+from trainmaster.core.wire import Template
 from trainmaster.kinds.admission_hints import Custom, Main
 from trainmaster.kinds.adoption import Candidates, Predecessor
 from trainmaster.kinds.base import ActionWords, Related, changed_status
-from trainmaster.kinds.dijob import address, adoption, labels, nervexjob, status, validate
+from trainmaster.kinds.dijob import address, adoption, aggregatorconfig, labels, nervexjob, status, validate
 from trainmaster.kinds.dijob.body import Builder
-from trainmaster.kinds.dijob.config import aggregator_template
+from trainmaster.kinds.dijob.config import Templates, aggregator_template
 from trainmaster.kinds.dijob.model import clean_policy, model_of, pods_of
 from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, DI, NERVEX, Profile, type_of
-from trainmaster.kinds.dijob.status import CREATED, ENDED, FAILED, SUCCEEDED, AggregatorTemplate
+from trainmaster.kinds.dijob.status import CREATED, ENDED, FAILED, SUCCEEDED, AggregatorNews
 from trainmaster.kinds.dijob.types import DIJob, DIJobStatus
 from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
@@ -58,7 +59,7 @@ class DIJobKind(LifecycleKind[DIJob]):
         return validate.errors(job)
 
     def read(self, job: DIJob, observed: Observed) -> JobModel:
-        return model_of(job, self.settings)
+        return model_of(job, self.settings, self._templates(job, observed))
 
     def replica_pods(self, job: DIJob, model: JobModel, observed: Observed) -> Mapping[str, PodView]:
         return pods_of(job, model.slots, observed)
@@ -76,7 +77,7 @@ class DIJobKind(LifecycleKind[DIJob]):
         return Result(FAILED, f"{title} failed because coordinator failed: {failed.fault.message}")
 
     def builder(self, job: DIJob, model: JobModel, facts: Facts) -> Builder:
-        return Builder(job, self.owner(job), self.settings, model.gang, facts)
+        return Builder(job, self.owner(job), self.settings, model.gang, facts, self._templates(job, facts.observed))
 
     def status(self, job: DIJob, report: Report, now: datetime) -> DIJobStatus:
         return status.written(job, report, now)
@@ -89,12 +90,18 @@ class DIJobKind(LifecycleKind[DIJob]):
         return "Running" if cause == "deadline" and clean_policy(job) == "None" else None
 
     def other_children(self, job: DIJob, facts: Facts, now: datetime) -> Extra:
-        """The template of the job's own aggregator is stored before its pods are created: whatever becomes of the
-        AggregatorConfig later, the aggregator restarts as its coordinator knows it."""
-        if not self.profile.has_own_aggregator or address.template_of(job, AGGREGATOR) is not None:
+        """Where aggregators listen is stored before they are created: whatever becomes of the AggregatorConfig later,
+        they restart where the coordinator finds them."""
+        known = address.aggregator_of(job)
+        if not self._has_aggregators(job) or (known and all(slot.role != AGGREGATOR for slot in facts.missing)):
             return Extra()
-        found = self._aggregator_template(facts.observed)
-        return Extra(record=found, is_new=found.template is not None)
+        try:
+            found = address.described(self.profile, self._aggregator_template(facts.observed))
+        except BadSpec as bad:
+            return Extra(record=AggregatorNews(error="; ".join(bad.errors)))
+        if known:
+            found = msgspec.structs.replace(found, port=known.port)
+        return Extra(record=AggregatorNews(found), is_new=found != job.status.declared.aggregator)
 
     def remembered(self, view: JobView, found: Candidates, now: datetime) -> dict[str, Any] | None:
         """Replicas that another di-server created are declared before they are adopted: others are deleted."""
@@ -106,16 +113,29 @@ class DIJobKind(LifecycleKind[DIJob]):
             return None
         return changed_status(job.status, msgspec.structs.replace(job.status, declared=declared))
 
-    def _aggregator_template(self, observed: Observed) -> AggregatorTemplate:
-        name = f"AggregatorConfig {self.settings.aggregator_config}"
-        if observed.related is None:
-            return AggregatorTemplate(
-                error=f"{name} is missing: create it; the job goes on as soon as it is there",
-            )
+    @property
+    def related(self) -> Related:
+        return Related(aggregatorconfig.RESOURCE, self.settings.dijob_aggregator_config)
+
+    def _has_aggregators(self, job: DIJob) -> bool:
+        members = job.status.declared.members.values()
+        return self.profile.has_own_aggregator or any(member.role == AGGREGATOR for member in members)
+
+    def _templates(self, job: DIJob, observed: Observed) -> Templates:
         try:
-            return AggregatorTemplate(aggregator_template(observed.related))
+            return Templates(job, self._aggregator_template(observed) if self._has_aggregators(job) else None)
+        except BadSpec:
+            return Templates(job)
+
+    def _aggregator_template(self, observed: Observed) -> Template:
+        """Raises ``BadSpec`` when no aggregator can be created."""
+        name = f"AggregatorConfig {self.related.key}"
+        if observed.related is None:
+            raise BadSpec(f"{name} is missing: create it; the job goes on as soon as it is there")
+        try:
+            return aggregator_template(observed.related)
         except BadSpec as bad:
-            return AggregatorTemplate(error=f"{name} cannot be used: {'; '.join(bad.errors)}")
+            raise BadSpec(f"{name} cannot be used: {'; '.join(bad.errors)}") from bad
 
 
 class NerveXJobKind(DIJobKind):
@@ -129,5 +149,5 @@ class NerveXJobKind(DIJobKind):
     )
 
     @property
-    def related(self) -> Related | None:
+    def related(self) -> Related:
         return Related(nervexjob.AGGREGATOR_CONFIG, self.settings.aggregator_config)

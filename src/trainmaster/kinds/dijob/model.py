@@ -13,6 +13,7 @@ from trainmaster.core.slot import Slot
 from trainmaster.core.view import PodView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, declare, labels
+from trainmaster.kinds.dijob.config import Templates
 from trainmaster.kinds.dijob.declaration import Member
 from trainmaster.kinds.dijob.profile import COORDINATOR, Profile, profile_of
 from trainmaster.kinds.dijob.status import ENDED, RUNNING
@@ -34,11 +35,12 @@ _COORDINATOR = Rules("OnNodeFail", "Pod", limit=None, backoff=BACKOFF, reset=Non
 _OTHERS = Rules("Always", "Pod", limit=None, backoff=BACKOFF, reset=None, is_always_replaced=True)
 
 
-def model_of(job: DIJob, settings: Settings) -> JobModel:
+def model_of(job: DIJob, settings: Settings, templates: Templates) -> JobModel:
     stored, slots = job.status, slots_of(job)
     is_over = stored.phase in ENDED
     running = find(stored.conditions, RUNNING)
-    wanted = {} if is_over else _wanted_ports(job, slots, settings)
+    wanted = {} if is_over else _wanted_ports(job, slots, settings, templates)
+    kept = {*wanted, *_fixed(job), *(slot.place for slot in slots if templates.of(slot.role) is None)}
     return JobModel(
         name=job.metadata.name,
         roles=_roles(job, slots),
@@ -48,7 +50,7 @@ def model_of(job: DIJob, settings: Settings) -> JobModel:
         memory=msgspec.structs.replace(
             recalled(stored),
             ran=by_role(_formed(job, slots)),
-            ports={slot: ports for slot, ports in stored.ports.items() if slot in {*wanted, *_fixed(job)}},
+            ports={slot: ports for slot, ports in stored.ports.items() if slot in kept},
         ),
         attempt_label=labels.RESTART_COUNT,
         takes_part=trains_in(profile_of(job)),
@@ -58,9 +60,9 @@ def model_of(job: DIJob, settings: Settings) -> JobModel:
         starts_anew=True,
         running_since=running.last_transition_time if running and running.status == "True" else None,
         wanted_ports=wanted,
-        declared_ports=frozenset() if is_over else _declared_ports(job, slots),
+        declared_ports=frozenset() if is_over else _declared_ports(slots, templates),
         gang_scheduler=settings.gang_scheduler,
-        gang=None if is_over else _gang(job, slots, settings.gang_scheduler),
+        gang=None if is_over else _gang(job, slots, settings.gang_scheduler, templates),
         not_before=_not_before(job, slots),
     )
 
@@ -168,31 +170,33 @@ def _due(member: Member) -> datetime:
 # --- ports of replicas that share a network ---
 
 
-def _wanted_ports(job: DIJob, slots: tuple[Slot, ...], settings: Settings) -> dict[str, tuple[int | range, ...]]:
+def _wanted_ports(
+    job: DIJob, slots: tuple[Slot, ...], settings: Settings, templates: Templates
+) -> dict[str, tuple[int | range, ...]]:
     """By slot; the first learner of a DDP group has the ports of all of them."""
     members = job.status.declared.members
     found: dict[str, tuple[int | range, ...]] = {}
     for slot in slots:
-        given = address.template_of(job, slot.role)
+        given = templates.of(slot.role)
         if given is not None and (settings.shared_network or template.is_on_host(given)):
             found.setdefault(slot.place, address.declared_ports(job, slot.role, members.get(slot.name)))
     return found
 
 
-def _declared_ports(job: DIJob, slots: tuple[Slot, ...]) -> frozenset[int]:
+def _declared_ports(slots: tuple[Slot, ...], templates: Templates) -> frozenset[int]:
     roles = dict.fromkeys(slot.role for slot in slots)
-    return frozenset[int]().union(*(address.template_ports(job, role) for role in roles))
+    return frozenset[int]().union(*(address.template_ports(templates.of(role)) for role in roles))
 
 
 # --- gang scheduling ---
 
 
-def _gang(job: DIJob, slots: tuple[Slot, ...], scheduler: str) -> Gang | None:
+def _gang(job: DIJob, slots: tuple[Slot, ...], scheduler: str, templates: Templates) -> Gang | None:
     """The pods that the job has now: the coordinator runs before it asks for others."""
     if not scheduler:
         return None
-    templates = {slot.role: address.template_of(job, slot.role) for slot in slots}
-    counts = {role: sum(slot.role == role for slot in slots) for role in templates}
-    roles = [(given["spec"], counts[role]) for role, given in templates.items() if given is not None]
+    by_role = {slot.role: templates.of(slot.role) for slot in slots}
+    counts = {role: sum(slot.role == role for slot in slots) for role in by_role}
+    roles = [(given["spec"], counts[role]) for role, given in by_role.items() if given is not None]
     key = Key(job.metadata.namespace, job.metadata.name)
     return gang.gang_of(key, scheduler, roles, job.spec.run_policy.scheduling_policy)

@@ -15,9 +15,8 @@ from trainmaster.core.condition import (
     put_standard,
 )
 from trainmaster.core.plan import Event, normal, warning
-from trainmaster.core.wire import Template
 from trainmaster.kinds.dijob import address, declare, reason
-from trainmaster.kinds.dijob.declaration import Declared
+from trainmaster.kinds.dijob.declaration import Aggregator, Declared
 from trainmaster.kinds.dijob.profile import profile_of
 from trainmaster.kinds.dijob.types import DIJob, DIJobStatus, RoleStatus
 from trainmaster.kinds.status import recorded, standard_conditions
@@ -43,10 +42,10 @@ _ALWAYS = ("Coordinator", "Aggregator", "Collector", "Learner")
 """Those that clients have always found there."""
 
 
-class AggregatorTemplate(msgspec.Struct, frozen=True):
-    """The template of a job's own aggregator from the AggregatorConfig, or why there is none."""
+class AggregatorNews(msgspec.Struct, frozen=True):
+    """What the AggregatorConfig says of the aggregators of a job, or why none can be created."""
 
-    template: Template | None = None
+    aggregator: Aggregator | None = None
     error: str = ""
 
 
@@ -83,7 +82,14 @@ def events(job: DIJob, report: Report, new: DIJobStatus) -> tuple[Event, ...]:
             return (make(reason_of(job, report.result.phase), message),)
     # A job whose spec was corrected has a phase, and was not created before.
     created = () if find(job.status.conditions, CREATED) else (normal(reason_of(job, CREATED), message),)
-    return (*created, *waiting.events(job.status.conditions, report.waiting))
+    return (*created, *_refused(job, report), *waiting.events(job.status.conditions, report.waiting))
+
+
+def _refused(job: DIJob, report: Report) -> tuple[Event, ...]:
+    """An Event when the AggregatorConfig begins to be missing or cannot be used any more."""
+    error, old = _news(report).error, find(job.status.conditions, POD_CREATE_FAILED)
+    is_known = old is not None and (old.status, old.message) == ("True", error)
+    return (warning(reason.NO_AGGREGATOR_CONFIG, error),) if error and not is_known else ()
 
 
 def _entered(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
@@ -171,8 +177,8 @@ def _declared(job: DIJob, report: Report, now: datetime) -> Declared:
         case "suspend":
             return _with_formed(declared, {name: False for name, m in declared.members.items() if m.formed})
         case "proceed":
-            if isinstance(found := report.extra.record, AggregatorTemplate) and found.template is not None:
-                declared = msgspec.structs.replace(declared, aggregator_template=found.template)
+            if aggregator := _news(report).aggregator:
+                declared = msgspec.structs.replace(declared, aggregator=aggregator, aggregator_template=None)
             return _with_formed(declared, dict.fromkeys(_complete_groups(declared, report), True))
     return declared
 
@@ -247,8 +253,7 @@ def enter(job: DIJob, phase: str, message: str, now: datetime) -> DIJobStatus:
 def _conditions(job: DIJob, conditions: Conditions, report: Report, now: datetime) -> Conditions:
     if report.step != "proceed":
         return standard_conditions(conditions, report, now)
-    found = report.extra.record
-    config_error = found.error if isinstance(found, AggregatorTemplate) else ""
+    config_error = _news(report).error
     without_template = _without_template(job)
     is_all_created = report.is_all_created and not without_template and not config_error
     conditions = standard_conditions(conditions, msgspec.structs.replace(report, is_all_created=is_all_created), now)
@@ -258,10 +263,15 @@ def _conditions(job: DIJob, conditions: Conditions, report: Report, now: datetim
     return conditions
 
 
+def _news(report: Report) -> AggregatorNews:
+    found = report.extra.record
+    return found if isinstance(found, AggregatorNews) else AggregatorNews()
+
+
 def _without_template(job: DIJob) -> str:
-    """What to say when replicas are declared whose template was removed."""
-    roles = {member.role for member in job.status.declared.members.values()}
-    lost = sorted(role for role in roles if address.template_of(job, role) is None)
+    """What to say when replicas are declared whose template was removed from the spec."""
+    roles = {member.role for member in job.status.declared.members.values()} - {declare.AGGREGATOR}
+    lost = sorted(role for role in roles if address.spec_template(job, role) is None)
     return f"no template for {', '.join(lost)}: put it back, or take the replicas back by di-server" if lost else ""
 
 
