@@ -252,6 +252,30 @@ def _old_job(resource: Resource, name: str, spec: Manifest) -> Manifest:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, "spec": spec}
 
 
+async def test_declared_replicas_are_at_most_2000_and_have_no_managed_fields_each(
+    served: ControlPlane, admin: Admin, namespace: str
+) -> None:
+    """di-server adds and removes single replicas by merge patches."""
+    job, at = dijob("rl"), "2026-01-01T00:00:00Z"
+    await admin.create(resource_of(job), job, namespace)
+
+    async def declare(members: Manifest) -> Manifest:
+        change = {"status": {"declared": {"members": members}}}
+        return await admin.patch(resource_of(job), namespace, "rl", change, subresource="status")
+
+    await declare({f"rl-collector-{i}": {"role": "collector", "at": at} for i in range(2000)})
+    stored = await declare({"rl-collector-0": None, "rl-learner-0": {"role": "learner", "at": at}})
+
+    assert len(stored["status"]["declared"]["members"]) == 2000
+    assert {"rl-collector-0", "rl-collector-1", "rl-learner-0"} & stored["status"]["declared"]["members"].keys() == {
+        "rl-collector-1",
+        "rl-learner-0",
+    }
+    assert len(json.dumps(stored["metadata"]["managedFields"])) < 2000
+    with pytest.raises(Refused, match="must have at most 2000"):
+        await declare({"rl-collector-0": {"role": "collector", "at": at}})
+
+
 def _without_schema(definition: Manifest) -> Manifest:
     """The definition as AITrainingJob's ancestor had it."""
     spec = definition["spec"]

@@ -20,6 +20,7 @@ from trainmaster.cli.option import (
     GoCommand,
     go_duration,
 )
+from trainmaster.kinds.dijob.declaration import MAX_MEMBERS
 from trainmaster.settings import SERVER
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ DURATION = Duration()
 )
 @click.option(
     "--max-replicas-per-job",
-    type=click.IntRange(1, 5000),
+    type=click.IntRange(1, MAX_MEMBERS),
     default=SERVER.max_replicas_per_job,
     show_default=True,
     help="Maximum number of replicas of one job.",

@@ -26,8 +26,9 @@ class ObjectMeta(Wire, frozen=True):
 Template = Annotated[dict[str, Any], msgspec.Meta(extra={"schema": TemplatePart})]
 """A PodTemplateSpec as the user wrote it; the schema has only the fields that we read."""
 
-Ports = dict[str, dict[str, Port]]
-"""Ports of replicas that share a network: by replica, then by the name of the port in its template."""
+Ports = Annotated[dict[str, dict[str, Port]], msgspec.Meta(extra={"openapi": {"x-kubernetes-map-type": "atomic"}})]
+"""Ports of replicas that share a network: by replica, then by the name of the port in its template. The operator alone
+writes them; field by field the managed fields would be as long again."""
 
 Volumes = Annotated[list[dict[str, Any]], msgspec.Meta(extra={"schema": list[VolumePart]})]
 """Volumes as the user wrote them, like a template."""

@@ -10,12 +10,10 @@ from trainmaster.core.ids import Key
 from trainmaster.core.quantity import amount_of, rounded_up
 from trainmaster.diserver.refusal import Refused
 from trainmaster.diserver.types import FailedRequest, Quantity, ReplicasRequest, Wanted
-from trainmaster.kinds.dijob.declaration import Role
+from trainmaster.kinds.dijob.declaration import MAX_GPUS, Role
 from trainmaster.kinds.dijob.declare import COLLECTOR, LEARNER, Asked
 
 BODY_LIMIT = 64 * 1024
-MAX_GPUS = 1024
-"""GPUs of one learner: each of its processes has a port of its own."""
 
 PARAMETERS = ("namespace", "coordinator", "name", "aggregator")
 

@@ -69,6 +69,9 @@ class _Generator:
             case inspect.Metadata(extra={"pattern": pattern}):
                 # For the API server alone: our own check has a better sentence for what does not match.
                 return self.schema(type_.type, keeps_unknown=keeps_unknown) | {"pattern": pattern}
+            case inspect.Metadata(extra={"openapi": keywords}):
+                # For the API server alone: a stored status that does not fit is still read.
+                return {**self.schema(type_.type, keeps_unknown=keeps_unknown), **keywords}
             case inspect.Metadata(extra={"default": default}):
                 return self.schema(type_.type, keeps_unknown=keeps_unknown) | {"default": default}
             case inspect.UnionType(types=(inspect.IntType(), inspect.StrType())):

@@ -1,8 +1,11 @@
 """What becomes of a declaration, request by request (docs/decisions/0015)."""
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from itertools import count, islice
+from types import FrameType
+from typing import Any
 
 import msgspec
 import pytest
@@ -288,10 +291,10 @@ def test_failures_are_counted(attempt: int, lived: int, own_fault: bool, expecte
     old = Member("collector", NOW - timedelta(seconds=lived), attempt=attempt)
     before = Declared({"cart-collector-a": old})
 
-    after, name = declare.replaced(before, "cart-collector-a", suffixes=numbered(), now=NOW, is_own_fault=own_fault)
+    edit = declare.Edit(before)
+    new = edit.replace("cart-collector-a", suffixes=numbered(), now=NOW, is_own_fault=own_fault)
 
-    assert after.members[name].attempt == expected
-    assert after.members[name].at == NOW
+    assert (edit.result.members[new].attempt, edit.result.members[new].at) == (expected, NOW)
 
 
 @pytest.mark.parametrize(("attempt", "pause"), [(0, 0), (1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (10**6, 60)])
@@ -330,3 +333,61 @@ def test_the_same_request_without_an_answer_is_a_retry(
     found = declare.recognised(Declared(last=last), digest, incarnation, NOW + timedelta(seconds=seconds))
 
     assert found == (last if is_recognised else None)
+
+
+# --- bounded work ------------------------------------------------------------------------------
+
+
+def steps_of(work: Callable[[], object]) -> int:
+    """The number of instructions that Python executes for it: unlike its time, the same on every machine."""
+    steps = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return steps
+
+
+def a_crowd(number: int) -> Declared:
+    """So many collectors, and half as many learners in groups of one aggregator and two pods."""
+    asked: dict[Role, Asked] = {"collector": Asked(number), "learner": Asked(number // 6, gpus=3, shares=(2, 1))}
+    return declare.requested(Declared(), asked, job="j", incarnation="", suffixes=numbered(), now=NOW).declared
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda crowd: a_crowd(len(crowd.members)), id="requested"),
+        pytest.param(lambda crowd: declare.removed(crowd, {"collector": 999, "learner": 999}, {}), id="removed"),
+        pytest.param(
+            lambda crowd: declare.failed(crowd, crowd.members, suffixes=declare.derived_suffixes("x"), now=NOW),
+            id="failed",
+        ),
+        pytest.param(
+            lambda crowd: declare.requested(
+                crowd,
+                {"collector": Asked(0), "learner": Asked(0)},
+                job="j",
+                incarnation="b",
+                suffixes=numbered(),
+                now=NOW,
+            ),
+            id="restated",
+        ),
+    ],
+)
+def test_the_work_for_a_request_grows_as_the_number_of_replicas_and_no_faster(
+    work: Callable[[Declared], object],
+) -> None:
+    small, large = a_crowd(60), a_crowd(240)
+
+    assert steps_of(lambda: work(large)) < 6 * steps_of(lambda: work(small))

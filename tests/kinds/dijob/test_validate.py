@@ -1,6 +1,6 @@
 import pytest
 
-from tests.build import Json, a_container, a_dijob, a_template, kind_of, view_of
+from tests.build import STAMP, Json, a_container, a_dijob, a_template, kind_of, view_of
 from trainmaster.core.errors import BadSpec
 
 GOOD = a_template(a_container("di-container"), volumes=[{"name": "data", "emptyDir": {}}])
@@ -111,3 +111,78 @@ def test_all_errors_are_told_at_once() -> None:
     paths = [error.partition(":")[0] for error in errors_of(job)]
 
     assert paths == ["metadata.name", "spec.coordinator.template.spec.containers", "spec.learner.template"]
+
+
+# --- what di-server writes into the status ---
+
+
+def declaring(**members: Json) -> Json:
+    """A running job with these members, by the ends of their names."""
+    named = {f"cartpole-{end.replace('_', '-')}": {"at": STAMP} | member for end, member in members.items()}
+    return with_members(named)
+
+
+def with_members(members: Json) -> Json:
+    return a_dijob(status={"phase": "Running", "declared": {"members": members}})
+
+
+COLLECTOR: Json = {"role": "collector"}
+LEARNER: Json = {"role": "ddp-learner", "gpus": 8, "worldSize": 8, "aggregator": "cartpole-aggregator-b"}
+
+
+def test_replicas_as_di_server_declares_them_have_no_errors() -> None:
+    job = declaring(
+        collector_a=COLLECTOR | {"cpus": "500m", "memory": "1.5Gi"},
+        aggregator_b={"role": "aggregator", "worldSize": 1024},
+        ddp_learner_c=LEARNER,
+    )
+
+    assert kind_of(job).errors(kind_of(job).decode(view_of(job))) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        pytest.param(
+            with_members({f"cartpole-collector-{i}": COLLECTOR | {"at": STAMP} for i in range(2001)}),
+            "status.declared.members: there are 2001, and a job may have 2000; remove replicas by di-server",
+            id="too-many",
+        ),
+        pytest.param(
+            with_members({"mysql": COLLECTOR | {"at": STAMP}}),
+            "status.declared.members: 'mysql' is not the name of a replica of this job",
+            id="name-of-another-object",
+        ),
+        pytest.param(
+            declaring(**{"collector-A": COLLECTOR}),
+            "'cartpole-collector-A' is not the name of a replica",
+            id="no-name-of-a-pod",
+        ),
+        pytest.param(
+            declaring(**{"collector-" + "x" * 60: COLLECTOR}), "is not the name of a replica", id="name-too-long"
+        ),
+        pytest.param(
+            declaring(collector_a=COLLECTOR | {"cpus": "many"}),
+            "status.declared.members: 'many' is not a quantity",
+            id="no-amount",
+        ),
+        pytest.param(
+            declaring(ddp_learner_c=LEARNER),
+            "'cartpole-aggregator-b' is the aggregator of a replica and is not declared",
+            id="aggregator-that-is-not-there",
+        ),
+        pytest.param(
+            declaring(ddp_learner_c=LEARNER | {"gpus": 10**9}), "Expected `int` <= 1024", id="more-gpus-than-ports"
+        ),
+        pytest.param(
+            declaring(aggregator_b={"role": "aggregator", "worldSize": 10**9}), "Expected `int` <= 1024", id="world"
+        ),
+        pytest.param(
+            declaring(collector_a=COLLECTOR | {"memory": "1" * 10**6}),
+            "Expected `str` of length <= 64",
+            id="endless-amount",
+        ),
+    ],
+)
+def test_no_pod_is_made_of_replicas_that_di_server_would_not_declare(job: Json, says: str) -> None:
+    assert says in "; ".join(errors_of(job))

@@ -10,7 +10,7 @@ import msgspec
 
 from trainmaster.core.view import CandidateView
 from trainmaster.kinds.dijob import address, labels
-from trainmaster.kinds.dijob.declaration import Aggregator, Declared, Member, Role
+from trainmaster.kinds.dijob.declaration import MAX_GPUS, Aggregator, Declared, Member, Role
 from trainmaster.kinds.dijob.declare import AGGREGATOR, COLLECTOR, DDP_LEARNER, LEARNER, counted
 from trainmaster.kinds.dijob.profile import COORDINATOR, Profile, profile_of
 from trainmaster.kinds.dijob.types import DIJob
@@ -153,4 +153,6 @@ def _main(pod: _Pod, name: str) -> _Container:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else 0
+    """0 for what is no number of GPUs."""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else 0
+    return number if number <= MAX_GPUS else 0

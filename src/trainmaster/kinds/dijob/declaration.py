@@ -5,12 +5,25 @@ name exists. Everything is a map, so that two writers of different entries merge
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
+
+from trainmaster.core.name import MAX_LABEL
+from trainmaster.core.quantity import MAX_LENGTH
 from trainmaster.core.template import Port
 from trainmaster.core.wire import Template, Wire
 
 Role = Literal["collector", "learner", "aggregator", "ddp-learner"]
+
+MAX_MEMBERS = 2000
+"""Replicas that a coordinator may ask for. All of them are in the status, which every change reads and writes."""
+MAX_GPUS = 1024
+"""GPUs of one learner: each of its processes has a port of its own."""
+
+Amount = Annotated[str, msgspec.Meta(max_length=MAX_LENGTH)]
+PodName = Annotated[str, msgspec.Meta(max_length=MAX_LABEL)]
+Gpus = Annotated[int, msgspec.Meta(ge=0, le=MAX_GPUS)]
 
 
 class Member(Wire, frozen=True):
@@ -18,16 +31,23 @@ class Member(Wire, frozen=True):
 
     role: Role
     at: datetime
-    cpus: str = ""
-    gpus: int = 0
-    memory: str = ""
-    attempt: int = 0
-    aggregator: str = ""
-    world_size: int = 0
-    start_rank: int = 0
-    master: str = ""
+    cpus: Amount = ""
+    gpus: Gpus = 0
+    memory: Amount = ""
+    attempt: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    aggregator: PodName = ""
+    world_size: Gpus = 0
+    start_rank: Gpus = 0
+    master: PodName = ""
     formed: bool = False
     """Of an aggregator: its DDP group has had all of its pods. One that is missing from then on was lost."""
+
+
+Members = Annotated[
+    dict[str, Member],
+    # Merge patches change single members all the same. Field by field the managed fields are longer than the members.
+    msgspec.Meta(extra={"openapi": {"maxProperties": MAX_MEMBERS, "x-kubernetes-map-type": "atomic"}}),
+]
 
 
 class LastRequest(Wire, frozen=True):
@@ -53,7 +73,7 @@ class Aggregator(Wire, frozen=True):
 class Declared(Wire, frozen=True):
     """The replicas that were asked for, by pod name, and which incarnation of the coordinator stated how many."""
 
-    members: dict[str, Member] = {}
+    members: Members = {}
     incarnations: dict[str, str] = {}
     last: LastRequest | None = None
     aggregator: Aggregator | None = None

@@ -1,7 +1,7 @@
 """What becomes of a declaration when a coordinator asks for more, for fewer, or for others in place of the failed.
 
 Pure: random suffixes and the time are arguments. di-server applies these functions to what a client asks for, the
-operator applies ``replaced`` to members that failed; both store the result under the version that they read.
+operator applies ``Edit.replace`` to members that failed; both store the result under the version that they read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from itertools import count, islice
 import msgspec
 
 from trainmaster.core.quantity import amount_of, rounded_up
-from trainmaster.kinds.dijob.declaration import Declared, LastRequest, Member, Role
+from trainmaster.kinds.dijob.declaration import Declared, LastRequest, Member, Members, Role
 
 COLLECTOR: Role = "collector"
 LEARNER: Role = "learner"
@@ -29,7 +29,6 @@ CALM = timedelta(minutes=10)
 """A replica that lived so long begins to count its failures anew."""
 LONGEST_PAUSE = 60.0
 
-Members = dict[str, Member]
 Suffixes = Iterator[str]
 
 
@@ -75,17 +74,17 @@ def requested(
 
     Requests with an empty incarnation do not come from the coordinator, and only add.
     """
-    members, found = dict(declared.members), dict[Role, tuple[str, ...]]()
+    edit, found = Edit(declared), dict[Role, tuple[str, ...]]()
     for role, wanted in asked.items():
         kept: tuple[str, ...] = ()
         if incarnation and declared.incarnations.get(role) != incarnation:
-            kept = _fitting(members, role, wanted)
-            for name in [n for n in counted(members, role) if n not in kept]:
-                _drop(members, name)
-        new = [_add(members, role, wanted, job, suffixes, now) for _ in range(wanted.replicas - len(kept))]
+            kept = _fitting(edit.members, role, wanted)
+            for name in set(counted(edit.members, role)).difference(kept):
+                edit.drop(name)
+        new = [edit.add(role, wanted, job, suffixes, now) for _ in range(wanted.replicas - len(kept))]
         found[role] = (*kept, *new)
     stated = declared.incarnations | (dict.fromkeys(asked, incarnation) if incarnation else {})
-    changed = msgspec.structs.replace(declared, members=members, incarnations=stated)
+    changed = msgspec.structs.replace(edit.result, incarnations=stated)
     return Change(changed, found.get(COLLECTOR, ()), found.get(LEARNER, ()))
 
 
@@ -94,52 +93,101 @@ def removed(declared: Declared, counts: Mapping[Role, int], states: Mapping[str,
 
     ``states`` are those of the pods, by name. A larger number than there are removes all.
     """
-    members, found = dict(declared.members), dict[Role, tuple[str, ...]]()
+    edit, found = Edit(declared), dict[Role, tuple[str, ...]]()
     for role, number in counts.items():
-        ranked = sorted(counted(members, role), key=lambda name: _rank(members, name, states))
+        ranked = sorted(counted(edit.members, role), key=lambda name: _rank(edit, name, states))
         found[role] = tuple(ranked[: max(number, 0)])
         for name in found[role]:
-            _drop(members, name)
-    changed = msgspec.structs.replace(declared, members=members)
-    return Change(changed, found.get(COLLECTOR, ()), found.get(LEARNER, ()))
+            edit.drop(name)
+    return Change(edit.result, found.get(COLLECTOR, ()), found.get(LEARNER, ()))
 
 
 def failed(declared: Declared, names: Iterable[str], *, suffixes: Suffixes, now: datetime) -> Change:
     """Replaces these replicas; a DDP group is replaced as a whole. Unknown names are ignored."""
     heads = dict.fromkeys(head_of(declared.members, name) for name in names if name in declared.members)
+    edit = Edit(declared)
     collectors: list[str] = []
     learners: list[str] = []
     for head in heads:
-        is_collector = declared.members[head].role == COLLECTOR
-        declared, new = replaced(declared, head, suffixes=suffixes, now=now, is_own_fault=True)
-        (collectors if is_collector else learners).append(new)
-    return Change(declared, tuple(collectors), tuple(learners))
+        of_role = collectors if declared.members[head].role == COLLECTOR else learners
+        of_role.append(edit.replace(head, suffixes=suffixes, now=now, is_own_fault=True))
+    return Change(edit.result, tuple(collectors), tuple(learners))
 
 
-def replaced(
-    declared: Declared, name: str, *, suffixes: Suffixes, now: datetime, is_own_fault: bool
-) -> tuple[Declared, str]:
-    """Replaces a replica under a new name, to distinguish its pod from the old one; returns the name of its head.
+class Edit:
+    """A declaration while its members change. Each step costs as much as the replica or the DDP group that it changes:
+    a request may name every replica of a job."""
 
-    A DDP group is replaced as a whole: its processes have one communicator, which does not survive the loss of a rank,
-    and the aggregator's client does not survive the loss of a learner.
-    """
-    head = head_of(declared.members, name)
-    old = [n for n in declared.members if head_of(declared.members, n) == head]
-    taken = set(declared.members)
-    names = {n: fresh_name(n.rpartition("-")[0], taken, suffixes) for n in old}
-    members = {n: member for n, member in declared.members.items() if n not in names}
-    for each in old:
-        member = declared.members[each]
-        members[names[each]] = msgspec.structs.replace(
-            member,
-            at=now,
-            attempt=_next_attempt(member, now, is_own_fault=is_own_fault),
-            aggregator=names.get(member.aggregator, ""),
-            master=names.get(member.master, ""),
-            formed=False,
-        )
-    return msgspec.structs.replace(declared, members=members), names[head]
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+        self.members: Members = dict(declared.members)
+        self._taken = set(self.members)
+        self._groups: dict[str, list[str]] = {}
+        for name, member in self.members.items():
+            if member.aggregator:
+                self._groups.setdefault(member.aggregator, []).append(name)
+
+    @property
+    def result(self) -> Declared:
+        return msgspec.structs.replace(self._declared, members=self.members)
+
+    def group_of(self, head: str) -> tuple[str, ...]:
+        """A replica and the DDP learners behind it."""
+        return head, *self._groups.get(head, ())
+
+    def add(self, role: Role, asked: Asked, job: str, suffixes: Suffixes, now: datetime) -> str:
+        if not asked.is_group:
+            name = fresh_name(f"{job}-{role}", self._taken, suffixes)
+            self.members[name] = Member(role, now, asked.cpus, asked.gpus, asked.memory)
+            return name
+        head = fresh_name(f"{job}-{AGGREGATOR}", self._taken, suffixes)
+        self.members[head] = Member(AGGREGATOR, now, asked.cpus, memory=asked.memory, world_size=asked.gpus)
+        pods = [fresh_name(f"{job}-{DDP_LEARNER}", self._taken, suffixes) for _ in asked.shares]
+        self._groups[head] = pods
+        start = 0
+        for name, share in zip(pods, asked.shares, strict=True):
+            cpus, memory = _part_of(asked, share)
+            self.members[name] = Member(
+                DDP_LEARNER,
+                now,
+                cpus,
+                share,
+                memory,
+                aggregator=head,
+                world_size=asked.gpus,
+                start_rank=start,
+                master=pods[0] if start else "",
+            )
+            start += share
+        return head
+
+    def drop(self, head: str) -> None:
+        for name in self.group_of(head):
+            del self.members[name]
+        self._groups.pop(head, None)
+
+    def replace(self, name: str, *, suffixes: Suffixes, now: datetime, is_own_fault: bool) -> str:
+        """Replaces a replica under a new name, to distinguish its pod from the old one; returns the name of its head.
+
+        A DDP group is replaced as a whole: its processes have one communicator, which does not survive the loss of a
+        rank, and the aggregator's client does not survive the loss of a learner.
+        """
+        head = head_of(self.members, name)
+        old = {each: self.members[each] for each in self.group_of(head)}
+        names = {each: fresh_name(each.rpartition("-")[0], self._taken, suffixes) for each in old}
+        self.drop(head)
+        for each, member in old.items():
+            self.members[names[each]] = msgspec.structs.replace(
+                member,
+                at=now,
+                attempt=_next_attempt(member, now, is_own_fault=is_own_fault),
+                aggregator=names.get(member.aggregator, ""),
+                master=names.get(member.master, ""),
+                formed=False,
+            )
+        if len(names) > 1:
+            self._groups[names[head]] = [names[each] for each in old if each != head]
+        return names[head]
 
 
 def recognised(declared: Declared, digest: str, incarnation: str, now: datetime) -> LastRequest | None:
@@ -209,44 +257,12 @@ def derived_suffixes(*seed: str) -> Suffixes:
 # --- inside ------------------------------------------------------------------------------------
 
 
-def _add(members: Members, role: Role, asked: Asked, job: str, suffixes: Suffixes, now: datetime) -> str:
-    taken = set(members)
-    if not asked.is_group:
-        name = fresh_name(f"{job}-{role}", taken, suffixes)
-        members[name] = Member(role, now, asked.cpus, asked.gpus, asked.memory)
-        return name
-    head = fresh_name(f"{job}-{AGGREGATOR}", taken, suffixes)
-    members[head] = Member(AGGREGATOR, now, asked.cpus, memory=asked.memory, world_size=asked.gpus)
-    pods = [fresh_name(f"{job}-{DDP_LEARNER}", taken, suffixes) for _ in asked.shares]
-    start = 0
-    for name, share in zip(pods, asked.shares, strict=True):
-        cpus, memory = _part_of(asked, share)
-        members[name] = Member(
-            DDP_LEARNER,
-            now,
-            cpus,
-            share,
-            memory,
-            aggregator=head,
-            world_size=asked.gpus,
-            start_rank=start,
-            master=pods[0] if start else "",
-        )
-        start += share
-    return head
-
-
 def _part_of(asked: Asked, gpus: int) -> tuple[str, str]:
     """CPUs and memory of a pod with so many of a learner's GPUs: like those, what was asked for is for all its pods."""
     if gpus == asked.gpus:
         return asked.cpus, asked.memory
     cpus, memory = (amount_of(text or "0") * gpus / asked.gpus for text in (asked.cpus, asked.memory))
     return f"{rounded_up(cpus * 1000)}m" if cpus else "", str(rounded_up(memory)) if memory else ""
-
-
-def _drop(members: Members, name: str) -> None:
-    for each in (*group_of(members, name), name):
-        del members[each]
 
 
 def _fitting(members: Mapping[str, Member], role: Role, asked: Asked) -> tuple[str, ...]:
@@ -267,9 +283,9 @@ def _amount(text: str) -> object:
     return amount_of(text) if text else None
 
 
-def _rank(members: Members, name: str, states: Mapping[str, str]) -> tuple[int, float, str]:
-    worst = min(_order(states.get(each, "")) for each in (name, *group_of(members, name)))
-    return worst, -members[name].at.timestamp(), name
+def _rank(edit: Edit, name: str, states: Mapping[str, str]) -> tuple[int, float, str]:
+    worst = min(_order(states.get(each, "")) for each in edit.group_of(name))
+    return worst, -edit.members[name].at.timestamp(), name
 
 
 def _order(state: str) -> int:

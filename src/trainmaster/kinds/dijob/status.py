@@ -185,17 +185,14 @@ def _declared(job: DIJob, report: Report, now: datetime) -> Declared:
 
 def _replaced(job: DIJob, failed: tuple[FailedPod, ...], now: datetime) -> tuple[Declared, dict[str, str]]:
     """The declaration with new names for failed replicas, and the new name of each."""
-    declared, names = job.status.declared, dict[str, str]()
+    edit, names = declare.Edit(job.status.declared), dict[str, str]()
     for each in sorted(failed, key=lambda f: f.name):
-        if each.name not in declared.members:
+        if each.name not in edit.members:
             continue  # a fixed pod, or one whose DDP group was replaced for another one
-        attempt = str(declared.members[each.name].attempt)
+        attempt = str(edit.members[each.name].attempt)
         suffixes = declare.derived_suffixes(job.metadata.uid, each.name, attempt)
-        is_own_fault = not each.fault.is_node
-        declared, names[each.name] = declare.replaced(
-            declared, each.name, suffixes=suffixes, now=now, is_own_fault=is_own_fault
-        )
-    return declared, names
+        names[each.name] = edit.replace(each.name, suffixes=suffixes, now=now, is_own_fault=not each.fault.is_node)
+    return edit.result, names
 
 
 def _restarted(job: DIJob, report: Report) -> tuple[Event, ...]:
@@ -218,12 +215,13 @@ def _complete_groups(declared: Declared, report: Report) -> list[str]:
     if not any(m.role == declare.AGGREGATOR and not m.formed for m in declared.members.values()):
         return []
     there = {pod.key.name for pod in report.facts.pods.values() if not pod.deleting}
+    edit = declare.Edit(declared)
     groups = {
-        name: declare.group_of(declared.members, name)
+        name: edit.group_of(name)
         for name, m in declared.members.items()
         if m.role == declare.AGGREGATOR and not m.formed
     }
-    return [head for head, learners in groups.items() if learners and there.issuperset((head, *learners))]
+    return [head for head, group in groups.items() if len(group) > 1 and there.issuperset(group)]
 
 
 def _with_formed(declared: Declared, formed: Mapping[str, bool]) -> Declared:

@@ -1,8 +1,12 @@
 """What is wrong with a job beyond what its schema can say."""
 
+from collections.abc import Iterator
+
 from trainmaster.core import template
 from trainmaster.core.name import child_name_error
+from trainmaster.core.quantity import amount_of
 from trainmaster.kinds.dijob.address import coordinator_name
+from trainmaster.kinds.dijob.declaration import MAX_MEMBERS
 from trainmaster.kinds.dijob.declare import COLLECTOR, DDP_LEARNER, LEARNER, SUFFIX_LENGTH
 from trainmaster.kinds.dijob.profile import profile_of
 from trainmaster.kinds.dijob.types import DIJob
@@ -20,7 +24,30 @@ def errors(job: DIJob) -> list[str]:
             continue
         wrong = template.errors(spec.template, f"spec.{role}.template")
         found += wrong or (*_volume_errors(job, role), *_env_errors(job, role))
+    found += (f"status.declared.members: {error}" for error in _member_errors(job))
     return found
+
+
+def _member_errors(job: DIJob) -> Iterator[str]:
+    """di-server declares nothing else. But who may write a status need not be di-server."""
+    members = job.status.declared.members
+    if len(members) > MAX_MEMBERS:
+        yield f"there are {len(members)}, and a job may have {MAX_MEMBERS}; remove replicas by di-server"
+    if name := next((name for name in members if not _is_replica(job, name)), ""):
+        yield f"{name[:100]!r} is not the name of a replica of this job; remove it by di-server"
+    heads = dict.fromkeys(member.aggregator for member in members.values() if member.aggregator)
+    if head := next((head for head in heads if head not in members), ""):
+        yield f"{head!r} is the aggregator of a replica and is not declared; remove the replica by di-server"
+    for amount in sorted({amount for member in members.values() for amount in (member.cpus, member.memory) if amount}):
+        try:
+            amount_of(amount)
+        except ValueError as error:
+            yield str(error)
+            return
+
+
+def _is_replica(job: DIJob, name: str) -> bool:
+    return name.startswith(f"{job.metadata.name}-") and not child_name_error(job.metadata.name, name)
 
 
 def _longest_child(job: DIJob) -> str:
