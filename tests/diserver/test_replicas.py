@@ -159,6 +159,20 @@ async def test_a_learner_of_several_gpus_is_an_aggregator(bench: Bench, client: 
     assert sorted(int(u.split(":")[1]) for u in said["data"]["learners"]) == list(range(22271, 22283))
 
 
+async def test_the_status_has_the_port_of_aggregators_and_nothing_of_their_template(
+    bench: Bench, client: Client
+) -> None:
+    """The port of the first request stays: aggregators of the job listen there."""
+    for port in (90, 91):
+        bench.aggregator_config(a_template(a_container("di-container", ports={"di-port": port}), hostPID=True))
+        found = await client.start({}, {"replicas": 1, "gpus": 2})
+
+        assert [url.rpartition(":")[2] for url in found["learners"]] == ["90"]
+        declared = bench.status()["declared"]
+        assert declared["aggregator"] == {"port": 90}
+        assert "aggregatorTemplate" not in declared
+
+
 async def test_without_gpu_nodes_a_group_has_one_pod(bench: Bench, client: Client) -> None:
     bench.aggregator_config()
 

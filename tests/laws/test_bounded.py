@@ -41,6 +41,7 @@ from trainmaster.kinds.aitrainingjob.body import Builder as AITrainingJobBuilder
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind
 from trainmaster.kinds.dijob.body import Builder as DIJobBuilder
+from trainmaster.kinds.dijob.declaration import MAX_MEMBERS
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 from trainmaster.kinds.mlkube.body import Builder as MxJobBuilder
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
@@ -75,8 +76,7 @@ def nothing(_job: Json) -> list[Child]:
 # --- the largest jobs --------------------------------------------------------------------------
 
 REPLICAS = 10_000
-DECLARED = 5_000
-"""The most that ``trainmaster server --max-replicas-per-job`` can be set to."""
+DECLARED = MAX_MEMBERS
 
 
 def roles_of(number: int, replicas: int, template: Json | None = None, **fields: Any) -> dict[str, Json]:
