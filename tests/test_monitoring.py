@@ -151,7 +151,7 @@ async def test_a_bad_address_is_told_with_what_would_be_a_good_one(bad: str) -> 
 
 
 async def test_a_port_that_is_taken_is_told_in_a_sentence(taken: str) -> None:
-    with pytest.raises(BadConfig, match="address already in use") as raised:
+    with pytest.raises(BadConfig, match="Address already in use") as raised:
         async with serve_health(taken, lambda: True):
             pass
 

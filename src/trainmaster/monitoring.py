@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from trainmaster.core.errors import BadConfig
+from trainmaster.http_server import serve_http
 
 OFF = "0"
-_KEEP_ALIVE = 15.0
-"""Seconds. Kubelets and Prometheus ask more often; idle connections of others must not pile up."""
+CONNECTIONS = 64
+"""Of each port: a kubelet and some Prometheus servers need a handful."""
 
 
 async def _alive(_: web.Request) -> web.Response:
@@ -48,26 +48,7 @@ async def _serving(address: str, routes: list[web.RouteDef]) -> AsyncIterator[No
     if address == OFF:
         yield
         return
-    host, port = split_address(address)
     app = web.Application()
     app.add_routes(routes)
-    runner = web.AppRunner(
-        app, access_log=None, handle_signals=False, shutdown_timeout=2.0, keepalive_timeout=_KEEP_ALIVE
-    )
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise BadConfig(f"cannot listen on {address}: {error.strerror}; choose another address, or 0") from error
+    async with serve_http(app, address, connections=CONNECTIONS, hint="choose another address, or 0"):
         yield
-    finally:
-        await runner.cleanup()
-
-
-def split_address(address: str) -> tuple[str | None, int]:
-    """Host and port; no host means every interface."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise BadConfig(f"bad address {address!r}: use host:port, :port, or {OFF} to switch it off")
-    return host.strip("[]") or None, int(port)

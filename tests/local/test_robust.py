@@ -202,7 +202,7 @@ async def test_a_start_that_fails_changes_nothing(up: Up, start: Start, state: P
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         taken = sentence_of(start("up", "--state", str(state), "--port", str(port)))
-    assert taken == f"the API cannot listen on 127.0.0.1:{port}: Address already in use; choose another port"
+    assert taken == f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another port"
     up()
     async with client_of(state) as cluster:
         assert await kept(cluster) == before

@@ -293,7 +293,7 @@ async def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = f"127.0.0.1:{other.getsockname()[1]}"
-        with pytest.raises(BadConfig, match="address already in use; choose another address"):
+        with pytest.raises(BadConfig, match="Address already in use; choose another address"):
             async with serve_admission(taken, KINDS, served().context):
                 pass
 

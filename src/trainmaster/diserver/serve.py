@@ -6,7 +6,6 @@ from datetime import datetime
 
 import msgspec
 import structlog
-from aiohttp import web
 
 from trainmaster.core.errors import BadConfig
 from trainmaster.diserver.cache import Cache
@@ -16,13 +15,14 @@ from trainmaster.diserver.handlers import Handlers
 from trainmaster.diserver.limits import RequestLimits, Rules
 from trainmaster.diserver.routes import REQUEST_TIMEOUT, Identify, Routes
 from trainmaster.diserver.writer import DeclarationWriter
+from trainmaster.http_server import serve_http
 from trainmaster.kinds.dijob.profile import PROFILES, Profile
-from trainmaster.monitoring import split_address
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.settings import SERVER
 
 FLUSH_SECONDS = 2.0
+CONNECTIONS = 4096
 KEEP_ALIVE_SECONDS = 75.0
 
 log = structlog.get_logger(__name__)
@@ -60,27 +60,25 @@ async def run_server(
     limits = RequestLimits(cache, Nodes(cluster), options.rules)
     handlers = Handlers(cache, callers, writer, limits, recorder, now)
     routes = Routes(handlers, writer, lambda: cache.is_synced and not stop.is_set(), options.identify)
-    runner = web.AppRunner(
-        routes.application(),
-        access_log=None,
-        handle_signals=False,
-        shutdown_timeout=REQUEST_TIMEOUT,
-        keepalive_timeout=KEEP_ALIVE_SECONDS,
-    )
-    await runner.setup()
     async with asyncio.TaskGroup() as group:
         background = [group.create_task(reflector.run()) for reflector in cache.reflectors]
         background.append(group.create_task(recorder.run()))
         try:
-            await _listen(runner, options.bind_address)
-            log.info("serving", address=options.bind_address, namespace=options.namespace or "all")
-            if started is not None:
-                started.set()
-            await stop.wait()
-            log.info("stopping: draining requests", seconds=options.drain)
-            await asyncio.sleep(options.drain)
+            async with serve_http(
+                routes.application(),
+                options.bind_address,
+                connections=CONNECTIONS,
+                hint="choose another --bind-address",
+                keep_alive=KEEP_ALIVE_SECONDS,
+                shutdown_timeout=REQUEST_TIMEOUT,
+            ):
+                log.info("serving", address=options.bind_address, namespace=options.namespace or "all")
+                if started is not None:
+                    started.set()
+                await stop.wait()
+                log.info("stopping: draining requests", seconds=options.drain)
+                await asyncio.sleep(options.drain)
         finally:
-            await runner.cleanup()
             await writer.close(FLUSH_SECONDS)
             await recorder.flush(FLUSH_SECONDS)
             for task in background:
@@ -94,11 +92,3 @@ def _profiles(names: Sequence[str]) -> list[Profile]:
     if unknown := sorted(set(wanted) - set(known)):
         raise BadConfig(f"--enable-scheme {unknown[0]}: there is no such kind; there are {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(wanted)]
-
-
-async def _listen(runner: web.AppRunner, address: str) -> None:
-    host, port = split_address(address)
-    try:
-        await web.TCPSite(runner, host, port).start()
-    except OSError as error:
-        raise BadConfig(f"cannot listen on {address}: {error.strerror}; choose another --bind-address") from error

@@ -14,9 +14,8 @@ from contextlib import asynccontextmanager
 import structlog
 from aiohttp import web
 
-from trainmaster.core.errors import BadConfig
+from trainmaster.http_server import serve_http
 from trainmaster.kinds.resource_kinds import ResourceKinds
-from trainmaster.monitoring import split_address
 from trainmaster.webhook import metrics, review
 from trainmaster.webhook.path import Phase, path_of
 from trainmaster.webhook.review import BadReview, Review
@@ -27,6 +26,10 @@ log = structlog.get_logger(__name__)
 LARGEST = 3 * 1024 * 1024
 """Bytes of a review. The API server takes objects of 1.5 MB, and an update holds two of them."""
 BODY_TIMEOUT = 10.0
+CONNECTIONS = 256
+KEEP_ALIVE = 100.0
+"""Seconds. API servers close their idle connections after 90 s. A review that is sent while its connection is being
+closed is lost, and the job is stored without it."""
 END_TIMEOUT = 2.0
 """Seconds for open requests at shutdown; ``is_leaving`` has closed most connections before."""
 
@@ -95,7 +98,6 @@ async def serve_admission(
     address: str, kinds: Sequence[ResourceKinds], tls: ssl.SSLContext, is_leaving: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[int]:
     """Serve while the block runs; answers the port. ``is_leaving``: responses ask clients to reconnect elsewhere."""
-    host, port = split_address(address)
     app = web.Application(client_max_size=LARGEST)
     app.add_routes(
         web.post(path_of(phase, resource), reviewer.answer)
@@ -104,13 +106,7 @@ async def serve_admission(
         for reviewer in (_Reviewer(phase, each, is_leaving),)
         for resource in each.resources
     )
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=END_TIMEOUT)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host, port, ssl_context=tls).start()
-        except OSError as error:
-            raise BadConfig(f"cannot listen on {address}: {error.strerror}; choose another address") from error
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with serve_http(
+        app, address, connections=CONNECTIONS, tls=tls, keep_alive=KEEP_ALIVE, shutdown_timeout=END_TIMEOUT
+    ) as port:
+        yield port

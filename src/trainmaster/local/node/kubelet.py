@@ -13,9 +13,13 @@ from aiohttp import web
 
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
+from trainmaster.http_server import serve_http
 from trainmaster.local.node.container import Container
 from trainmaster.local.node.log import LogOptions, read_log, since_of
 from trainmaster.local.node.pod import LOOPBACK
+
+CONNECTIONS = 256
+"""One for each follower of a log."""
 
 FindContainer = Callable[[Key, str], Container | None]
 
@@ -34,16 +38,10 @@ async def serve_kubelet(options: KubeletOptions, find: FindContainer) -> AsyncIt
     app = web.Application(middlewares=[_authenticated(options)])
     app.router.add_get("/healthz", _alive)
     app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", partial(_logs, find))
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, LOOPBACK, 0, ssl_context=_tls(options)).start()
-        except OSError as error:
-            raise BadConfig(f"cannot serve container logs on {LOOPBACK}: {error}") from error
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with serve_http(
+        app, f"{LOOPBACK}:0", connections=CONNECTIONS, tls=_tls(options), shutdown_timeout=1.0
+    ) as port:
+        yield port
 
 
 def _tls(options: KubeletOptions) -> ssl.SSLContext:

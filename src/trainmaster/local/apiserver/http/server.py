@@ -1,7 +1,6 @@
 """The local API server: HTTPS on loopback, one store, and the controllers that a small cluster needs."""
 
 import logging
-import os
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from trainmaster.core.errors import BadConfig
+from trainmaster.http_server import serve_http
 from trainmaster.local.apiserver.controllers.expire import EventExpiry
 from trainmaster.local.apiserver.controllers.garbage import GarbageCollector
 from trainmaster.local.apiserver.controllers.job import JobController
@@ -28,6 +28,9 @@ from trainmaster.local.apiserver.store.store import Store, StoreFailed
 from trainmaster.local.apiserver.store.watch import WatchNotifier
 
 HOST = "127.0.0.1"
+CONNECTIONS = 1024
+KEEP_ALIVE = 100.0
+"""Seconds. Clients close their idle connections after 90 s; a write on a connection that is being closed is lost."""
 # Seconds that a request may still take when the server closes; watches end at once.
 _LAST_REQUESTS = 2.0
 
@@ -122,17 +125,17 @@ async def _listen(stack: AsyncExitStack, api: Api, notifier: WatchNotifier, tls:
     # aiohttp logs a traceback for every line that is not HTTP; the client gets a 400 in any case.
     quiet = logging.getLogger("trainmaster.local.http")
     quiet.setLevel(logging.CRITICAL)
-    runner = web.AppRunner(
-        app, access_log=None, handler_cancellation=True, shutdown_timeout=_LAST_REQUESTS, logger=quiet
+    serving = serve_http(
+        app,
+        f"{HOST}:{port}",
+        connections=CONNECTIONS,
+        tls=tls,
+        hint="choose another port",
+        keep_alive=KEEP_ALIVE,
+        shutdown_timeout=_LAST_REQUESTS,
+        handler_cancellation=True,
+        logger=quiet,
     )
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    stack.callback(notifier.close)  # runs before the cleanup, which would wait for open watches
-    site = web.TCPSite(runner, HOST, port, ssl_context=tls)
-    try:
-        await site.start()
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)  # asyncio's text repeats the address
-        raise BadConfig(f"the API cannot listen on {HOST}:{port}: {why}; choose another port") from error
-    sockets = runner.addresses
-    return int(sockets[0][1])
+    listening = await stack.enter_async_context(serving)
+    stack.callback(notifier.close)  # runs before the server ends, which would wait for open watches
+    return listening

@@ -1,0 +1,209 @@
+"""Starts every HTTP server of trainmaster, with limits that hold before a request is read.
+
+The number of open connections is limited, and half of them may be without a request: a new connection then closes the
+oldest of these. So a kubelet that connects and asks at once is answered while others hold connections open. At the
+limit new connections are closed at once. A connection that is idle, or sends its headers slowly, ends after the
+keep-alive time.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+from aiohttp import web
+from aiohttp.log import server_logger
+from aiohttp.web_protocol import RequestHandler
+
+from trainmaster.core.errors import BadConfig
+
+KEEP_ALIVE = 15.0
+"""Seconds. A server whose clients send writes on connections that they keep must wait longer than these clients do:
+a write on a connection that is being closed has an unknown outcome."""
+HANDSHAKE_TIMEOUT = 5.0
+BACKLOG = 128
+DESCRIPTOR_PAUSE = 1.0
+"""Seconds without new connections after the process has run out of file descriptors."""
+
+log = structlog.get_logger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serve_http(
+    app: web.Application,
+    address: str,
+    *,
+    connections: int,
+    tls: ssl.SSLContext | None = None,
+    hint: str = "choose another address",
+    keep_alive: float = KEEP_ALIVE,
+    shutdown_timeout: float = 2.0,
+    handler_cancellation: bool = False,
+    logger: logging.Logger = server_logger,
+) -> AsyncIterator[int]:
+    """Serves while the block runs; yields the port. ``address`` is ``host:port``, or ``:port`` for every interface.
+    At most ``connections`` are open, including those that are in their TLS handshake. ``hint`` says what to do when the
+    address is taken."""
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=shutdown_timeout,
+        keepalive_timeout=keep_alive,
+        handler_cancellation=handler_cancellation,
+        logger=logger,
+    )
+    in_hand = _InHand()
+    app.middlewares.append(in_hand.count)
+    await runner.setup()
+    try:
+        assert runner.server is not None  # noqa: S101 set up above
+        listeners = await _listen(address, hint)
+        async with _accepting(_Acceptor(runner.server, in_hand, connections, tls), listeners):
+            yield int(listeners[0].getsockname()[1])
+    finally:
+        await runner.cleanup()
+
+
+def split_address(address: str) -> tuple[str | None, int]:
+    """Host and port; no host means every interface."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise BadConfig(f"bad address {address!r}: use host:port, :port, or 0 to switch it off")
+    return host.strip("[]") or None, int(port)
+
+
+@asynccontextmanager
+async def _accepting(acceptor: "_Acceptor", listeners: Sequence[socket.socket]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(acceptor.run(listener)) for listener in listeners]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await acceptor.close()
+        for listener in listeners:
+            listener.close()
+
+
+async def _listen(address: str, hint: str) -> list[socket.socket]:
+    """One socket for each address of the host."""
+    host, port = split_address(address)
+    listeners: list[socket.socket] = []
+    try:
+        for family, _, _, _, where in await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            if (listener := _socket(family)) is not None:
+                listeners.append(listener)
+                listener.bind(where)
+                listener.listen(BACKLOG)
+    except OSError as error:
+        for listener in listeners:
+            listener.close()
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise BadConfig(f"cannot listen on {address}: {why}; {hint}") from error
+    return listeners
+
+
+def _socket(family: int) -> socket.socket | None:
+    """None if this machine does not have the family: many have no IPv6."""
+    try:
+        opened = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        return None
+    opened.setblocking(False)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    return opened
+
+
+class _InHand:
+    """Connections whose request is being handled."""
+
+    def __init__(self) -> None:
+        self._protocols: set[RequestHandler] = set()
+
+    @web.middleware
+    async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._protocols.add(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            self._protocols.discard(request.protocol)
+
+    def __contains__(self, connection: RequestHandler) -> bool:
+        return connection in self._protocols
+
+
+class _Acceptor:
+    """Gives new connections to aiohttp, within the limit."""
+
+    def __init__(self, server: web.Server, in_hand: _InHand, limit: int, tls: ssl.SSLContext | None) -> None:
+        self._server = server
+        self._in_hand = in_hand
+        self._limit = limit
+        self._tls = tls
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._closing: set[RequestHandler] = set()
+
+    async def run(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno not in (errno.ECONNABORTED, errno.EINTR):
+                    log.warning("cannot accept connections", because=os.strerror(error.errno or 0))
+                    await asyncio.sleep(DESCRIPTOR_PAUSE)
+            else:
+                self._accept(connection)
+            # One connection in each round of the loop: a flood of them must not delay other work.
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Ends the handshakes. Open connections belong to aiohttp."""
+        await asyncio.sleep(0)  # a task that has not begun would not close its socket
+        if pending := list(self._handshakes):
+            for task in pending:
+                task.cancel()
+            await asyncio.wait(pending)
+
+    def _accept(self, connection: socket.socket) -> None:
+        opened = self._server.connections
+        self._close_oldest(opened)
+        if len(opened) + len(self._handshakes) >= self._limit:
+            connection.close()
+            return
+        task = asyncio.create_task(self._shake_hands(connection))
+        self._handshakes[task] = None
+        task.add_done_callback(self._handshakes.pop)
+
+    def _close_oldest(self, opened: list[RequestHandler]) -> None:
+        self._closing.intersection_update(opened)
+        idle = [each for each in opened if each not in self._in_hand and each not in self._closing]
+        if len(idle) + len(self._handshakes) < self._limit // 2:
+            return
+        if len(idle) >= len(self._handshakes):
+            self._closing.add(idle[0])
+            idle[0].force_close()
+        else:
+            next(iter(self._handshakes)).cancel()
+
+    async def _shake_hands(self, connection: socket.socket) -> None:
+        timeout = HANDSHAKE_TIMEOUT if self._tls else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._server, connection, ssl=self._tls, ssl_handshake_timeout=timeout
+            )
+        except OSError:
+            connection.close()  # the client has gone, or does not speak TLS
