@@ -50,8 +50,8 @@ class Connect:
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
 
-    async def __call__(self, port: int, said: bytes = b"") -> Client:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async def __call__(self, port: int, said: bytes = b"", *, address: str = "127.0.0.1") -> Client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
         self._stack.callback(writer.close)
         writer.write(said)
         return Client(reader, writer)
@@ -61,6 +61,7 @@ class Connect:
 async def serving(
     *,
     limit: int = LIMIT,
+    per_address: int | None = None,
     keep_alive: float = 60.0,
     tls: ssl.SSLContext | None = None,
     hold: asyncio.Event | None = None,
@@ -72,7 +73,9 @@ async def serving(
 
     app = web.Application()
     app.router.add_get("/{any:.*}", answer)
-    async with serve_http(app, "127.0.0.1:0", connections=limit, keep_alive=keep_alive, tls=tls) as port:
+    async with serve_http(
+        app, "127.0.0.1:0", connections=limit, per_address=per_address, keep_alive=keep_alive, tls=tls
+    ) as port:
         yield port
 
 
@@ -110,6 +113,19 @@ async def test_a_client_that_asks_is_answered_while_others_hold_all_connections(
             await connect(port, said)
 
         assert await (await connect(port)).ask() == b"HTTP/1.1 200 OK"
+
+
+async def test_an_address_has_no_more_connections_than_its_own_limit(connect: Connect) -> None:
+    async with serving(limit=1000, per_address=3) as port:
+        own = [await connect(port) for _ in range(3)]
+        assert [await client.ask() for client in own] == [b"HTTP/1.1 200 OK"] * 3
+
+        assert await (await connect(port)).ask() == b""
+        assert await (await connect(port, address="127.0.0.2")).ask() == b"HTTP/1.1 200 OK"
+
+        own[0].close()
+        while await (again := await connect(port)).ask() == b"":
+            again.close()  # until the server has noticed
 
 
 async def test_a_request_in_hand_is_answered_however_many_connect_after_it(connect: Connect) -> None:

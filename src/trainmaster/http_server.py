@@ -2,8 +2,9 @@
 
 The number of open connections is limited, and half of them may be without a request: a new connection then closes the
 oldest of these. So a kubelet that connects and asks at once is answered while others hold connections open. At the
-limit new connections are closed at once. A connection that is idle, or sends its headers slowly, ends after the
-keep-alive time.
+limit new connections are closed at once, and so are those of an address that has too many of them. A connection that is
+idle, or sends its headers slowly, ends after the keep-alive time. Of a body that no handler reads only a little is
+received.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import structlog
 from aiohttp import web
@@ -27,6 +29,12 @@ KEEP_ALIVE = 15.0
 a write on a connection that is being closed has an unknown outcome."""
 HANDSHAKE_TIMEOUT = 5.0
 BACKLOG = 128
+RECEIVE_BUFFER = 32 * 1024
+"""Bytes of a connection in the kernel, which doubles them. Without a limit there are megabytes, and 256 KiB of them are
+read at once, whether a handler asks for them or not."""
+LINGERING = 2.0
+"""Seconds in which the rest of a body is received and dropped after it was answered: a client that is still sending
+would not see the answer otherwise."""
 DESCRIPTOR_PAUSE = 1.0
 """Seconds without new connections after the process has run out of file descriptors."""
 
@@ -41,6 +49,7 @@ async def serve_http(
     address: str,
     *,
     connections: int,
+    per_address: int | None = None,
     tls: ssl.SSLContext | None = None,
     hint: str = "choose another address",
     keep_alive: float = KEEP_ALIVE,
@@ -49,8 +58,8 @@ async def serve_http(
     logger: logging.Logger = server_logger,
 ) -> AsyncIterator[int]:
     """Serves while the block runs; yields the port. ``address`` is ``host:port``, or ``:port`` for every interface.
-    At most ``connections`` are open, including those that are in their TLS handshake. ``hint`` says what to do when the
-    address is taken."""
+    At most ``connections`` are open, including those that are in their TLS handshake, ``per_address`` of one client.
+    ``hint`` says what to do when the address is taken."""
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -59,6 +68,7 @@ async def serve_http(
         keepalive_timeout=keep_alive,
         handler_cancellation=handler_cancellation,
         logger=logger,
+        lingering_time=LINGERING,
     )
     in_hand = _InHand()
     app.middlewares.append(in_hand.count)
@@ -66,7 +76,8 @@ async def serve_http(
     try:
         assert runner.server is not None  # noqa: S101 set up above
         listeners = await _listen(address, hint)
-        async with _accepting(_Acceptor(runner.server, in_hand, connections, tls), listeners):
+        limits = _Limits(connections, per_address or connections)
+        async with _accepting(_Acceptor(runner.server, in_hand, limits, tls), listeners):
             yield int(listeners[0].getsockname()[1])
     finally:
         await runner.cleanup()
@@ -122,6 +133,7 @@ def _socket(family: int) -> socket.socket | None:
         return None
     opened.setblocking(False)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)  # accepted sockets inherit it
     if family == socket.AF_INET6:
         opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     return opened
@@ -145,28 +157,37 @@ class _InHand:
         return connection in self._protocols
 
 
-class _Acceptor:
-    """Gives new connections to aiohttp, within the limit."""
+class _Limits(NamedTuple):
+    """Of open connections: in all, and of one address."""
 
-    def __init__(self, server: web.Server, in_hand: _InHand, limit: int, tls: ssl.SSLContext | None) -> None:
+    connections: int
+    per_address: int
+
+
+class _Acceptor:
+    """Gives new connections to aiohttp, within the limits."""
+
+    def __init__(self, server: web.Server, in_hand: _InHand, limits: _Limits, tls: ssl.SSLContext | None) -> None:
         self._server = server
         self._in_hand = in_hand
-        self._limit = limit
+        self._limits = limits
         self._tls = tls
-        self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._handshakes: dict[asyncio.Task[None], str] = {}
+        """By task, the address of the client."""
+        self._addresses: dict[RequestHandler, str] = {}
         self._closing: set[RequestHandler] = set()
 
     async def run(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, _ = await loop.sock_accept(listener)
+                connection, client = await loop.sock_accept(listener)
             except OSError as error:
                 if error.errno not in (errno.ECONNABORTED, errno.EINTR):
                     log.warning("cannot accept connections", because=os.strerror(error.errno or 0))
                     await asyncio.sleep(DESCRIPTOR_PAUSE)
             else:
-                self._accept(connection)
+                self._accept(connection, client[0])
             # One connection in each round of the loop: a flood of them must not delay other work.
             await asyncio.sleep(0)
 
@@ -178,20 +199,25 @@ class _Acceptor:
                 task.cancel()
             await asyncio.wait(pending)
 
-    def _accept(self, connection: socket.socket) -> None:
+    def _accept(self, connection: socket.socket, address: str) -> None:
         opened = self._server.connections
         self._close_oldest(opened)
-        if len(opened) + len(self._handshakes) >= self._limit:
+        if len(opened) + len(self._handshakes) >= self._limits.connections or self._has_many(address, opened):
             connection.close()
             return
-        task = asyncio.create_task(self._shake_hands(connection))
-        self._handshakes[task] = None
+        task = asyncio.create_task(self._shake_hands(connection, address))
+        self._handshakes[task] = address
         task.add_done_callback(self._handshakes.pop)
+
+    def _has_many(self, address: str, opened: list[RequestHandler]) -> bool:
+        self._addresses = {each: self._addresses[each] for each in opened if each in self._addresses}
+        of_address = [each for each in (*self._addresses.values(), *self._handshakes.values()) if each == address]
+        return len(of_address) >= self._limits.per_address
 
     def _close_oldest(self, opened: list[RequestHandler]) -> None:
         self._closing.intersection_update(opened)
         idle = [each for each in opened if each not in self._in_hand and each not in self._closing]
-        if len(idle) + len(self._handshakes) < self._limit // 2:
+        if len(idle) + len(self._handshakes) < self._limits.connections // 2:
             return
         if len(idle) >= len(self._handshakes):
             self._closing.add(idle[0])
@@ -199,11 +225,15 @@ class _Acceptor:
         else:
             next(iter(self._handshakes)).cancel()
 
-    async def _shake_hands(self, connection: socket.socket) -> None:
+    async def _shake_hands(self, connection: socket.socket, address: str) -> None:
         timeout = HANDSHAKE_TIMEOUT if self._tls else None
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
+            transport, opened = await asyncio.get_running_loop().connect_accepted_socket(
                 self._server, connection, ssl=self._tls, ssl_handshake_timeout=timeout
             )
+            self._addresses[opened] = address
+            if self._tls is not None:
+                # Otherwise 256 KiB are read ahead. Only transports of TLS have it, which typeshed does not know.
+                transport.set_read_buffer_limits(RECEIVE_BUFFER)  # type: ignore[attr-defined]
         except OSError:
             connection.close()  # the client has gone, or does not speak TLS
