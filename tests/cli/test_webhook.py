@@ -32,6 +32,7 @@ DEFAULTS = WebhookOptions(
     run_in_cluster=False,
     bind_address=":9443",
     cert_dir="",
+    client_ca_file="",
     namespace="",
     service_name="trainmaster-webhook",
     certificate_hosts=(),
@@ -50,6 +51,7 @@ DEFAULTS = WebhookOptions(
         pytest.param([], {}, id="defaults"),
         pytest.param(["--run-in-cluster=true"], {"run_in_cluster": True}, id="in cluster"),
         pytest.param(["--cert-dir=/certs"], {"cert_dir": "/certs"}, id="files"),
+        pytest.param(["--client-ca-file=/ca.crt"], {"client_ca_file": "/ca.crt"}, id="clients"),
         pytest.param(
             ["--certificate-host=127.0.0.1", "--certificate-host", "a.example"],
             {"certificate_hosts": ("127.0.0.1", "a.example")},

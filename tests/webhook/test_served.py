@@ -1,4 +1,6 @@
+import asyncio
 import ssl
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -79,6 +81,55 @@ async def test_a_chain_is_told_by_its_leaf() -> None:
 
     async with listening(served.context) as port:
         assert await shown(port) == served.leaf
+
+
+def a_client(folder: Path, of: Authority | None, version: ssl.TLSVersion) -> ssl.SSLContext:
+    """Trusts everything; has a certificate of this authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = version
+    if of is not None:
+        certificate, key = of.issue("kube-apiserver")
+        (folder / "client.pem").write_bytes(certificate + key)
+        context.load_cert_chain(folder / "client.pem")
+    return context
+
+
+async def is_served(port: int, client: ssl.SSLContext) -> bool:
+    """With TLS 1.3 a client hears of the refusal when it reads."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
+        said = await reader.read()
+        writer.close()
+    except (ssl.SSLError, ConnectionError):
+        return False
+    return said == b"hello"
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda v: v.name)
+async def test_only_clients_of_the_authority_are_served_also_after_a_new_certificate(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    own, other = Authority("clients"), Authority("clients")
+    served = Served(client_ca=own.pem)
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    listener = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=served.context)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        for _ in range(2):
+            load(served, a_pair())
+            clients = [a_client(tmp_path, authority, version) for authority in (own, other, None)]
+            assert [await is_served(port, client) for client in clients] == [True, False, False]
+
+
+@pytest.mark.parametrize("authority", [b"garbage", b"\xff"])
+def test_an_authority_that_cannot_be_read_is_told(authority: bytes) -> None:
+    with pytest.raises(BadConfig, match="the authority of clients is not PEM"):
+        Served(client_ca=authority)
 
 
 def test_trouble_is_a_certificate_that_is_missing_or_not_of_today() -> None:

@@ -40,7 +40,7 @@ class Client:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.session = session
 
-    async def post(self, path: str, body: bytes, **options: Any) -> tuple[int, str]:
+    async def post(self, path: str, body: Any, **options: Any) -> tuple[int, str]:
         async with self.session.post(path, data=body, **options) as response:
             return response.status, await response.text()
 
@@ -232,6 +232,7 @@ async def test_other_paths_and_methods_are_none(client: Client) -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "BODY_PATIENCE", 0.0)
     monkeypatch.setattr(server, "BODY_TIMEOUT", 0.05)
     never = asyncio.Event()
 
@@ -241,6 +242,31 @@ async def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monke
 
     async with client.session.post(VALIDATE, data=slowly()) as response:
         assert (response.status, await response.text()) == (400, "the body did not arrive within 0.05 s\n")
+
+
+async def test_a_review_that_finds_no_room_is_told_to_come_again_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "IN_FLIGHT", LARGEST)
+    monkeypatch.setattr(server, "BODY_PATIENCE", 0.05)
+    go_on = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"{"
+        await go_on.wait()
+        yield b"}"
+
+    before = counted("busy", "unknown")
+    async with serve_admission("127.0.0.1:0", KINDS, served().context) as port, asking(port) as client:
+        slow = asyncio.ensure_future(client.post(VALIDATE, slowly()))
+        found = 200
+        while found == 200:  # until the slow one holds the budget
+            async with client.session.post(VALIDATE, json=a_review(GOOD)) as response:
+                found, retry_after = response.status, response.headers.get("Retry-After")
+        go_on.set()
+
+        assert (found, retry_after) == (503, "1")
+        assert counted("busy", "unknown") == before + 1
+        assert (await slow)[0] == 400
+        assert (await client.ask(VALIDATE, a_review(GOOD)))["allowed"]
 
 
 async def test_a_defect_costs_one_review(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
     run_in_cluster: bool
     bind_address: str
     cert_dir: str
+    client_ca_file: str
     namespace: str
     service_name: str
     certificate_hosts: tuple[str, ...]
@@ -70,7 +71,7 @@ async def _run(options: WebhookOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    served = Served()
+    served = Served(client_ca=_client_ca(options.client_ca_file))
     if options.cert_dir:  # then there is nothing to ask the API server for
         await _serve(options, served, FolderKeeper(Path(options.cert_dir), served, now=_now), stop)
         return
@@ -96,6 +97,13 @@ async def _serve(options: WebhookOptions, served: Served, certificates: _Certifi
         log.info("leaving", seconds=LEAVE)
         await asyncio.sleep(LEAVE)
     log.info("stopped")
+
+
+def _client_ca(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes() if path else b""
+    except OSError as error:
+        raise BadConfig(f"--client-ca-file {path}: {error.strerror}; write a file with certificates") from error
 
 
 def _config(options: WebhookOptions) -> Config:

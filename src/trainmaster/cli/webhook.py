@@ -37,6 +37,11 @@ _IGNORED = ("logtostderr", "leader_elect")
     help="Folder with tls.crt and tls.key, for example of cert-manager. Default: create and rotate certificates.",
 )
 @click.option(
+    "--client-ca-file",
+    default="",
+    help="Serve only clients with a certificate of this authority (PEM), such as API servers. Default: all clients.",
+)
+@click.option(
     "--namespace",
     default="",
     help=f"Namespace of the Service and the Secret. Default: the namespace of the pod, else {SYSTEM_NAMESPACE}.",

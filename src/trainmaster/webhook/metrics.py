@@ -4,7 +4,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 REQUESTS = Counter(
     "trainmaster_admission_requests_total",
-    "Reviews by what came of them: allowed, refused, bad (no review of ours) or failed (a defect)",
+    "Reviews by what came of them: allowed, refused, bad (no review of ours), busy or failed (a defect)",
     ["phase", "kind", "operation", "result"],
 )
 SECONDS = Histogram(

@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 import structlog
 from aiohttp import web
 
+from trainmaster import body
+from trainmaster.body import BodyBudget
 from trainmaster.http_server import serve_http
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.webhook import metrics, review
@@ -23,10 +25,16 @@ from trainmaster.webhook.verdict import mutation, verdict
 
 log = structlog.get_logger(__name__)
 
-LARGEST = 3 * 1024 * 1024
-"""Bytes of a review. The API server takes objects of 1.5 MB, and an update holds two of them."""
-BODY_TIMEOUT = 10.0
-CONNECTIONS = 256
+LARGEST = (3 * 1024 + 64) * 1024
+"""Bytes of a review. etcd stores objects of 1.5 MiB, and an update holds two of them. A larger review is answered with
+400, after which the API server would store the job; but etcd does not."""
+IN_FLIGHT = 4 * LARGEST
+"""Bytes of all reviews that are read at once. Most have some kilobytes."""
+BODY_PATIENCE = 1.0
+BODY_TIMEOUT = 3.0
+"""Seconds that a review waits for the others, and in which it must arrive. An API server waits five."""
+CONNECTIONS = 128
+"""Each takes 0.4 MB, most of it for TLS."""
 KEEP_ALIVE = 100.0
 """Seconds. API servers close their idle connections after 90 s. A review that is sent while its connection is being
 closed is lost, and the job is stored without it."""
@@ -40,8 +48,9 @@ _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 class _Reviewer:
     """One phase of one resource, in all of its versions."""
 
-    def __init__(self, phase: Phase, kinds: ResourceKinds, is_leaving: Callable[[], bool]) -> None:
+    def __init__(self, phase: Phase, kinds: ResourceKinds, bodies: BodyBudget, is_leaving: Callable[[], bool]) -> None:
         self._phase = phase
+        self._bodies = bodies
         self._kinds = kinds
         self._is_leaving = is_leaving
         self._name = kinds.name
@@ -51,14 +60,18 @@ class _Reviewer:
         started = time.perf_counter()
         operation, result = "unknown", "bad"
         try:
-            asked = review.read(await _body(request), self._kinds.resources)
+            asked = review.read(await _body(request, self._bodies), self._kinds.resources)
             operation = asked.request.operation if asked.request.operation in _OPERATIONS else "unknown"
-            is_allowed, body = self._judge(asked)
+            is_allowed, answer = self._judge(asked)
             result = "allowed" if is_allowed else "refused"
-            response = web.Response(body=body, content_type="application/json")
+            response = web.Response(body=answer, content_type="application/json")
         except BadReview as bad:
             log.warning("bad review", path=request.path, because=str(bad))
             response = web.Response(status=400, text=f"{bad}\n")
+        except body.NoRoom:
+            result = "busy"
+            log.warning("too many reviews at once; the job is stored unreviewed", path=request.path)
+            response = web.Response(status=503, text="too many reviews at once\n", headers={"Retry-After": "1"})
         except Exception:
             result = "failed"
             log.exception("defect in trainmaster: review failed; the job is stored unreviewed", path=request.path)
@@ -81,11 +94,11 @@ class _Reviewer:
         return False, review.refused(asked, found.errors, warnings=found.warnings)
 
 
-async def _body(request: web.Request) -> bytes:
+async def _body(request: web.Request, bodies: BodyBudget) -> bytes:
     try:
-        async with asyncio.timeout(BODY_TIMEOUT):
-            return await request.read()
-    except web.HTTPRequestEntityTooLarge:
+        async with asyncio.timeout(BODY_PATIENCE + BODY_TIMEOUT):
+            return await body.read(request, LARGEST, bodies)
+    except body.TooLarge:
         raise BadReview(f"the body is larger than {LARGEST} bytes") from None
     except TimeoutError:
         raise BadReview(f"the body did not arrive within {BODY_TIMEOUT:g} s") from None
@@ -98,12 +111,12 @@ async def serve_admission(
     address: str, kinds: Sequence[ResourceKinds], tls: ssl.SSLContext, is_leaving: Callable[[], bool] = lambda: False
 ) -> AsyncIterator[int]:
     """Serve while the block runs; answers the port. ``is_leaving``: responses ask clients to reconnect elsewhere."""
-    app = web.Application(client_max_size=LARGEST)
+    app, bodies = web.Application(), BodyBudget(IN_FLIGHT, patience=BODY_PATIENCE)
     app.add_routes(
         web.post(path_of(phase, resource), reviewer.answer)
         for each in kinds
         for phase in _PHASES
-        for reviewer in (_Reviewer(phase, each, is_leaving),)
+        for reviewer in (_Reviewer(phase, each, bodies, is_leaving),)
         for resource in each.resources
     )
     async with serve_http(
