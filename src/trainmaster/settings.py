@@ -67,6 +67,32 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     health_probe_bind_address: str = ":8081"
 
 
+class Rate(msgspec.Struct, frozen=True):
+    per_second: float
+    burst: int
+
+
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What callers of di-server may use. DI-engine's client sends about one request a second."""
+
+    connections: int = 1024
+    connections_per_address: int = 128
+    body_bytes: int = 16 * 1024 * 1024
+    """Of all bodies in flight, of callers that are known by their address or token."""
+    unknown_body_bytes: int = 4 * 1024 * 1024
+    """The same, of all other callers."""
+    pods: Rate = Rate(200.0, 400)
+    """Of one address of pods. With hostNetwork all pods of a node have the same address."""
+    users: Rate = Rate(50.0, 200)
+    """Of one user, known by a token."""
+    unknown: Rate = Rate(5.0, 20)
+    """Of one address that is not known."""
+    token_reviews: Rate = Rate(1.0, 10)
+    """Tokens that one address may have reviewed."""
+    lookups: Rate = Rate(5.0, 20)
+    """Objects that one caller may ask for and the cache does not have."""
+
+
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``trainmaster server``: di-server."""
 
@@ -79,6 +105,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long requests are served after SIGTERM, while /readyz fails."""
     request_timeout: float = 30.0
     """Timeout of a request to the API server."""
+    limits: ServerLimits = ServerLimits()
 
 
 class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ Linux gives a machine all of 127.0.0.0/8: every pod calls from its own address, 
 
 import asyncio
 import itertools
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -18,12 +19,13 @@ from testbed.plane import free_port
 from tests.build import STAMP, Json, a_container, a_dijob, a_template
 from tests.diserver.client import Client
 from tests.runtime.cluster import FakeCluster
-from trainmaster.core.errors import Trainmaster
+from trainmaster.core.errors import Trainmaster, Unreachable
 from trainmaster.core.ids import NODE, POD, Key, Resource
 from trainmaster.diserver.limits import Rules
 from trainmaster.diserver.serve import ServerOptions, run_server
 from trainmaster.kinds.dijob.aggregatorconfig import RESOURCE as AGGREGATOR_CONFIG
 from trainmaster.kinds.dijob.types import RESOURCE
+from trainmaster.settings import SERVER, ServerLimits
 
 NAMESPACE = "rl"
 TEMPLATE = a_template(a_container("di-container"))
@@ -31,12 +33,20 @@ ROLES: Json = {"collector": {"template": TEMPLATE}, "learner": {"template": TEMP
 
 
 class Reviews:
-    """Answers TokenReviews and SubjectAccessReviews; ``error`` is raised instead."""
+    """Answers TokenReviews and SubjectAccessReviews; ``error`` is raised instead.
+
+    A token is for one audience, as with kube-apiserver (tests/integration/test_di.py): a review that names others does
+    not authenticate it, and one that names none asks for the API server's own.
+    """
 
     def __init__(self) -> None:
         self.users: dict[str, Json] = {}
+        """By token for di-server."""
+        self.api_users: dict[str, Json] = {}
+        """By token for the API server."""
         self.may_update: set[tuple[str, str]] = set()
         self.asked = 0
+        self.tokens = 0
         self.error: Trainmaster | None = None
 
     async def review(self, resource: Resource, body: bytes) -> bytes:
@@ -45,15 +55,19 @@ class Reviews:
             raise self.error
         spec = msgspec.json.decode(body)["spec"]
         if resource.kind == "TokenReview":
-            user = self.users.get(spec["token"])
-            return msgspec.json.encode({"status": {"authenticated": user is not None, "user": user or {}}})
+            self.tokens += 1
+            audiences = spec.get("audiences", [])
+            user = (self.users if "di-server" in audiences else self.api_users).get(spec["token"])
+            status = {"authenticated": user is not None, "user": user or {}, "audiences": audiences}
+            return msgspec.json.encode({"status": status})
         where = spec["resourceAttributes"]["namespace"]
         allowed = {(spec["user"], where), (spec["user"], "*")} & self.may_update
         return msgspec.json.encode({"status": {"allowed": bool(allowed)}})
 
 
 class Bench:
-    def __init__(self, cluster: FakeCluster, reviews: Reviews, url: str) -> None:
+    def __init__(self, cluster: FakeCluster, reviews: Reviews, url: str, trust: ssl.SSLContext | bool = True) -> None:
+        self._trust = trust
         self.cluster = cluster
         self.reviews = reviews
         self.url = url
@@ -86,7 +100,8 @@ class Bench:
             "podIPs": [{"ip": address}] if address else [],
             "containerStatuses": [{"name": "di-container", "restartCount": restarts} | fields.get("main", {})],
         }
-        body = {"metadata": metadata, "spec": {"restartPolicy": "Always"}, "status": status}
+        spec = {"restartPolicy": "Always", "hostNetwork": fields.get("host_network", False)}
+        body = {"metadata": metadata, "spec": spec, "status": status}
         self.cluster.put(POD, body)
         return address
 
@@ -116,6 +131,15 @@ class Bench:
         body = self.cluster.find(RESOURCE, Key(NAMESPACE, name)) or {}
         self.cluster.put(RESOURCE, {**body, "status": {**body.get("status", {}), **fields}})
 
+    def take_pod(self, name: str) -> None:
+        self.cluster.take(POD, Key(NAMESPACE, name))
+
+    async def cut_watches(self) -> None:
+        """No watch shows anything from now on, and none can be opened."""
+        self.cluster.cut(Unreachable("cut"))
+        for _ in range(10):
+            await asyncio.sleep(0)  # the reflectors notice it in their next turn
+
     async def answered(self, name: str = "cart") -> None:
         """Until the last request of a job is marked as answered."""
 
@@ -128,7 +152,7 @@ class Bench:
 
     def session(self, ip: str = "127.0.0.1") -> aiohttp.ClientSession:
         if ip not in self._sessions:
-            connector = aiohttp.TCPConnector(local_addr=(ip, 0))
+            connector = aiohttp.TCPConnector(local_addr=(ip, 0), ssl=self._trust)
             self._sessions[ip] = aiohttp.ClientSession(connector=connector)
         return self._sessions[ip]
 
@@ -156,16 +180,19 @@ async def serving(
     is_open: bool = False,
     synced: bool = True,
     kinds: tuple[str, ...] = (),
+    limits: ServerLimits = SERVER.limits,
+    tls: ssl.SSLContext | None = None,
+    trust: ssl.SSLContext | bool = True,
 ) -> AsyncIterator[Bench]:
     cluster, reviews = cluster or FakeCluster(), Reviews()
     address = f"127.0.0.1:{free_port()}"
     options = ServerOptions(
-        bind_address=address, allow_unidentified=is_open, drain=0.0, rules=rules or Rules(), kinds=kinds
+        bind_address=address, allow_unidentified=is_open, drain=0.0, rules=rules or Rules(), kinds=kinds, limits=limits
     )
     stop, started = asyncio.Event(), asyncio.Event()
-    bench = Bench(cluster, reviews, f"http://{address}")
+    bench = Bench(cluster, reviews, f"{'https' if tls else 'http'}://{address}", trust)
     running = asyncio.ensure_future(
-        run_server(cluster, reviews, options, stop, now=lambda: datetime.now(UTC), started=started)
+        run_server(cluster, reviews, options, stop, now=lambda: datetime.now(UTC), tls=tls, started=started)
     )
     try:
         await asyncio.wait((running, asyncio.ensure_future(started.wait())), return_when=asyncio.FIRST_COMPLETED)

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from testbed.admin import eventually
 from tests.build import Json
 from tests.diserver.bench import NAMESPACE, Bench, serving
 from tests.diserver.client import Client
 from trainmaster.core.errors import Unreachable
+from trainmaster.core.ids import POD
+from trainmaster.diserver.limits import Rules
 
 REPLICAS = "/v1alpha1/replicas"
 BODY = {"namespace": NAMESPACE, "coordinator": "cart-coordinator", "collectors": {"replicas": 1}}
@@ -38,12 +41,16 @@ async def test_pods_of_other_jobs_may_not_act_on_it(bench: Bench, client: Client
     address = bench.pod("other-coordinator", job="other")
     bench.pod("cart-collector-ended", ip="127.0.0.77", phase=phase)
 
-    for ip in (address, "127.0.0.1", "127.0.0.77"):
+    for ip, code, says in (
+        (address, 404, "not exists in cache, or is of another job"),
+        ("127.0.0.1", 403, "call from inside the job, or with a token"),
+        ("127.0.0.77", 403, "call from inside the job, or with a token"),
+    ):
         for method in ("POST", "DELETE"):
             status, said = await bench.call(method, REPLICAS, BODY, ip=ip)
-            assert (status, "call from inside the job, or with a token" in said["message"]) == (403, True)
+            assert (status, says in said["message"]) == (code, True)
         status, _ = await bench.call("GET", f"{REPLICAS}?namespace=rl&coordinator=cart-coordinator", ip=ip)
-        assert status == 403
+        assert status == code
     assert (await bench.call("GET", REPLICAS, ip="127.0.0.1"))[0] == 403
     assert bench.members() == {}
 
@@ -55,8 +62,8 @@ async def test_a_pod_of_another_namespace_that_claims_a_job_may_not_act_on_it(be
     of_cart = f"{REPLICAS}?namespace=rl&coordinator=cart-coordinator"
 
     for options in ({"ip": address}, {"headers": KEY}):
-        assert (await bench.call("POST", REPLICAS, BODY, **options))[0] == 403
-        assert (await bench.call("GET", of_cart, **options))[0] == 403
+        assert (await bench.call("POST", REPLICAS, BODY, **options))[0] == 404
+        assert (await bench.call("GET", of_cart, **options))[0] == 404
         assert (await bench.call("GET", REPLICAS, **options))[1]["data"] in (None, [])
     assert bench.members() == {}
 
@@ -84,13 +91,35 @@ async def test_a_request_waits_until_the_address_of_its_pod_is_known(bench: Benc
     assert len((await asking)["collectors"]) == 1
 
 
+@pytest.mark.parametrize("rules", [Rules(), Rules(shared_network=True)], ids=["hostNetwork", "a shared network"])
+async def test_a_pod_that_starts_at_the_address_of_other_jobs_is_waited_for(rules: Rules) -> None:
+    """On a node's network, and in local mode, pods of several jobs have the same address."""
+    async with serving(rules=rules) as bench:
+        is_on_host = not rules.shared_network
+        bench.job()
+        bench.job("other")
+        node = bench.pod("other-coordinator", job="other", host_network=is_on_host)
+        bench.pod("cart-coordinator", ip="", host_network=is_on_host)
+        asking = asyncio.ensure_future(bench.client(node).get())
+
+        async def is_looked_for() -> None:
+            assert len(bench.cluster.asked("list", POD)) == 2  # the cache has listed pods, too
+
+        await eventually(is_looked_for)
+        assert not asking.done()
+
+        bench.pod("cart-coordinator", ip=node, host_network=is_on_host)
+
+        assert await asking is not None
+
+
 async def test_an_unknown_address_is_answered_with_try_again(bench: Bench) -> None:
     bench.pod("cart-coordinator", ip="")
 
     status, said = await bench.call("POST", REPLICAS, BODY, ip="127.0.0.55")
 
     assert (status, said["success"]) == (200, False)
-    assert "is not yet known as an address of DIJob rl/cart, try again" in said["message"]
+    assert said["message"] == "127.0.0.55 is not yet known as the address of a pod, try again"
 
 
 # --- tokens ------------------------------------------------------------------------------------
@@ -112,7 +141,7 @@ async def test_an_unknown_address_is_answered_with_try_again(bench: Bench) -> No
             403,
             id="a pod of before",
         ),
-        pytest.param(a_pod_user("other-coordinator"), [], 403, id="a pod of another job"),
+        pytest.param(a_pod_user("other-coordinator"), [], 404, id="a pod of another job"),
         pytest.param(a_pod_user("cart-coordinator", "elsewhere"), [], 403, id="a pod of that name elsewhere"),
         pytest.param({"username": "root"}, [("root", "rl")], 200, id="an administrator"),
         pytest.param({"username": "root"}, [("root", "elsewhere")], 403, id="an administrator elsewhere"),
@@ -158,7 +187,32 @@ async def test_the_review_of_a_token_is_cached(bench: Bench, client: Client) -> 
     for _ in range(5):
         await bench.call("GET", f"{REPLICAS}?namespace=rl&coordinator=cart-coordinator", headers=KEY)
 
-    assert bench.reviews.asked == 2
+    assert bench.reviews.asked == 3  # the token, and two kinds of jobs
+
+
+async def test_a_token_for_the_api_server_is_accepted_with_a_warning_a_minute(
+    bench: Bench, client: Client, logs: list[Any]
+) -> None:
+    bench.reviews.api_users = {f"token-{number}": {"username": "root"} for number in range(3)}
+    bench.reviews.may_update = {("root", NAMESPACE)}
+
+    for token in bench.reviews.api_users:
+        headers = {"Authorization": f"Bearer {token}"}
+        assert (await bench.call("POST", REPLICAS, BODY, headers=headers))[0] == 200
+
+    warnings = [line for line in logs if line["log_level"] == "warning"]
+    assert [(line["user"], line["hint"]) for line in warnings] == [("root", "create it with --audience=di-server")]
+
+
+async def test_a_token_for_di_server_is_reviewed_once_and_not_warned_of(
+    bench: Bench, client: Client, logs: list[Any]
+) -> None:
+    bench.reviews.users["secret"] = a_pod_user("cart-coordinator")
+
+    assert (await bench.call("POST", REPLICAS, BODY, headers=KEY))[0] == 200
+
+    assert bench.reviews.asked == 1
+    assert not [line for line in logs if line["log_level"] == "warning"]
 
 
 async def test_a_token_is_never_logged(bench: Bench, client: Client, logs: list[Any]) -> None:

@@ -1,7 +1,8 @@
 """di-server and operator as processes on a real API server, with clients that die of any error."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import aiohttp
 import pytest
@@ -144,12 +145,9 @@ async def test_tokens_speak_for_users_and_for_pods(plane: ControlPlane, scene: S
         await each.appear()
         await other.appear()
 
-        async def bound(pod: str) -> str:
+        async def bound(pod: str, *audiences: str) -> str:
             ref = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": scene.pods()[pod]["metadata"]["uid"]}
-            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": ref}}
-            path = path_of("serviceaccounts", scene.namespace, "default", "token")
-            token: str = (await scene.admin.request("POST", path, body))["status"]["token"]
-            return token
+            return await token_of(scene, boundObjectRef=ref, audiences=audiences)
 
         async def add(token: str) -> int:
             body = {"namespace": scene.namespace, "coordinator": "job-coordinator", "collectors": {"replicas": 1}}
@@ -158,15 +156,68 @@ async def test_tokens_speak_for_users_and_for_pods(plane: ControlPlane, scene: S
                 async with session.post(server.url + REPLICAS, json=body, headers=headers) as response:
                     return response.status
 
-        await scene.until(lambda: scene.pods()["job-coordinator"]["status"].get("podIP"), "its address is known")
+        async def get(token: str) -> int:
+            query = {"namespace": scene.namespace, "coordinator": "job-coordinator"}
+            async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session:
+                async with session.get(server.url + REPLICAS, params=query) as response:
+                    return response.status
+
+        both = ("job-coordinator", "other-coordinator")
+        await scene.until(lambda: all(scene.pods()[pod]["status"].get("podIP") for pod in both), "addresses are known")
         assert await add("") == 403
         assert await add("no-such-token") == 401
         assert await add(plane.token(TENANT)) == 403
-        assert await add(await bound("other-coordinator")) == 403
+        assert await add(await bound("other-coordinator")) == 404
+        assert await add(await bound("job-coordinator", "vault")) == 401
         assert not each.declared
         assert await add(plane.token("admin")) == 200
         assert await add(await bound("job-coordinator")) == 200
         await each.complete(1)
+        assert await get(await bound("job-coordinator", "di-server")) == 200
+    assert server.log.count("accepted a token for the API server") == 1
+
+
+async def token_of(scene: Scene, *, audiences: Sequence[str] = (), **spec: Any) -> str:
+    """A token of the default ServiceAccount; without audiences for the API server."""
+    spec |= {"audiences": audiences} if audiences else {}
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    path = path_of("serviceaccounts", scene.namespace, "default", "token")
+    token: str = (await scene.admin.request("POST", path, body))["status"]["token"]
+    return token
+
+
+FLOOD = 200
+
+
+async def test_a_flood_of_strangers_costs_the_api_server_next_to_nothing(
+    plane: ControlPlane, scene: Scene, operator: OperatorProcess
+) -> None:
+    with FaultProxy(plane) as proxy:
+        async with ServerProcess(plane, server=proxy.url) as server, team(scene, "job", [server.url]) as each:
+            client = await each.appear()
+            await client.start({"replicas": 0}, {})
+            before = len(proxy.calls)
+
+            async def flood(name: str, token: str = "") -> None:
+                path = f"{server.url}{REPLICAS}?namespace={scene.namespace}&coordinator={name}"
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                async with session.get(path, headers=headers) as response:
+                    # "try again" beyond the limit: pods of other tests have no address
+                    assert response.status in (200, 401, 403, 429)
+                    assert not (await response.json())["success"]
+
+            async with aiohttp.ClientSession() as session:
+                for _ in range(FLOOD):
+                    await flood("job-coordinator")
+                lists = [call for call in proxy.calls[before:] if call.method == "GET" and not call.is_watch]
+                for number in range(FLOOD):
+                    await flood("job-coordinator", f"junk-{number}")
+            reviews = [call for call in proxy.calls[before:] if call.resource == "tokenreviews"]
+            assert await client.get() is not None
+
+    print(f"{FLOOD} requests: {len(lists)} lists; {FLOOD} tokens: {len(reviews)} reviews")
+    assert len(lists) <= 3  # one in two seconds
+    assert len(reviews) <= FLOOD // 4
 
 
 async def test_the_server_may_do_what_it_does_and_nothing_else(

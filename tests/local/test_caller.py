@@ -112,7 +112,7 @@ async def test_a_program_of_a_job_acts_on_its_own_job_only(up: Up, state: Path, 
         answers = await until_written(tmp_path / "answers")
         jobs = {job["metadata"]["name"]: job for job in await items_of(cluster, DIJOB)}
 
-    assert [status for status, _ in answers] == [200, 200, 200, 403, 403, 403, 403]
+    assert [status for status, _ in answers] == [200, 200, 200, 404, 404, 404, 404]
     own, grown, listed, *refused = [answer for _, answer in answers]
     assert (own["success"], grown["success"]) == (True, True)
     assert len(grown["data"]["collectors"]) == 1

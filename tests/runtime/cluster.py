@@ -67,6 +67,7 @@ class FakeCluster:
         self.watches: deque[Iterable[Step]] = deque()
         """The next watches; after them the history, then silence until something is written."""
         self.deletes_have_versions = True
+        self._cut: Exception | None = None
         self._objects: dict[tuple[Resource, Key], Json] = {}
         self._at_once = 0
         self._history: list[tuple[Resource, int, bytes]] = []
@@ -100,6 +101,11 @@ class FakeCluster:
         version = self._version + 1
         stored = body.replace(b'"resourceVersion":"0"', b'"resourceVersion":"%d"' % version)
         self._tell(resource, version, b'{"type":"MODIFIED","object":' + stored + b"}")
+
+    def cut(self, error: Exception) -> None:
+        """All watches end by this error, and none begins any more."""
+        self._cut = error
+        self._wake()
 
     def find(self, resource: Resource, key: Key) -> Json | None:
         return self._objects.get((resource, key))
@@ -145,7 +151,8 @@ class FakeCluster:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         since = resource_version
         async with self._call("watch", resource, Key(namespace, ""), selector=selector, since=since, timeout=timeout):
-            pass
+            if self._cut is not None:
+                raise self._cut
         script = self.watches.popleft() if self.watches else None
         lines = self._follow(resource, int(since)) if script is None else _play(script)
         try:
@@ -223,6 +230,9 @@ class FakeCluster:
 
     def _tell(self, resource: Resource, version: int, line: bytes) -> None:
         self._history.append((resource, version, line))
+        self._wake()
+
+    def _wake(self) -> None:
         for follower in self._followers:
             if not follower.done():
                 follower.set_result(None)
@@ -238,6 +248,8 @@ class FakeCluster:
             if told == len(self._history):
                 self._followers.append(news := asyncio.get_running_loop().create_future())
                 await news
+                if self._cut is not None:
+                    raise self._cut
 
 
 async def _play(script: Iterable[Step]) -> AsyncGenerator[bytes, None]:

@@ -9,8 +9,8 @@ import msgspec
 from aiohttp import web
 
 from trainmaster.core.ids import Resource
-from trainmaster.diserver.caller import TOKEN_REVIEW
 from trainmaster.diserver.refusal import Refused
+from trainmaster.diserver.token import TOKEN_REVIEW
 from trainmaster.local.node.connection import calling_pod
 from trainmaster.local.state import State
 
@@ -46,8 +46,12 @@ class LocalCallers:
         """Answers a TokenReview or SubjectAccessReview."""
         status: dict[str, Any] = {"allowed": True}
         if resource == TOKEN_REVIEW:
-            token = msgspec.json.decode(body)["spec"]["token"]
-            status = {"authenticated": self._has_token(token), "user": {"username": "trainmaster"}}
+            spec = msgspec.json.decode(body)["spec"]
+            status = {
+                "authenticated": self._has_token(spec["token"]),
+                "user": {"username": "trainmaster"},
+                "audiences": spec.get("audiences", []),
+            }
         return msgspec.json.encode({"status": status})
 
     def _has_token(self, given: str) -> bool:

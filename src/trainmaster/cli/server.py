@@ -2,8 +2,10 @@
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +26,8 @@ from trainmaster.kinds.dijob.declaration import MAX_MEMBERS
 from trainmaster.settings import SERVER
 
 if TYPE_CHECKING:
+    import ssl
+
     from trainmaster.diserver.serve import ServerOptions
 
 log = structlog.get_logger(__name__)
@@ -49,6 +53,12 @@ DURATION = Duration()
     default=SERVER.bind_address,
     show_default=True,
     help="Address to listen on, host:port.",
+)
+@click.option(
+    "--tls-cert-dir",
+    default="",
+    help="Serve HTTPS with tls.crt and tls.key of this folder, read again when they change. Default: plain HTTP, "
+    "which is what DI-engine's client speaks.",
 )
 @click.option(
     "--agconfig-namespace",
@@ -166,6 +176,37 @@ async def _serve(given: dict[str, Any]) -> None:
     else:
         config = load_config(kubeconfig=given["kubeconfig"], context=given["context"], master=given["master"])
     observe = metrics.RequestMetrics().observe
-    async with KubeCluster(config, timeout=given["request_timeout"], observe=observe) as cluster:
-        await run_server(cluster, cluster, options_of(given), stop, now=lambda: datetime.now(UTC))
+    async with (
+        KubeCluster(config, timeout=given["request_timeout"], observe=observe) as cluster,
+        _certificate(given["tls_cert_dir"], stop) as tls,
+    ):
+        await run_server(cluster, cluster, options_of(given), stop, now=_now, tls=tls)
     log.info("stopped")
+
+
+@asynccontextmanager
+async def _certificate(folder: str, stop: asyncio.Event) -> "AsyncIterator[ssl.SSLContext | None]":
+    """Keeps the certificate up to date while the block runs; None without a folder."""
+    if not folder:
+        yield None
+        return
+    from trainmaster.core.errors import BadConfig
+    from trainmaster.diserver.metrics import CERTIFICATE_END
+    from trainmaster.webhook.folder import FolderKeeper
+    from trainmaster.webhook.served import Served
+
+    served = Served(CERTIFICATE_END)
+    keeper = FolderKeeper(Path(folder), served, now=_now)
+    await keeper.look()
+    if keeper.trouble:
+        raise BadConfig(f"--tls-cert-dir: {keeper.trouble}")
+    following = asyncio.create_task(keeper.run(stop))
+    try:
+        yield served.context
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

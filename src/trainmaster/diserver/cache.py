@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -15,6 +16,7 @@ from trainmaster.core.errors import ApiError, Invalid, NotFound, Trainmaster
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import JOB_CODEC, JobView, OwnerView
+from trainmaster.diserver.flight import Flights
 from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.diserver.view import CALLER_POD_CODEC, CallerPod, read_pod
 from trainmaster.kinds.dijob.profile import PROFILES, Profile, profile_of, type_of
@@ -60,6 +62,7 @@ class KnownJob(msgspec.Struct):
 
 
 _DECODERS = {profile: msgspec.json.Decoder(type_of(profile)) for profile in PROFILES}
+PAGE = 500
 _MISSING = (NotFound, Invalid)
 """Invalid: a name that no object can have."""
 
@@ -79,7 +82,12 @@ class Cache:
         self._ahead: dict[JobId, KnownJob] = {}
         """Versions that were read or written before the watch shows them."""
         self._callers: dict[str, dict[Key, CallerPod]] = {}
-        self._changed = asyncio.Event()
+        self._starting: dict[str, set[Key]] = {}
+        """By namespace, the pods of jobs whose address is not known yet."""
+        self._changes: WeakValueDictionary[JobId, asyncio.Event] = WeakValueDictionary()
+        """Events of jobs that a request waits for."""
+        self._lists: Flights[str, list[CallerPod]] = Flights()
+        """Lists of pods, by the uid of their job."""
         for profile, store in self._jobs.items():
             store.listen(partial(self._job_changed, profile))
         self._pods.listen(self._pod_changed)
@@ -93,9 +101,9 @@ class Cache:
         for reflector in self.reflectors:
             await reflector.synced.wait()
 
-    async def change(self) -> None:
-        """Waits until a watch shows a change."""
-        await self._changed.wait()
+    async def change(self, job: JobId) -> None:
+        """Waits until a watch shows a change of the job or of one of its pods."""
+        await self._changes.setdefault(job, asyncio.Event()).wait()
 
     # --- jobs ---
 
@@ -161,9 +169,10 @@ class Cache:
     def pods_of(self, known: KnownJob) -> list[CallerPod]:
         return [pod for pod in self._pods.owned(known.view.key.namespace, known.view.uid) if known.owns(pod)]
 
-    def pods_at(self, place: str) -> list[CallerPod]:
-        """The pods with this address, several if they share a network; or the pod with this uid."""
-        return list(self._callers.get(place, {}).values())
+    def pods_at(self, place: str) -> tuple[CallerPod, ...]:
+        """The pods of jobs with this address that have not ended, several if they share a network; or the pod with this
+        uid."""
+        return tuple(self._callers.get(place, {}).values())
 
     async def fresh_pod(self, key: Key) -> CallerPod | None:
         """Reads the pod from the API server; None if it does not exist."""
@@ -174,11 +183,34 @@ class Cache:
         except Trainmaster as error:
             raise retry_later(error) from error
 
-    async def fresh_pods(self, namespace: str, selector: str) -> list[CallerPod]:
-        try:
-            return CALLER_POD_CODEC.page(await self._cluster.list(POD, namespace=namespace, selector=selector)).views
-        except Trainmaster as error:
-            raise retry_later(error) from error
+    @property
+    def has_current_pods(self) -> bool:
+        """False while the watch of pods is cut: addresses may belong to other pods by now."""
+        return self._pods.is_current
+
+    def has_starting_pods(self, namespace: str = "") -> bool:
+        """True if the address of a pod of a job is not known yet, in the namespace or in any."""
+        return bool(self._starting.get(namespace) if namespace else self._starting)
+
+    async def live_pods_of(self, known: KnownJob) -> list[CallerPod]:
+        """Lists the pods of a job that have not ended at the API server. Requests at the same time share a list."""
+        return await self._lists.join(known.view.uid, partial(self._list_pods_of, known))
+
+    async def _list_pods_of(self, known: KnownJob) -> list[CallerPod]:
+        job, pods, cursor = known.view.key, list[CallerPod](), ""
+        selector = f"{known.profile.job_name}={job.name}"
+        while True:
+            try:
+                body = await self._cluster.list(
+                    POD, namespace=job.namespace, selector=selector, limit=PAGE, cursor=cursor
+                )
+            except Trainmaster as error:
+                raise retry_later(error) from error
+            page = CALLER_POD_CODEC.page(body)
+            pods += [pod for pod in page.views if known.owns(pod) and not pod.is_ended]
+            cursor = page.cursor
+            if not cursor:
+                return pods
 
     async def find(self, resource: Resource, key: Key) -> bytes | None:
         """Reads any other object; None if it does not exist."""
@@ -198,29 +230,41 @@ class Cache:
             del self._ahead[job]
         if after is None:
             self._known.pop(job, None)
-        self._notify()
+        self._notify(job)
 
     def _pod_changed(self, before: CallerPod | None, after: CallerPod | None) -> None:
         if before is not None:
-            for place in before.places:
-                callers = self._callers[place]
-                callers.pop(before.key, None)
-                if not callers:
-                    del self._callers[place]
-        if after is not None:
+            self._forget(before)
+        if after is not None and self.owner_of(after) is not None and not after.is_ended:
             for place in after.places:
                 self._callers.setdefault(place, {})[after.key] = after
-        self._notify()
+            if not after.ips:
+                self._starting.setdefault(after.key.namespace, set()).add(after.key)
+        for pod in (before, after):
+            if pod is not None and (job := self.owner_of(pod)) is not None:
+                self._notify(job)
 
-    def _notify(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+    def _forget(self, pod: CallerPod) -> None:
+        for place in pod.places:
+            if (callers := self._callers.get(place)) is not None:
+                callers.pop(pod.key, None)
+                if not callers:
+                    del self._callers[place]
+        if (starting := self._starting.get(pod.key.namespace)) is not None:
+            starting.discard(pod.key)
+            if not starting:
+                del self._starting[pod.key.namespace]
+
+    def _notify(self, job: JobId) -> None:
+        if (changed := self._changes.pop(job, None)) is not None:
+            changed.set()
 
 
 def retry_later(error: Trainmaster) -> RetryLater:
-    """The answer to a request for which the API server failed: the client retries."""
-    message = error.message if isinstance(error, ApiError) else str(error)
-    return RetryLater(f"a request to the API server failed, try again: {message}")
+    """The answer to a request for which the API server failed: the client retries. What the API server says may name
+    objects and addresses that the caller must not know: it is for the log."""
+    message = "a request to the API server failed, try again"
+    return RetryLater(message, because=f"{message}: {error.message if isinstance(error, ApiError) else error}")
 
 
 def _decoded(job: JobId, view: JobView) -> DIJob:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
 
 from trainmaster.core.ids import Key
 from trainmaster.core.name import MAX_LABEL
@@ -18,21 +17,29 @@ WAIT_TIMEOUT = 2.0
 POLL = 0.1
 
 
+def is_possible(pod: Key) -> bool:
+    """False if no pod can have this name."""
+    return 0 < len(pod.namespace) <= MAX_LABEL and 0 < len(pod.name) <= MAX_LABEL
+
+
 class Finder:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    async def job_of(self, pod: Key) -> KnownJob:
-        """The job of a pod. A pod that does not exist now is matched by its name."""
-        await self.be_synced()
-        if not pod.namespace or not pod.name:
-            raise Refused(404, f"pod: {pod} not exists in cache: namespace and coordinator must be given")
-        if len(pod.namespace) > MAX_LABEL or len(pod.name) > MAX_LABEL:
-            # The caller is not authenticated yet: do not send long names to the API server or cache them.
-            raise Refused(404, f"pod: {pod.name[:MAX_LABEL]}… not exists in cache: no name has so many characters")
-        if (view := self._cache.pod(pod)) is not None:
-            with suppress(Refused):  # the pod in the cache may have been replaced
-                return await self._owner_of(view)
+    def cached(self, pod: Key) -> KnownJob | None:
+        """The job of a pod, if the cache has both of them, and the pod is of this incarnation of the job."""
+        view = self._cache.pod(pod)
+        job = self._cache.owner_of(view) if view is not None else None
+        if view is None or view.owner is None or job is None:
+            return None
+        try:
+            known = self._cache.job(job)
+        except Refused:
+            return None
+        return known if known is not None and known.view.uid == view.owner.uid else None
+
+    async def look_up(self, pod: Key) -> KnownJob:
+        """The job of a pod, read from the API server. A pod that does not exist now is matched by its name."""
         if (view := await self._cache.fresh_pod(pod)) is not None:
             return await self._owner_of(view)
         return await self._job_named_by(pod)
@@ -52,7 +59,7 @@ class Finder:
 
     async def _job_named_by(self, pod: Key) -> KnownJob:
         missing = Refused(404, f"pod: {pod} not exists in cache, nor on the API server")
-        for job in self._jobs_that_may_have(pod):
+        for job in self.jobs_that_may_have(pod):
             try:
                 known = self._cache.job(job) or await self._cache.fresh_job(job)
             except Refused:
@@ -61,7 +68,7 @@ class Finder:
                 return known
         raise missing
 
-    def _jobs_that_may_have(self, pod: Key) -> Iterator[JobId]:
+    def jobs_that_may_have(self, pod: Key) -> Iterator[JobId]:
         prefix = pod.name.rpartition("-")[0]
         for profile in self._cache.profiles:
             fixed = [pod.name.removesuffix(f"-{role}") for role in profile.fixed_roles if pod.name.endswith(f"-{role}")]

@@ -11,8 +11,9 @@ import msgspec
 from trainmaster.core.ids import Key
 from trainmaster.core.plan import normal
 from trainmaster.diserver import answer, metrics
+from trainmaster.diserver.access import Access, IsVisible
 from trainmaster.diserver.cache import Cache, KnownJob
-from trainmaster.diserver.caller import Callers, IsVisible, Origin
+from trainmaster.diserver.caller import Caller
 from trainmaster.diserver.finder import WAIT_TIMEOUT, Finder
 from trainmaster.diserver.limits import RequestLimits
 from trainmaster.diserver.refusal import Refused, RetryLater
@@ -44,37 +45,37 @@ class Handlers:
     def __init__(
         self,
         cache: Cache,
-        callers: Callers,
+        access: Access,
+        finder: Finder,
         writer: DeclarationWriter,
         limits: RequestLimits,
         recorder: Recorder,
         now: Callable[[], datetime],
     ) -> None:
         self._cache = cache
-        self._callers = callers
+        self._access = access
         self._writer = writer
         self._limits = limits
         self._recorder = recorder
-        self._finder = Finder(cache)
+        self._finder = finder
         self._now = now
 
     # --- GET ---
 
-    async def get(self, query: Mapping[str, str], origin: Origin) -> Done:
-        await self._finder.be_synced()
+    async def get(self, query: Mapping[str, str], caller: Caller) -> Done:
         namespace = query.get("namespace", "")
         if namespace and (name := query.get("name", "")):
-            return await self._get_one(Key(namespace, name), query.get("coordinator", ""), origin)
+            return await self._get_one(Key(namespace, name), query.get("coordinator", ""), caller)
         if namespace and (name := query.get("coordinator", "")):
-            return await self._get_all_of(Key(namespace, name), origin)
+            return await self._get_all_of(Key(namespace, name), caller)
         if namespace and (name := query.get("aggregator", "")):
-            known = await self._authorised(Key(namespace, name), origin)
+            known = await self._authorised(Key(namespace, name), caller)
             return _got(answer.learners_of(known.job, name, partial(self._is_placed, known.job)))
-        is_visible = await self._callers.visible(origin, namespace)
+        is_visible = await self._access.visible(caller, namespace)
         return _got([self._replicas_of(known.job) for known in self._listed(namespace, is_visible)])
 
-    async def _get_all_of(self, coordinator: Key, origin: Origin) -> Done:
-        known = await self._authorised(coordinator, origin)
+    async def _get_all_of(self, coordinator: Key, caller: Caller) -> Done:
+        known = await self._authorised(coordinator, caller)
         if coordinator.name != coordinator_name(known.job):  # any pod of the job may be named
             replicas = self._replicas_of(known.job)
             return _got(msgspec.structs.replace(replicas, coordinator=coordinator.name))
@@ -82,8 +83,8 @@ class Handlers:
             known.answer = answer.success(answer.GOT, self._replicas_of(known.job))
         return Done(known.answer)
 
-    async def _get_one(self, pod: Key, coordinator: str, origin: Origin) -> Done:
-        known = await self._authorised(pod, origin)
+    async def _get_one(self, pod: Key, coordinator: str, caller: Caller) -> Done:
+        known = await self._authorised(pod, caller)
         members = known.job.status.declared.members
         head = declare.head_of(members, pod.name) if pod.name in members else pod.name
         if coordinator not in ("", coordinator_name(known.job)):
@@ -100,9 +101,9 @@ class Handlers:
 
     # --- POST, DELETE, POST failed ---
 
-    async def create(self, request: ReplicasRequest, origin: Origin) -> Done:
+    async def create(self, request: ReplicasRequest, caller: Caller) -> Done:
         asked = {role: asked_of(role, wanted) for role, wanted in wanted_of(request).items()}
-        known, is_administrator = await self._for_a_change(coordinator_of(request), origin)
+        known, is_administrator = await self._for_a_change(coordinator_of(request), caller)
         # Only requests of the coordinator itself state its whole demand.
         incarnation = "" if is_administrator else await self._finder.incarnation(known)
         asked, aggregator = await self._limits.prepared(known, asked)
@@ -127,9 +128,9 @@ class Handlers:
         self._record(stored, "create", f"{request.coordinator} requested {requested}")
         return await self._done(answer.CREATED, request.coordinator, stored)
 
-    async def delete(self, request: ReplicasRequest, origin: Origin) -> Done:
+    async def delete(self, request: ReplicasRequest, caller: Caller) -> Done:
         counts = {role: number_of(role, wanted) for role, wanted in wanted_of(request).items()}
-        known, _ = await self._for_a_change(coordinator_of(request), origin)
+        known, _ = await self._for_a_change(coordinator_of(request), caller)
 
         def decide(known: KnownJob) -> Change:
             _check_open(known)
@@ -142,9 +143,9 @@ class Handlers:
         self._record(stored, "delete", f"{request.coordinator} deleted {answer.shown(counts)}")
         return await self._done(answer.DELETED, request.coordinator, stored)
 
-    async def failed(self, request: FailedRequest, origin: Origin) -> Done:
+    async def failed(self, request: FailedRequest, caller: Caller) -> Done:
         names = pod_names((*(request.collectors or ()), *(request.learners or ())), request.namespace or "")
-        known, _ = await self._for_a_change(coordinator_of(request), origin)
+        known, _ = await self._for_a_change(coordinator_of(request), caller)
 
         def decide(known: KnownJob) -> Change:
             _check_open(known)
@@ -179,14 +180,12 @@ class Handlers:
 
     # --- finding the job ---
 
-    async def _authorised(self, pod: Key, origin: Origin) -> KnownJob:
-        known = await self._finder.job_of(pod)
-        await self._callers.check(origin, known)
+    async def _authorised(self, pod: Key, caller: Caller) -> KnownJob:
+        known, _ = await self._access.job_of(pod, caller)
         return known
 
-    async def _for_a_change(self, pod: Key, origin: Origin) -> tuple[KnownJob, bool]:
-        known = await self._finder.job_of(pod)
-        is_administrator = await self._callers.check(origin, known)
+    async def _for_a_change(self, pod: Key, caller: Caller) -> tuple[KnownJob, bool]:
+        known, is_administrator = await self._access.job_of(pod, caller)
         _check_open(known)
         return known, is_administrator
 
@@ -209,10 +208,9 @@ class Handlers:
             waiting = [name for name in names if not self._is_placed(known.job, name)]
             if not waiting:
                 return known
-            changed = self._cache.change()
             try:
                 async with asyncio.timeout_at(deadline):
-                    await changed
+                    await self._cache.change(job)
             except TimeoutError:
                 raise RetryLater(f"the operator has not given a port to {named(waiting)} yet, try again") from None
             known = self._cache.job(job) or known

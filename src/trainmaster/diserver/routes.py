@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from aiohttp import web
@@ -11,15 +11,18 @@ from aiohttp.typedefs import Handler as NextHandler
 from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from trainmaster import body
+from trainmaster.body import BodyBudget
 from trainmaster.core.errors import NotSynced
 from trainmaster.diserver import answer, metrics
 from trainmaster.diserver.acknowledgement import SentAnswer
-from trainmaster.diserver.caller import Origin
+from trainmaster.diserver.caller import Caller, Callers, Origin
 from trainmaster.diserver.handlers import Done, Handlers
 from trainmaster.diserver.refusal import Refused, RetryLater
-from trainmaster.diserver.request import BODY_LIMIT, decoded, parameters
+from trainmaster.diserver.request import BODY_LIMIT, R, decoded, parameters
 from trainmaster.diserver.types import FailedRequest, ReplicasRequest
 from trainmaster.diserver.writer import DeclarationWriter
+from trainmaster.settings import ServerLimits
 
 REPLICAS = "/v1alpha1/replicas"
 FAILED = "/v1alpha1/replicas/failed"
@@ -27,14 +30,25 @@ FAILED = "/v1alpha1/replicas/failed"
 REQUEST_TIMEOUT = 6.0
 """Upper limit for every request, also if the API server does not answer."""
 MAX_IN_FLIGHT = 1000
+BODY_PATIENCE = 1.0
+"""Seconds that a request waits while the bodies of others use up the budget."""
 
 log = structlog.get_logger(__name__)
 
-Handler = Callable[[web.Request, Origin], Awaitable[Done]]
+Handler = Callable[[web.Request, Caller], Awaitable[Done]]
 Identify = Callable[[web.Request], Awaitable[str | None]]
 """The uid of the pod that a request comes from, None if its address has to tell; raises ``Refused``."""
 
 _POD = web.RequestKey("pod", str)
+
+
+class _Answer(NamedTuple):
+    status: int
+    done: Done
+    because: str = ""
+    headers: dict[str, str] | None = None
+    is_limit: bool = False
+    """One of too many requests of its caller."""
 
 
 class Routes:
@@ -44,14 +58,19 @@ class Routes:
     def __init__(
         self,
         handlers: Handlers,
+        callers: Callers,
         writer: DeclarationWriter,
+        limits: ServerLimits,
         is_ready: Callable[[], bool],
         identify: Identify | None = None,
     ) -> None:
         self._handlers = handlers
+        self._callers = callers
         self._writer = writer
         self._is_ready = is_ready
         self._identify = identify
+        self._bodies = BodyBudget(limits.body_bytes, patience=BODY_PATIENCE)
+        self._unknown_bodies = BodyBudget(limits.unknown_body_bytes, patience=BODY_PATIENCE)
         self._in_flight = 0
         self._replicas: dict[str, Handler] = {"GET": self._get, "POST": self._create, "DELETE": self._delete}
         self._failed: dict[str, Handler] = {"POST": self._report}
@@ -59,8 +78,7 @@ class Routes:
         self._timed: dict[tuple[str, str], Any] = {}
 
     def application(self) -> web.Application:
-        middlewares = [_identified(self._identify)] if self._identify is not None else []
-        app = web.Application(client_max_size=BODY_LIMIT, middlewares=middlewares)
+        app = web.Application(middlewares=[_identified(self._identify)] if self._identify is not None else [])
         app.router.add_route("*", REPLICAS, self._serve_replicas)
         app.router.add_route("*", FAILED, self._serve_failed)
         app.router.add_route("*", "/healthz", _alive)
@@ -77,17 +95,29 @@ class Routes:
     async def _serve_failed(self, request: web.Request) -> web.StreamResponse:
         return await self._serve(request, FAILED, self._failed)
 
-    async def _get(self, request: web.Request, origin: Origin) -> Done:
-        return await self._handlers.get(parameters(request.query.items()), origin)
+    async def _get(self, request: web.Request, caller: Caller) -> Done:
+        return await self._handlers.get(parameters(request.query.items()), caller)
 
-    async def _create(self, request: web.Request, origin: Origin) -> Done:
-        return await self._handlers.create(decoded(await _body(request), ReplicasRequest), origin)
+    async def _create(self, request: web.Request, caller: Caller) -> Done:
+        return await self._handlers.create(await self._decoded(request, caller, ReplicasRequest), caller)
 
-    async def _delete(self, request: web.Request, origin: Origin) -> Done:
-        return await self._handlers.delete(decoded(await _body(request), ReplicasRequest), origin)
+    async def _delete(self, request: web.Request, caller: Caller) -> Done:
+        return await self._handlers.delete(await self._decoded(request, caller, ReplicasRequest), caller)
 
-    async def _report(self, request: web.Request, origin: Origin) -> Done:
-        return await self._handlers.failed(decoded(await _body(request), FailedRequest), origin)
+    async def _report(self, request: web.Request, caller: Caller) -> Done:
+        return await self._handlers.failed(await self._decoded(request, caller, FailedRequest), caller)
+
+    async def _decoded(self, request: web.Request, caller: Caller, type_: type[R]) -> R:
+        """Reads the body. Callers that are not known share a budget of their own, which cannot harm the others."""
+        budget = self._bodies if caller.is_known else self._unknown_bodies
+        try:
+            # Whatever its Content-Type: DI-engine's client sends none.
+            return decoded(await body.read(request, BODY_LIMIT, budget), type_)
+        except body.TooLarge:
+            message = f"failed to decode request body: it is larger than {BODY_LIMIT} bytes"
+            raise Refused(413, message) from None
+        except body.NoRoom:
+            raise RetryLater("too many requests at once, try again") from None
 
     # --- common to all routes ---
 
@@ -96,11 +126,14 @@ class Routes:
         self._in_flight += 1
         metrics.IN_FLIGHT.set(self._in_flight)
         try:
-            status, done, because = await self._answer(request, by_method.get(request.method))
+            answered = await self._answer(request, by_method.get(request.method))
         finally:
             self._in_flight -= 1
             metrics.IN_FLIGHT.set(self._in_flight)
-        response = web.Response(status=status, body=done.body, content_type="application/json")
+        status, done, because = answered.status, answered.done, answered.because
+        response = web.Response(
+            status=status, body=done.body, content_type="application/json", headers=answered.headers
+        )
         if done.stored is not None:
             # Followed until the client has acknowledged it: without the answer it sends the same request again.
             try:
@@ -109,10 +142,13 @@ class Routes:
                 self._writer.answered(done.stored, SentAnswer(request.transport))
             except ConnectionError:
                 because = "the client has closed the connection"
-        self._record(request, route, status, because, perf_counter() - started)
+        seconds = perf_counter() - started
+        self._measure(request, route, status, because, seconds)
+        if not answered.is_limit:  # so that a flood of requests is no flood of the log
+            _log(request, status, because, seconds)
         return response
 
-    async def _answer(self, request: web.Request, handler: Handler | None) -> tuple[int, Done, str]:
+    async def _answer(self, request: web.Request, handler: Handler | None) -> _Answer:
         nothing = None if request.method == "GET" else answer.NOTHING
         try:
             if handler is None:
@@ -120,11 +156,15 @@ class Routes:
             if self._in_flight > MAX_IN_FLIGHT:
                 raise RetryLater("too many requests at once, try again")  # noqa: TRY301 answered as every refusal
             async with asyncio.timeout(REQUEST_TIMEOUT):
-                return 200, await handler(request, _origin(request)), ""
+                caller = await self._callers.identify(_origin(request))
+                return _Answer(200, await handler(request, caller))
         except Refused as refused:
-            return refused.status, Done(answer.failure(refused.message, nothing)), refused.message
+            headers = {"Retry-After": str(refused.retry_after)} if refused.retry_after else None
+            failure = Done(answer.failure(refused.message, nothing))
+            return _Answer(refused.status, failure, refused.message, headers, is_limit=refused.status == 429)
         except RetryLater as error:
-            message = error.message
+            failure = Done(answer.failure(error.message, nothing))
+            return _Answer(200, failure, error.because, is_limit=error.is_limit)
         except NotSynced as error:
             message = f"{error}, try again"
         except TimeoutError:
@@ -133,9 +173,9 @@ class Routes:
             # After an error of our own the client retries instead of exiting.
             log.exception("request failed by a defect in trainmaster", method=request.method, path=request.path)
             message = "di-server failed; its log says why"
-        return 200, Done(answer.failure(message, nothing)), message
+        return _Answer(200, Done(answer.failure(message, nothing)), message)
 
-    def _record(self, request: web.Request, route: str, status: int, because: str, seconds: float) -> None:
+    def _measure(self, request: web.Request, route: str, status: int, because: str, seconds: float) -> None:
         key = (request.method if request.method in self._replicas else "other", route, status, not because)
         if key not in self._measured:
             method, _, code, success = key
@@ -143,15 +183,6 @@ class Routes:
             self._timed[key[:2]] = metrics.SECONDS.labels(method, route)
         self._measured[key].inc()
         self._timed[key[:2]].observe(seconds)
-        log.info(
-            "request",
-            method=request.method,
-            path=request.path_qs[:300],
-            caller=request.remote,
-            status=status,
-            ms=round(seconds * 1000, 1),
-            **({"because": because} if because else {}),
-        )
 
     async def _ready(self, _: web.Request) -> web.Response:
         if self._is_ready():
@@ -175,20 +206,22 @@ def _identified(identify: Identify) -> Middleware:
     return check
 
 
+def _log(request: web.Request, status: int, because: str, seconds: float) -> None:
+    log.info(
+        "request",
+        method=request.method,
+        path=request.path_qs[:300],
+        caller=request.remote,
+        status=status,
+        ms=round(seconds * 1000, 1),
+        **({"because": because} if because else {}),
+    )
+
+
 def _origin(request: web.Request) -> Origin:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     ip = (request.remote or "").removeprefix("::ffff:")  # an IPv4 address on a dual-stack socket
     return Origin(ip, token.strip() if scheme.lower() == "bearer" else "", request.get(_POD))
-
-
-async def _body(request: web.Request) -> bytes:
-    """Ignores the Content-Type: DI-engine's client sends none."""
-    if (request.content_length or 0) > BODY_LIMIT:
-        raise Refused(400, f"failed to decode request body: it is larger than {BODY_LIMIT} bytes")
-    try:
-        return await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise Refused(400, f"failed to decode request body: it is larger than {BODY_LIMIT} bytes") from None
 
 
 async def _alive(_: web.Request) -> web.Response:

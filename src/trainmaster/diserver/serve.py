@@ -1,6 +1,7 @@
 """Starts and stops di-server: ready after the initial lists, drained before it exits."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -8,21 +9,23 @@ import msgspec
 import structlog
 
 from trainmaster.core.errors import BadConfig
+from trainmaster.diserver.access import Access
 from trainmaster.diserver.cache import Cache
-from trainmaster.diserver.caller import Callers, Reviewer
+from trainmaster.diserver.caller import Callers
+from trainmaster.diserver.finder import Finder
 from trainmaster.diserver.gpu import Nodes
 from trainmaster.diserver.handlers import Handlers
 from trainmaster.diserver.limits import RequestLimits, Rules
 from trainmaster.diserver.routes import REQUEST_TIMEOUT, Identify, Routes
+from trainmaster.diserver.token import Reviewer, Tokens
 from trainmaster.diserver.writer import DeclarationWriter
 from trainmaster.http_server import serve_http
 from trainmaster.kinds.dijob.profile import PROFILES, Profile
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.recorder import Recorder
-from trainmaster.settings import SERVER
+from trainmaster.settings import SERVER, ServerLimits
 
 FLUSH_SECONDS = 2.0
-CONNECTIONS = 4096
 KEEP_ALIVE_SECONDS = 75.0
 
 log = structlog.get_logger(__name__)
@@ -37,6 +40,7 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     drain: float = SERVER.shutdown_delay
     """Seconds between "not ready" and exit, in which load balancers remove this server."""
     rules: Rules = Rules()
+    limits: ServerLimits = SERVER.limits
     identify: Identify | None = None
     """Tells pods apart that share an address; None where the address tells."""
 
@@ -48,6 +52,7 @@ async def run_server(
     stop: asyncio.Event,
     *,
     now: Callable[[], datetime],
+    tls: ssl.SSLContext | None = None,
     started: asyncio.Event | None = None,
 ) -> None:
     """Runs until ``stop`` is set. The socket listens at once; requests before the initial lists get "try again"."""
@@ -56,10 +61,16 @@ async def run_server(
         Recorder(cluster, now),
     )
     writer = DeclarationWriter(cluster, cache, now)
-    callers = Callers(cache, reviewer, is_open=options.allow_unidentified)
+    finder, tokens = Finder(cache), Tokens(reviewer, options.limits.token_reviews)
+    callers = Callers(cache, finder, tokens, options.limits, is_open=options.allow_unidentified)
+    access = Access(cache, finder, tokens, options.limits.lookups, shared_network=options.rules.shared_network)
     limits = RequestLimits(cache, Nodes(cluster), options.rules)
-    handlers = Handlers(cache, callers, writer, limits, recorder, now)
-    routes = Routes(handlers, writer, lambda: cache.is_synced and not stop.is_set(), options.identify)
+    handlers = Handlers(cache, access, finder, writer, limits, recorder, now)
+
+    def is_ready() -> bool:
+        return cache.is_synced and not stop.is_set()
+
+    routes = Routes(handlers, callers, writer, options.limits, is_ready, options.identify)
     async with asyncio.TaskGroup() as group:
         background = [group.create_task(reflector.run()) for reflector in cache.reflectors]
         background.append(group.create_task(recorder.run()))
@@ -67,7 +78,9 @@ async def run_server(
             async with serve_http(
                 routes.application(),
                 options.bind_address,
-                connections=CONNECTIONS,
+                connections=options.limits.connections,
+                per_address=options.limits.connections_per_address,
+                tls=tls,
                 hint="choose another --bind-address",
                 keep_alive=KEEP_ALIVE_SECONDS,
                 shutdown_timeout=REQUEST_TIMEOUT,

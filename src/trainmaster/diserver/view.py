@@ -12,6 +12,8 @@ class CallerPod(PodView, frozen=True):
     ips: tuple[str, ...] = ()
     restarts: tuple[tuple[str, int], ...] = ()
     """Restart counts, by container, of containers that were restarted."""
+    host_network: bool = False
+    """Other pods may have the same addresses."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -70,6 +72,7 @@ class _Container(msgspec.Struct, rename="camel"):
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
     restart_policy: str = "Always"
+    host_network: bool = False
 
 
 class _Ip(msgspec.Struct, gc=False):
@@ -109,6 +112,7 @@ def _slim(wire: _Pod) -> CallerPod:
         containers=tuple(_container(c) for c in containers),
         ips=tuple(entry.ip for entry in status.pod_ips or ()),
         restarts=tuple((c.name, c.restart_count) for c in containers if c.restart_count),
+        host_network=wire.spec.host_network,
     )
 
 
