@@ -2,12 +2,15 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from tests.runtime.cluster import FakeCluster
 from tests.runtime.kind import ToyKind
@@ -17,7 +20,7 @@ from trainmaster.core.view import JobView, PodView, ServiceView
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
-from trainmaster.monitoring import OFF, serve_health, serve_metrics
+from trainmaster.monitoring import OFF, TEXTS_PER_SECOND, MetricsText, serve_health, serve_metrics
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import RESERVED, Controller
 from trainmaster.runtime.executor import Executor
@@ -199,6 +202,41 @@ async def samples(address: str) -> Samples:
         for sample in family.samples:
             found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
     return found
+
+
+class Counting(Collector):
+    """Counts how often the metrics are collected."""
+
+    def __init__(self) -> None:
+        self.collected = 0
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        self.collected += 1
+        yield CounterMetricFamily("collected", "How often", value=self.collected)
+
+    def text(self, clock: Callable[[], float]) -> MetricsText:
+        return MetricsText(clock=clock, registry=self._registry)
+
+
+def test_metrics_are_generated_a_few_times_a_second_however_often_they_are_asked_for() -> None:
+    now, counting = 100.0, Counting()
+    text = counting.text(lambda: now)
+    before = counting.collected
+
+    answers = [text() for _ in range(1000)]
+    assert counting.collected - before == TEXTS_PER_SECOND
+    assert answers[-1] == answers[TEXTS_PER_SECOND - 1]
+
+    now += 1.0
+    assert text() != answers[-1]
+
+
+def test_two_requests_in_a_second_both_get_new_values() -> None:
+    text = Counting().text(lambda: 100.0)
+
+    assert text() != text()
 
 
 QUEUE = [

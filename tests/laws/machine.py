@@ -186,6 +186,8 @@ class JobMachine(RuleBasedStateMachine):
             uid, phase = job["metadata"]["uid"], job.get("status", {}).get("phase", "")
             if uid in self.ended and phase != self.ended[uid]:
                 raise LawBroken(f"monotone: {self.ended[uid]} became {phase}")
+            if phase and phase not in self.maker.kind.phases:
+                raise LawBroken(f"{phase} is not among the phases of the kind, which metrics are counted by")
             if phase in ENDED:
                 self.ended[uid] = phase
 

@@ -46,6 +46,7 @@ class ToyKind(Kind[Toy]):
     job_type = Toy
     status_type = ToyStatus
     initial_phase = "Created"
+    phases = frozenset({"Created", "Running", "Ended"})
     ended = frozenset({"Ended"})
 
     def __init__(

@@ -28,6 +28,7 @@ def test_requests_are_counted_by_method_and_code_and_measured_by_method() -> Non
 
 
 JOB = Key("ml", "mnist")
+PHASES = frozenset({"Created", "Running", "Restarting", "Succeeded", "Failed"})
 RUNS = summary_of({"phase": "Running"})
 
 
@@ -74,13 +75,13 @@ def test_what_a_stored_status_says_of_a_job_is_counted_once(
     before: StatusSummary, after: StatusSummary, counted: dict[str, float], request: pytest.FixtureRequest
 ) -> None:
     framework = request.node.name
-    JobMetrics("toy", framework).stored("ml", before, after)
+    JobMetrics("toy", framework, PHASES).stored("ml", before, after)
 
     assert job_counts(framework) == counted
 
 
 def test_what_has_not_happened_yet_is_counted_as_nothing() -> None:
-    JobMetrics("toy", "fresh").stored("ml", StatusSummary(), RUNS)
+    JobMetrics("toy", "fresh", PHASES).stored("ml", StatusSummary(), RUNS)
 
     assert (
         REGISTRY.get_sample_value("training_operator_jobs_failed_total", {"job_namespace": "ml", "framework": "fresh"})
@@ -89,7 +90,7 @@ def test_what_has_not_happened_yet_is_counted_as_nothing() -> None:
 
 
 def test_jobs_are_shown_by_their_phase_until_they_are_gone() -> None:
-    metrics = JobMetrics("shown", "shown")
+    metrics = JobMetrics("shown", "shown", PHASES)
     metrics.shows(JOB, "")
     metrics.shows(Key("ml", "other"), "Running")
     assert phases("shown") == {"New": 1, "Running": 1}
@@ -102,6 +103,55 @@ def test_jobs_are_shown_by_their_phase_until_they_are_gone() -> None:
     metrics.is_gone(JOB)
     assert phases("shown") == {"Running": 1}
     assert job_counts("shown") == {"deleted": 1}
+
+
+def test_a_phase_that_the_kind_does_not_have_makes_no_series_of_its_own() -> None:
+    """Who may write a status may write any phase."""
+    metrics = JobMetrics("odd", "odd", frozenset({"Running"}))
+    for number in range(100):
+        metrics.shows(Key("ml", f"job-{number}"), f"odd-{number}")
+    metrics.shows(JOB, "Running")
+    assert phases("odd") == {"Other": 100, "Running": 1}
+
+    metrics.shows(Key("ml", "job-0"), "Running")
+    metrics.is_gone(Key("ml", "job-1"))
+    assert phases("odd") == {"Other": 98, "Running": 2}
+
+
+def namespaces(framework: str) -> list[str]:
+    """Of which something is counted."""
+    found = (sample for metric in REGISTRY.collect() for sample in metric.samples)
+    return sorted({s.labels["job_namespace"] for s in found if s.labels.get("framework") == framework})
+
+
+def test_series_of_the_namespace_whose_jobs_went_first_are_removed_when_there_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainmaster.runtime.metrics.EMPTY_NAMESPACES", 2)
+    metrics = JobMetrics("gone", "gone", frozenset({"Running"}))
+    kept, *others = [Key(f"ns-{number}", "job") for number in range(5)]
+    for job in (kept, *others):
+        metrics.shows(job, "Running")
+        metrics.stored(job.namespace, StatusSummary(), RUNS)
+    assert len(namespaces("gone")) == 5
+
+    for job in others:
+        metrics.is_gone(job)
+
+    assert namespaces("gone") == ["ns-0", "ns-3", "ns-4"]
+
+
+def test_series_of_a_namespace_that_has_jobs_again_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainmaster.runtime.metrics.EMPTY_NAMESPACES", 1)
+    metrics = JobMetrics("again", "again", frozenset({"Running"}))
+    first, second = Key("ns-0", "job"), Key("ns-1", "job")
+    for job in (first, second):
+        metrics.shows(job, "Running")
+    metrics.is_gone(first)
+    metrics.shows(first, "Running")
+    metrics.is_gone(second)
+
+    assert namespaces("again") == ["ns-0", "ns-1"]
 
 
 def test_the_document_names_no_metric_that_is_not_measured() -> None:

@@ -9,7 +9,6 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler as NextHandler
 from aiohttp.typedefs import Middleware
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from trainmaster import body
 from trainmaster.body import BodyBudget
@@ -22,6 +21,7 @@ from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.diserver.request import BODY_LIMIT, R, decoded, parameters
 from trainmaster.diserver.types import FailedRequest, ReplicasRequest
 from trainmaster.diserver.writer import DeclarationWriter
+from trainmaster.monitoring import MetricsText
 from trainmaster.settings import ServerLimits
 
 REPLICAS = "/v1alpha1/replicas"
@@ -83,7 +83,7 @@ class Routes:
         app.router.add_route("*", FAILED, self._serve_failed)
         app.router.add_route("*", "/healthz", _alive)
         app.router.add_route("*", "/readyz", self._ready)
-        app.router.add_get("/metrics", _metrics)
+        app.router.add_get("/metrics", MetricsText().answer)
         app.router.add_route("*", "/{rest:.*}", _unknown)
         return app
 
@@ -226,10 +226,6 @@ def _origin(request: web.Request) -> Origin:
 
 async def _alive(_: web.Request) -> web.Response:
     return web.Response()
-
-
-async def _metrics(_: web.Request) -> web.Response:
-    return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def _unknown(_: web.Request) -> web.Response:

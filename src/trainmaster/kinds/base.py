@@ -127,6 +127,8 @@ class Kind(ABC, Generic[J]):
     status_type: ClassVar[type[Any]]
     initial_phase: ClassVar[str]
     """The phase of a job that was seen and has not started."""
+    phases: ClassVar[frozenset[str]]
+    """All phases that its jobs can have."""
     ended: ClassVar[frozenset[str]]
     """Phases that are never left."""
     custom: ClassVar[Custom] = Custom()

@@ -51,6 +51,10 @@ class ResourceKinds:
         return self.kinds[0].framework
 
     @property
+    def phases(self) -> frozenset[str]:
+        return frozenset().union(*(kind.phases for kind in self.kinds))
+
+    @property
     def spellings(self) -> frozenset[str]:
         """What options may call it."""
         return frozenset({self.resource.kind.lower(), *(kind.name for kind in self.kinds)})

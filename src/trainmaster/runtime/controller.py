@@ -96,7 +96,7 @@ class Controller:
         self._pauses: dict[Key, float] = {}
         """Seconds before the next pass, of jobs with many pods."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
-        self._job_metrics = metrics.JobMetrics(self.name, kinds.framework)
+        self._job_metrics = metrics.JobMetrics(self.name, kinds.framework, kinds.phases)
         jobs.listen(self._job_changed)
         jobs.on_recovery(self.queue.retry_all)
         self.observer.listen(self._child_changed, self._related_changed)

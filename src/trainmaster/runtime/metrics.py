@@ -1,8 +1,8 @@
 """What the operator measures. Names of client-go, controller-runtime and Kubeflow's training-operator, so that existing
 dashboards work."""
 
-from collections.abc import Iterator, Sized
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sized
+from contextlib import contextmanager, suppress
 from time import perf_counter
 
 import structlog
@@ -65,6 +65,11 @@ EVENTS_DROPPED = Counter("trainmaster_events_dropped_total", "Events that were n
 
 NEW = "New"
 """The phase of a job of which no status is stored."""
+OTHER = "Other"
+"""All phases that the kind does not have."""
+
+EMPTY_NAMESPACES = 100
+"""How many namespaces without jobs keep their counters, so that the last changes can be read."""
 
 
 class QueueMetrics:
@@ -111,17 +116,26 @@ class Measured:
 class JobMetrics:
     """Jobs of one kind, as the operator that reconciles them observes them."""
 
-    def __init__(self, kind: str, framework: str) -> None:
+    def __init__(self, kind: str, framework: str, phases: Collection[str]) -> None:
         self._kind, self._framework = kind, framework
+        self._known = {NEW, *phases}
         self._phases: dict[Key, str] = {}
+        self._jobs: dict[str, int] = {}
+        self._empty: dict[str, None] = {}
+        """Namespaces whose jobs are all gone, the first of them first."""
 
     def shows(self, key: Key, phase: str) -> None:
         """The phase that is stored of a job."""
         before, after = self._phases.get(key), phase or NEW
+        if after not in self._known:
+            after = OTHER
         if before == after:
             return
         if before is not None:
             JOBS.labels(self._kind, before).dec()
+        else:
+            self._jobs[key.namespace] = self._jobs.get(key.namespace, 0) + 1
+            self._empty.pop(key.namespace, None)
         JOBS.labels(self._kind, after).inc()
         self._phases[key] = after
 
@@ -129,6 +143,20 @@ class JobMetrics:
         if (before := self._phases.pop(key, None)) is not None:
             JOBS.labels(self._kind, before).dec()
             JOBS_DELETED.labels(key.namespace, self._framework).inc()
+            self._leaves(key.namespace)
+
+    def _leaves(self, namespace: str) -> None:
+        self._jobs[namespace] -= 1
+        if self._jobs[namespace]:
+            return
+        del self._jobs[namespace]
+        self._empty[namespace] = None
+        if len(self._empty) > EMPTY_NAMESPACES:
+            oldest = next(iter(self._empty))
+            del self._empty[oldest]
+            for counter in _COUNTED_OF_JOBS:
+                with suppress(KeyError):
+                    counter.remove(oldest, self._framework)
 
     def stored(self, namespace: str, before: StatusSummary, after: StatusSummary) -> None:
         """What a status that we stored says that the one before it did not."""

@@ -61,6 +61,7 @@ class PlainJobKind(LifecycleKind[PlainJob]):
     job_type = PlainJob
     status_type = JobStatus
     initial_phase = kubeflow_status.CREATED
+    phases = kubeflow_status.PHASES
     ended = kubeflow_status.ENDED
     counters = ("replica_statuses", "ran", "conditions")
     writer = Writer("PlainJob")

@@ -18,7 +18,7 @@ from trainmaster.kinds.aitrainingjob.body import Builder, declared_ports, shared
 from trainmaster.kinds.aitrainingjob.deadline import limits_of
 from trainmaster.kinds.aitrainingjob.membership import next_step
 from trainmaster.kinds.aitrainingjob.outcome import restarts_of, result_of
-from trainmaster.kinds.aitrainingjob.status import ENDED, PENDING
+from trainmaster.kinds.aitrainingjob.status import ENDED, PENDING, PHASES
 from trainmaster.kinds.aitrainingjob.types import RESOURCE, AITrainingJob, AITrainingJobStatus
 from trainmaster.kinds.base import Failure, changed_status
 from trainmaster.kinds.lifecycle import LifecycleKind
@@ -40,6 +40,7 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
     job_type = AITrainingJob
     status_type = AITrainingJobStatus
     initial_phase = PENDING
+    phases = PHASES
     ended = ENDED
     custom = Custom(main=Main("aitj-*"))
     counters = ("replica_statuses", "elastic_replicas", "conditions")

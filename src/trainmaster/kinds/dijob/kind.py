@@ -20,7 +20,7 @@ from trainmaster.kinds.dijob.body import Builder
 from trainmaster.kinds.dijob.config import Templates, aggregator_template
 from trainmaster.kinds.dijob.model import clean_policy, model_of, pods_of
 from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, DI, NERVEX, Profile, type_of
-from trainmaster.kinds.dijob.status import CREATED, ENDED, FAILED, SUCCEEDED, AggregatorNews
+from trainmaster.kinds.dijob.status import CREATED, ENDED, FAILED, PHASES, SUCCEEDED, AggregatorNews
 from trainmaster.kinds.dijob.types import DIJob, DIJobStatus
 from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
@@ -38,6 +38,7 @@ class DIJobKind(LifecycleKind[DIJob]):
     job_type = type_of(DI)
     status_type = DIJobStatus
     initial_phase = CREATED
+    phases = PHASES
     ended = ENDED
     blocks_owner_deletion = False
     counters = ("replica_status",)

@@ -29,6 +29,7 @@ RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 ENDED = frozenset({SUCCEEDED, FAILED})
+PHASES = frozenset({CREATED, RUNNING}) | ENDED
 
 ROLES = {
     "coordinator": "Coordinator",

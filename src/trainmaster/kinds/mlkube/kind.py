@@ -16,7 +16,7 @@ from trainmaster.kinds.mlkube import batch_job, labels, status, validate
 from trainmaster.kinds.mlkube import types as mlkube
 from trainmaster.kinds.mlkube.body import Builder, gang_of, roles_of, runtime_id, shared_ports, slots_of
 from trainmaster.kinds.mlkube.replica import RECOVERING, JobReplica, replicas_of
-from trainmaster.kinds.mlkube.status import CLEAN_UP, CREATING, ENDED, FAILED, SUCCEEDED
+from trainmaster.kinds.mlkube.status import CLEAN_UP, CREATING, ENDED, FAILED, PHASES, SUCCEEDED
 from trainmaster.kinds.mlkube.types import MxJob, MxJobStatus
 from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
@@ -41,6 +41,7 @@ class MxJobKind(LifecycleKind[MxJob]):
     job_type = MxJob
     status_type = MxJobStatus
     initial_phase = CREATING
+    phases = PHASES
     ended = ENDED
     counters = ("replica_statuses",)  # that a replica recovers may be over before a condition that waits is stored
     action_words = ActionWords(

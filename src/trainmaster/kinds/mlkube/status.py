@@ -32,6 +32,7 @@ FAILED = "Failed"
 
 ENDED = frozenset({DONE, FAILED})
 """mxnet-operator set the phase ``Failed`` for a job whose spec it could not read. It is never set, and never left."""
+PHASES = frozenset({CREATING, PHASE_RUNNING, SUSPENDED, CLEAN_UP}) | ENDED
 
 STARTED = (RUNNING, SUCCEEDED)
 _STATES = {"Running": RUNNING, "Succeeded": SUCCEEDED, "Failed": FAILED}

@@ -30,6 +30,7 @@ class MXJobKind(LifecycleKind[MXJob]):
     job_type = MXJob
     status_type = JobStatus
     initial_phase = kubeflow_status.CREATED
+    phases = kubeflow_status.PHASES
     ended = ENDED
     predecessor = Predecessor(labels=f"{labels.OPERATOR_NAME}={labels.CONTROLLER}")
 
