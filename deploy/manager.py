@@ -21,7 +21,7 @@ from trainmaster.kinds.base import Settings
 from trainmaster.kinds.crd import crd
 from trainmaster.kinds.registry import DEFINITIONS, all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
-from trainmaster.settings import SYSTEM_NAMESPACE, WEBHOOK
+from trainmaster.settings import OPERATOR, SYSTEM_NAMESPACE, WEBHOOK
 from trainmaster.webhook.path import Phase, path_of
 
 HERE = Path(__file__).parent
@@ -193,8 +193,8 @@ def _rights(variant: Variant) -> Iterator[Object]:
     yield _account(variant, name)
     yield from policy.operator(name, variant.namespace, variant.kinds)
     yield from _granted(variant, name, name, rights.rules(rights.operator(variant.kinds)))
-    election = rights.rules(rights.election())
-    yield from _granted(variant, name, variant.name("operator-election"), election, is_local=True)
+    election, place = rights.election(variant.kinds), OPERATOR.lease_namespace
+    yield from _granted(variant, name, variant.name("operator-election"), election, place)
     if variant.has_server:
         server = variant.name("server")
         yield _account(variant, server)
@@ -208,7 +208,7 @@ def _webhook_rights(variant: Variant) -> Iterator[Object]:
     yield _body("v1", "Secret", names.secret, variant.namespace, type="Opaque")
     yield from policy.webhook(name, variant.namespace)
     yield from _granted(variant, name, name, rights.webhook(names.mutating, names.validating))
-    yield from _granted(variant, name, name, rights.certificate(names.secret), is_local=True)
+    yield from _granted(variant, name, name, rights.certificate(names.secret), variant.namespace)
 
 
 def _account(variant: Variant, name: str) -> Object:
@@ -216,10 +216,10 @@ def _account(variant: Variant, name: str) -> Object:
 
 
 def _granted(
-    variant: Variant, account: str, role: str, rules: Sequence[Object], *, is_local: bool = False
+    variant: Variant, account: str, role: str, rules: Sequence[Object], place: str = ""
 ) -> Iterator[Object]:
-    """A role, and that an account has it: in the namespace of the installation alone, or in all."""
-    kind, place = ("Role", variant.namespace) if is_local else ("ClusterRole", "")
+    """A role, and that an account has it: in one namespace, or in all."""
+    kind = "Role" if place else "ClusterRole"
     yield _body(f"{RBAC_GROUP}/v1", kind, role, place, rules=list(rules))
     yield _body(
         f"{RBAC_GROUP}/v1",
@@ -268,8 +268,6 @@ def _programs(variant: Variant) -> Iterator[Program]:
             "--run-in-cluster",
             f"--enable-scheme={variant.scheme}",
             *([server] if variant.has_server else []),
-            "--leader-elect",
-            f"--leader-elect-resource-name={variant.name('operator')}",
             "--metrics-bind-address=:8080",
             "--health-probe-bind-address=:8081",
         ],

@@ -13,6 +13,7 @@ from trainmaster.kinds.base import Kind
 from trainmaster.kinds.definition import Definition
 from trainmaster.kinds.registry import DEFINITIONS
 from trainmaster.kinds.resource_kinds import ResourceKinds
+from trainmaster.runtime.elector import lease_name
 from trainmaster.webhook.keeper import MUTATING, SECRET, VALIDATING
 
 Object = dict[str, Any]
@@ -92,9 +93,12 @@ def _place(resource: Resource) -> tuple[str, str]:
     return resource.group, resource.plural
 
 
-def election() -> Rights:
-    """In the operator's own namespace."""
-    return {_place(LEASE): frozenset({"get", "create", "update"})}
+def election(kinds: Iterable[ResourceKinds]) -> list[Object]:
+    """What an operator of these kinds may do with Leases, in the namespace of these. A creation cannot be limited to
+    names."""
+    names = sorted(lease_name(each.resource) for each in kinds)
+    place = _place(LEASE)
+    return [*rules({place: frozenset({"create"})}), *rules({place: frozenset({"get", "update"})}, names)]
 
 
 def server(groups: Container[str] = OWN_GROUPS) -> Rights:

@@ -21,6 +21,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import yaml
+
 from testbed.answer import Refused
 from testbed.plane import free_port
 from testbed.process import PortTaken, Process, StillRunning, Watchdog
@@ -58,9 +60,21 @@ def install(plane: "ControlPlane") -> None:
             plane.apply(RBAC)  # last, because its presence says that all is there
 
 
+def election_rights(namespace: str, user: str) -> str:
+    """The rights of deploy/rbac.yaml on Leases, in another namespace."""
+    bodies = [body for body in yaml.safe_load_all(RBAC.read_text()) if "election" in body["metadata"]["name"]]
+    for body in bodies:
+        body["metadata"]["namespace"] = namespace
+        if body["kind"] == "RoleBinding":
+            body["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
+    return yaml.safe_dump_all(bodies)
+
+
 class OperatorProcess:
     """One operator. `server` is another address of the API, say of a proxy; `args` are further options.
 
+    `election` is the namespace of its Leases, which it gets the rights of deploy/rbac.yaml for. Without one it always
+    leads: several operators of one plane would wait for each other.
     With `is_waited_for` False it is not waited for until /readyz says yes: for an operator that cannot get ready.
     """
 
@@ -72,6 +86,7 @@ class OperatorProcess:
         args: Sequence[str] = (),
         user: str = "operator",
         verbosity: int = 4,
+        election: str = "",
         is_waited_for: bool = True,
     ) -> None:
         self._plane = plane
@@ -79,6 +94,7 @@ class OperatorProcess:
         self._args = tuple(args)
         self._user = user
         self._verbosity = verbosity
+        self._election = election
         self._is_waited_for = is_waited_for
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -86,6 +102,8 @@ class OperatorProcess:
     def start(self) -> Self:
         """Start it; its stores are complete when this returns."""
         install(self._plane)
+        if self._election and self._plane.has_rbac:
+            self._plane.apply(election_rights(self._election, self._plane.users[self._user].name))
         self.folder = Path(tempfile.mkdtemp(prefix="trainmaster-operator-"))
         self.log_file = self.folder / "operator.log"
         self._watchdog = Watchdog(self.folder)
@@ -209,6 +227,7 @@ class OperatorProcess:
             f"127.0.0.1:{self.health_port}",
             "--v",
             str(self._verbosity),
+            f"--leader-elect-resource-namespace={self._election}" if self._election else "--leader-elect=false",
             *self._args,
         ]
 

@@ -92,8 +92,8 @@ class ControlPlane:
         binaries: Path | None = None,
     ) -> None:
         self._binaries = binaries or build.folder()
-        self._users = {**USERS, **(users or {})}
-        self._tokens = {user: secrets.token_hex(16) for user in self._users}
+        self.users = {**USERS, **(users or {})}
+        self._tokens = {user: secrets.token_hex(16) for user in self.users}
         self._apiserver_arguments = tuple(apiserver_arguments)
         self._disabled_plugins = (
             ["TaintNodesByCondition"] if has_accounts else ["ServiceAccount", "TaintNodesByCondition"]
@@ -317,7 +317,7 @@ class ControlPlane:
         self._tls = ssl.create_default_context(cafile=self.ca_file)
         self._token_file = self.folder / "tokens.csv"
         rows = [
-            f'{self._tokens[key]},{user.name},{key},"{",".join(user.groups)}"\n' for key, user in self._users.items()
+            f'{self._tokens[key]},{user.name},{key},"{",".join(user.groups)}"\n' for key, user in self.users.items()
         ]
         self._token_file.touch(mode=0o600)
         self._token_file.write_text("".join(rows))
@@ -329,7 +329,7 @@ class ControlPlane:
 
     def _write_kubeconfigs(self) -> None:
         self._kubeconfigs = {}
-        for user in self._users:
+        for user in self.users:
             file = self.folder / f"{user}.kubeconfig"
             file.touch(mode=0o600)
             file.write_text(yaml.safe_dump(self._kubeconfig_body(user)))

@@ -58,7 +58,12 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: JobSettings = JobSettings()
     election: ElectionTimes = ElectionTimes()
-    lease_name: str = "trainmaster-operator"
+    leader_elect: bool = True
+    lease_name: str = ""
+    """One Lease for all kinds; empty for one for each kind, which all installations share."""
+    lease_namespace: str = "kube-system"
+    """Of the Leases of operators for all namespaces. It is the same for all installations, exists on every cluster, and
+    tenants may not write there."""
     workers: int = 32
     """Jobs of each resource that are reconciled at the same time."""
     request_timeout: float = 30.0
@@ -130,7 +135,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SYSTEM_NAMESPACE = "trainmaster-system"
-"""Of leases, Secrets and Services, for a program that has no namespace of its own."""
+"""Of Secrets and Services, for a program that has no namespace of its own."""
 
 OPERATOR = OperatorSettings()
 SERVER = ServerSettings()

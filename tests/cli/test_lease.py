@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,19 +12,21 @@ from aiohttp import web
 from tests.cli.test_operator import DEFAULTS
 from tests.kube.build import a_config
 from tests.kube.serve import ApiServer, hang
-from trainmaster.cli.wiring import _electing
+from trainmaster.cli.wiring import _electing, chosen
 from trainmaster.core.ids import POD
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.transport import CONNECTIONS
 
 OPTIONS = msgspec.structs.replace(
     DEFAULTS,
-    leader_elect=True,
     leader_elect_lease_duration=60.0,
     leader_elect_renew_deadline=6.0,
     leader_elect_retry_period=0.02,
     leader_elect_resource_namespace="system",
 )
+KINDS = chosen(all_resource_kinds(Settings()), ["dijob"])
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/system/leases"
 BODY = b'{"metadata":{"name":"a"}}'
 
@@ -33,7 +36,10 @@ class Api(ApiServer):
 
     def __init__(self, is_lost: Callable[["Api", str], bool] = lambda api, method: False) -> None:
         super().__init__((self._answer,), None)
-        self.lease = {"metadata": {"name": "trainmaster-operator", "uid": "u", "resourceVersion": "1"}, "spec": {}}
+        self.lease = {
+            "metadata": {"name": "dijobs.diengine.opendilab.org", "uid": "u", "resourceVersion": "1"},
+            "spec": {},
+        }
         self.renewals = 0
         self.lost = 0
         self.pods = 0
@@ -69,8 +75,8 @@ async def leading(api: Api) -> AsyncIterator[asyncio.Task[None]]:
     """An operator's elector leads, and renews."""
     await api.start()
     try:
-        async with _electing(OPTIONS, a_config(api.url), lambda method, code, seconds: None) as elector:
-            assert elector is not None
+        async with _electing(OPTIONS, KINDS, a_config(api.url), lambda method, code, seconds: None) as electors:
+            (elector,) = electors.values()
             await elector.acquire()
             holding = asyncio.create_task(elector.hold())
             try:
@@ -115,3 +121,31 @@ async def test_the_lease_is_renewed_after_an_answer_got_lost(method: str) -> Non
         await first(holding, asyncio.create_task(api.until(lambda api: api.renewals >= 10)))
 
     assert api.lost == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "leases"),
+    [
+        pytest.param(
+            {}, {"kube-system/dijobs.diengine.opendilab.org", "kube-system/nervexjobs.nervex.sensetime.com"}, id="all"
+        ),
+        pytest.param(
+            {"namespace": "ml"},
+            {"ml/dijobs.diengine.opendilab.org", "ml/nervexjobs.nervex.sensetime.com"},
+            id="one namespace",
+        ),
+        pytest.param(
+            {"leader_elect_resource_namespace": "ops"},
+            {"ops/dijobs.diengine.opendilab.org", "ops/nervexjobs.nervex.sensetime.com"},
+            id="another place",
+        ),
+        pytest.param({"leader_elect_resource_name": "mine"}, {"kube-system/mine"}, id="one for all"),
+        pytest.param({"leader_elect": False}, set(), id="none"),
+    ],
+)
+async def test_every_kind_has_a_lease_that_all_installations_share(given: dict[str, Any], leases: set[str]) -> None:
+    kinds = chosen(all_resource_kinds(Settings()), ["dijob", "nervexjob"])
+    options = msgspec.structs.replace(DEFAULTS, **given)
+    async with _electing(options, kinds, a_config("http://127.0.0.1:1"), lambda method, code, seconds: None) as found:
+        assert {str(elector._key) for elector in found.values()} == leases
+        assert set(found) == ({each.name for each in kinds} if leases else set())

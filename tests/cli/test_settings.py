@@ -57,7 +57,7 @@ def edited() -> dict[str, dict[str, Any]]:
         ("operator", "leader_elect_lease_duration", 22.0),
         ("operator", "leader_elect_renew_deadline", 17.0),
         ("operator", "leader_elect_retry_period", 9.0),
-        ("operator", "leader_elect_resource_name", "trainmaster-operator9"),
+        ("operator", "leader_elect_resource_name", "9"),
         ("operator", "server_url", "di-server.di-system:80809"),
         ("operator", "agconfig_name", "aggregator-config-edited"),
         ("operator", "creating_duration_period", 907.0),

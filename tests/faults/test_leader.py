@@ -20,11 +20,13 @@ from testbed.proxy import Call, FaultProxy, hang
 from tests.faults.conftest import NewLife
 from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Life
 from tests.faults.world import PATIENCE, Object
+from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kube.transport import CONNECTIONS
+from trainmaster.runtime.elector import lease_name
 from trainmaster.settings import OPERATOR
 
 LEASES = "coordination.k8s.io/v1/leases"
-SYSTEM = "trainmaster-system"
+NAMES = [lease_name(each.resource) for each in all_resource_kinds(OPERATOR.jobs)]
 
 LEASE, RENEW, RETRY = 6.0, 4.5, 0.5
 # So long that nobody can wait for it: the lease must be given back, the renewal must not wait for an answer.
@@ -46,8 +48,9 @@ class Candidate:
         return min(_sent(call) for call in self.acts())
 
     def renewed(self) -> float:
-        """When it sent the last renewal that the API server took."""
-        return max(_sent(call) for call in list(self.proxy.calls) if call.resource == "leases" and _is_taken(call))
+        """When it sent the last renewal that the API server took; of several Leases the first that was not renewed."""
+        last = {call.name: _sent(call) for call in _renewals(self) if _is_taken(call)}
+        return min(last.values())
 
 
 @dataclass
@@ -56,37 +59,39 @@ class Election:
 
     plane: ControlPlane
     admin: Admin
-    name: str
+    namespace: str
+    """Of the Leases."""
     stack: AsyncExitStack
     candidates: list[Candidate] = field(default_factory=list)
 
     async def start(self, *, lease: float = LEASE, renew: float = RENEW) -> Candidate:
         args = [
-            "--leader-elect",
-            f"--leader-elect-resource-name={self.name}",
             f"--leader-elect-lease-duration={lease:g}s",
             f"--leader-elect-renew-deadline={renew:g}s",
             f"--leader-elect-retry-period={RETRY:g}s",
             f"--request-timeout={ENDLESS:g}s",
         ]
         proxy = self.stack.enter_context(FaultProxy(self.plane))
-        operator = await self.stack.enter_async_context(OperatorProcess(self.plane, server=proxy.url, args=args))
+        operator = await self.stack.enter_async_context(
+            OperatorProcess(self.plane, server=proxy.url, args=args, election=self.namespace)
+        )
         candidate = Candidate(proxy, operator)
         self.candidates.append(candidate)
         return candidate
 
     async def lease(self) -> Object:
-        found = await self.admin.get(LEASES, SYSTEM, self.name)
+        found = await self.admin.get(LEASES, self.namespace, NAMES[0])
         spec: Object = found["spec"]
         return spec
 
     async def led_by(self, candidate: Candidate) -> None:
-        """Wait until this one holds the lease."""
+        """Wait until this one holds all Leases."""
 
         async def look() -> None:
-            found = await self.admin.find(LEASES, SYSTEM, self.name)
-            holder = (found or {"spec": {}})["spec"].get("holderIdentity") or "nobody"
-            assert f"_{candidate.operator.pid}_" in holder, f"{holder} leads"
+            for name in NAMES:
+                found = await self.admin.find(LEASES, self.namespace, name)
+                holder = (found or {"spec": {}})["spec"].get("holderIdentity") or "nobody"
+                assert f"_{candidate.operator.pid}_" in holder, f"{holder} leads"
 
         await eventually(look, timeout=PATIENCE)
 

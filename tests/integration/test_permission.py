@@ -45,6 +45,7 @@ class Permission(NamedTuple):
 
 MLKUBE_GROUPS = ("mxnet.mlkube.io", "mlkube.io")
 RBAC = "rbac.authorization.k8s.io"
+LEASES: rights.Rights = {("coordination.k8s.io", "leases"): frozenset({"get", "create", "update"})}
 
 
 def granted(*given: rights.Rights) -> set[Permission]:
@@ -313,10 +314,10 @@ async def meet_taken_names(scene: Scene, proxy: FaultProxy, life: Life) -> None:
 
 
 async def grant(scene: Scene, kinds: Sequence[ResourceKinds]) -> None:
-    """The tenant of the plane is an operator of these kinds, with a lease in the namespace of the test."""
+    """The tenant of the plane is an operator of these kinds, with Leases in the namespace of the test."""
     admin, name = scene.admin, scene.namespace
     cluster_role = {"metadata": {"name": name}, "rules": rights.rules(rights.operator(kinds))}
-    role = {"metadata": {"name": name}, "rules": rights.rules(rights.election())}
+    role = {"metadata": {"name": name}, "rules": rights.election(kinds)}
     await admin.create(f"{RBAC}/v1/clusterroles", cluster_role)
     await admin.create(f"{RBAC}/v1/clusterrolebindings", binding(TENANT, "ClusterRole", name))
     await admin.create(f"{RBAC}/v1/roles", role, name)
@@ -332,7 +333,7 @@ async def test_an_operator_of_a_kind_may_do_what_it_does_and_nothing_else(
     enabled = chosen(everything, [life.kind])  # mxjob is a name of three kinds
     await grant(scene, enabled)
     with FaultProxy(plane) as proxy:
-        args = [f"--enable-scheme={life.kind}", "--leader-elect", "--leader-elect-resource-name=rights"]
+        args = [f"--enable-scheme={life.kind}", "--leader-elect"]
         args += [f"--leader-elect-resource-namespace={scene.namespace}"]
         async with OperatorProcess(plane, server=proxy.url, user=TENANT, args=args) as operator:
             await end(scene, life)
@@ -347,7 +348,7 @@ async def test_an_operator_of_a_kind_may_do_what_it_does_and_nothing_else(
     watched = {each for each in granted(rights.operator(enabled)) if each.verb in rights.WATCH}
     # An admission plug-in of some clusters checks it, and no request uses it.
     unasked = {each for each in granted(rights.operator(own)) if each.resource.endswith("/finalizers")}
-    assert used(proxy.calls) == (granted(rights.operator(own), rights.election()) | watched) - unasked
+    assert used(proxy.calls) == (granted(rights.operator(own), LEASES) | watched) - unasked
 
 
 def test_every_kind_has_a_life_here() -> None:

@@ -1,6 +1,7 @@
 """The operator as a process: what it measures, how it ends, who leads."""
 
 import asyncio
+import json
 from collections import Counter
 
 import pytest
@@ -15,7 +16,7 @@ from tests.manifests.build import aitrainingjob, dijob, mx_replica, mxjob, repli
 from trainmaster.runtime.controller import RESERVED
 
 LEASES = "coordination.k8s.io/v1/leases"
-SYSTEM = "trainmaster-system"
+DIJOBS, AITRAININGJOBS = "dijobs.diengine.opendilab.org", "aitrainingjobs.elasticdeeplearning.ai"
 
 METRICS = {
     "workqueue_depth",
@@ -38,10 +39,13 @@ METRICS = {
 }
 
 
-def electing(lease: str) -> list[str]:
-    """Options of an operator that competes for this lease; it may be slow, and nobody crashes here."""
-    times = ["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s"]
-    return ["--leader-elect", f"--leader-elect-resource-name={lease}", *times]
+# They may be slow, and none crashes here.
+PATIENT = ["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s"]
+
+
+def electing(plane: ControlPlane, scene: Scene, *args: str) -> OperatorProcess:
+    """An operator that competes for the Leases in the namespace of the test."""
+    return OperatorProcess(plane, args=[*PATIENT, *args], election=scene.namespace)
 
 
 def holder_of(lease: Object) -> str:
@@ -112,13 +116,11 @@ async def test_jobs_are_counted_as_the_training_operator_counted_them(plane: Con
         await is_counted(operator, 2, 1, 1, 1, 2)
 
 
-@pytest.mark.parametrize(
-    "args", [pytest.param([], id="alone"), pytest.param(electing("sigterm-or-not"), id="leader-election")]
-)
+@pytest.mark.parametrize("elects", [pytest.param(False, id="alone"), pytest.param(True, id="leader-election")])
 async def test_sigterm_ends_with_code_0_and_finishes_what_it_has_begun(
-    plane: ControlPlane, scene: Scene, args: list[str]
+    plane: ControlPlane, scene: Scene, elects: bool
 ) -> None:
-    async with OperatorProcess(plane, args=args) as operator:
+    async with electing(plane, scene) if elects else OperatorProcess(plane) as operator:
         roles = {"trainer": replica(replicas=3)}
         jobs = [aitrainingjob(f"job-{number}", replicaSpecs=roles) for number in range(20)]
         creating = asyncio.gather(*(scene.create(job) for job in jobs))
@@ -135,30 +137,28 @@ async def test_sigterm_ends_with_code_0_and_finishes_what_it_has_begun(
 
 
 async def test_sigterm_gives_the_lease_back_and_the_next_one_takes_it(plane: ControlPlane, scene: Scene) -> None:
-    args = electing("handover")
-    async with OperatorProcess(plane, args=args) as first, OperatorProcess(plane, args=args) as second:
-        held = await scene.admin.wait_for(LEASES, SYSTEM, "handover", holder_of, timeout=PATIENCE)
+    where = (LEASES, scene.namespace, DIJOBS)
+    async with electing(plane, scene) as first, electing(plane, scene) as second:
+        held = await scene.admin.wait_for(*where, holder_of, timeout=PATIENCE)
         leader, standby = (first, second) if f"_{first.pid}_" in holder_of(held) else (second, first)
         assert f"_{leader.pid}_" in holder_of(held)
 
         assert await asyncio.to_thread(leader.terminate) == 0
-        await scene.admin.wait_for(
-            LEASES, SYSTEM, "handover", lambda lease: f"_{standby.pid}_" in holder_of(lease), timeout=PATIENCE
-        )
+        await scene.admin.wait_for(*where, lambda lease: f"_{standby.pid}_" in holder_of(lease), timeout=PATIENCE)
         job = await scene.create(dijob())
         await job.live()
         assert await asyncio.to_thread(standby.terminate) == 0
 
-    released = await scene.admin.get(LEASES, SYSTEM, "handover")
+    released = await scene.admin.get(*where)
     assert holder_of(released) == ""
     assert released["spec"]["leaseTransitions"] == 1
 
 
 async def test_a_standby_acts_on_nothing_and_ends_with_code_0(plane: ControlPlane, scene: Scene) -> None:
-    args = electing("standby")
-    async with OperatorProcess(plane, args=args) as leader:
-        held = await scene.admin.wait_for(LEASES, SYSTEM, "standby", holder_of, timeout=PATIENCE)
-        async with OperatorProcess(plane, args=args) as standby:
+    where = (LEASES, scene.namespace, AITRAININGJOBS)
+    async with electing(plane, scene) as leader:
+        held = await scene.admin.wait_for(*where, holder_of, timeout=PATIENCE)
+        async with electing(plane, scene) as standby:
             job = await scene.create(aitrainingjob())
             await job.live()
             metrics = Metrics(await asyncio.to_thread(standby.metrics))
@@ -168,6 +168,33 @@ async def test_a_standby_acts_on_nothing_and_ends_with_code_0(plane: ControlPlan
         assert metrics.total("controller_runtime_reconcile_total") == 0
         assert metrics.total("trainmaster_jobs") == 0  # jobs are shown by the one that drives them
         assert metrics.total("rest_client_requests_total", method="POST") == 0
-        still = await scene.admin.get(LEASES, SYSTEM, "standby")
+        still = await scene.admin.get(*where)
         assert holder_of(still) == holder_of(held)
         assert f"_{leader.pid}_" in holder_of(still)
+
+
+async def test_two_installations_never_drive_the_same_jobs(plane: ControlPlane, scene: Scene) -> None:
+    """One for all kinds beside one for DIJobs, as README's `trainmaster operator` beside di-manager.yaml."""
+    async with electing(plane, scene, "--enable-scheme=dijob") as installed:
+        held = await scene.admin.wait_for(LEASES, scene.namespace, DIJOBS, holder_of, timeout=PATIENCE)
+        async with electing(plane, scene) as second:
+            for manifest in (dijob(), aitrainingjob()):
+                await (await scene.create(manifest)).live()
+            log = second.log
+            metrics = [Metrics(await asyncio.to_thread(each.metrics)) for each in (installed, second)]
+
+    drove = [
+        [kind for kind in ("dijob", "aitrainingjob") if each.total("trainmaster_status_writes_total", kind=kind)]
+        for each in metrics
+    ]
+    assert drove == [["dijob"], ["aitrainingjob"]]
+    waits = [json.loads(line) for line in log.splitlines() if "waiting for the lease" in line]
+    assert [(line["lease"], line["holder"]) for line in waits] == [(f"{scene.namespace}/{DIJOBS}", holder_of(held))]
+
+
+async def test_a_namespace_of_leases_that_does_not_exist_ends_the_operator_with_a_sentence(plane: ControlPlane) -> None:
+    args = ["--leader-elect=true", "--leader-elect-resource-namespace=nowhere"]
+    async with OperatorProcess(plane, args=args, user="admin", is_waited_for=False) as operator:
+        assert await asyncio.to_thread(operator.wait) == 1
+
+    assert "the namespace nowhere does not exist; create it, or choose another" in operator.log

@@ -1,6 +1,6 @@
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 
 from tests.runtime.cluster import Call, FakeCluster, Json, raising, waiting
 from tests.runtime.kind import NOW
-from trainmaster.core.errors import Conflict, Forbidden, NotLeading, ServerError, Unreachable
+from trainmaster.core.errors import BadConfig, Conflict, Forbidden, NotFound, NotLeading, ServerError, Unreachable
 from trainmaster.core.ids import LEASE, Key
 from trainmaster.runtime.elector import Elector
 from trainmaster.settings import ElectionTimes
@@ -413,6 +413,52 @@ async def test_wall_clocks_may_jump(days: int) -> None:
         assert leader.is_leading
         assert not standby.is_leading
         waiting_to_lead.cancel()
+
+
+# --- waiting ---
+
+
+async def test_a_standby_reports_who_holds_the_lease_once(logs: list[MutableMapping[str, Any]]) -> None:
+    cluster = a_cluster()
+    leader, standby = an_elector(cluster, "first"), an_elector(cluster, "second")
+    await leader.acquire()
+    async with holding(leader):
+        assert await time_to_lead(standby, within=60) is None
+
+    waits = [line for line in logs if line["event"] == "waiting for the lease"]
+    assert waits == [
+        {
+            "event": "waiting for the lease",
+            "log_level": "info",
+            "lease": "system/operator",
+            "holder": "first",
+            "identity": "second",
+        }
+    ]
+
+
+async def test_a_lease_in_a_namespace_that_does_not_exist_is_an_error_that_says_what_to_do() -> None:
+    cluster = a_cluster()
+    cluster.before = raising("create", NotFound('namespaces "system" not found'))
+
+    with pytest.raises(BadConfig) as raised:
+        await an_elector(cluster).acquire()
+
+    assert str(raised.value) == (
+        "lease system/operator: the namespace system does not exist; create it, or "
+        "choose another namespace with --leader-elect-resource-namespace"
+    )
+
+
+async def test_a_lease_that_may_not_be_read_is_reported_with_what_to_do(logs: list[MutableMapping[str, Any]]) -> None:
+    cluster = a_cluster()
+    cluster.before = raising("get", Forbidden("you cannot get leases"))
+
+    assert await time_to_lead(an_elector(cluster)) == TIMES.retry
+    assert logs[0]["because"] == (
+        "you cannot get leases; grant it as deploy/rbac.yaml does, or "
+        "choose another namespace with --leader-elect-resource-namespace"
+    )
 
 
 # --- asking ---

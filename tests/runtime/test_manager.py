@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from tests.runtime.cluster import Call, FakeCluster, waiting
 from tests.runtime.kind import KEY, NOW, TOY, Decide, Toy, ToyKind, create_pods, pod_json, toy_json
 from trainmaster.core.errors import NotLeading
-from trainmaster.core.ids import EVENT, LEASE, POD, SERVICE, Key
+from trainmaster.core.ids import EVENT, LEASE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Plan, normal
 from trainmaster.core.view import JOB_CODEC, POD_CODEC, SERVICE_CODEC, JobView, PodView, ServiceView
@@ -29,6 +29,7 @@ from trainmaster.settings import ElectionTimes
 pytestmark = pytest.mark.looptime
 
 LEASE_KEY = Key("system", "operator")
+OTHER_KEY = Key("system", "other")
 TIMES = ElectionTimes()
 
 
@@ -58,8 +59,8 @@ def clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-def an_elector(cluster: FakeCluster, identity: str = "me") -> Elector:
-    return Elector(cluster, LEASE_KEY, identity, TIMES, now=lambda: NOW + timedelta(seconds=clock()), monotonic=clock)
+def an_elector(cluster: FakeCluster, identity: str = "me", key: Key = LEASE_KEY) -> Elector:
+    return Elector(cluster, key, identity, TIMES, now=lambda: NOW + timedelta(seconds=clock()), monotonic=clock)
 
 
 def work_once(job: Toy, observed: Observed) -> Plan:
@@ -71,35 +72,47 @@ def work_once(job: Toy, observed: Observed) -> Plan:
     return Plan()
 
 
-class Rig:
-    """A manager of one controller with two workers, and its whole runtime, on a cluster with one job."""
+class OtherKind(ToyKind):
+    resource = Resource("test.example", "v1", "others", "Other")
 
-    def __init__(self, decide: Decide = work_once, *, elects: bool = True) -> None:
-        self.cluster = FakeCluster((TOY, toy_json()))
-        self.line = self.cluster.line()
+
+class Rig:
+    """A manager of one controller with two workers for each kind, and its whole runtime, on a cluster with one job of
+    each kind. Each controller has a Lease of its own; that of the first has the key LEASE_KEY."""
+
+    def __init__(self, decide: Decide = work_once, *, elects: bool = True, also: Sequence[ToyKind] = ()) -> None:
         self.kind = ToyKind(decide)
-        jobs, pods, services = Store[JobView](TOY), Store[PodView](POD), Store[ServiceView](SERVICE)
+        kinds = [self.kind, *also]
+        self.cluster = FakeCluster(*((kind.resource, toy_json()) for kind in kinds))
+        self.line = self.cluster.line()
+        pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
+        jobs = {kind.resource: Store[JobView](kind.resource) for kind in kinds}
         reflectors: list[Reflector[Any]] = [
-            Reflector(self.line, jobs, JOB_CODEC),
+            *(Reflector(self.line, store, JOB_CODEC) for store in jobs.values()),
             Reflector(self.line, pods, POD_CODEC),
             Reflector(self.line, services, SERVICE_CODEC),
         ]
-        barrier = Barrier({TOY: jobs, POD: pods, SERVICE: services})
+        barrier = Barrier({**jobs, POD: pods, SERVICE: services})
         recorder = Recorder(self.line, lambda: NOW)
-        controller = Controller(
-            ResourceKinds(self.kind),
-            jobs=jobs,
-            pods=pods,
-            services=services,
-            barrier=barrier,
-            executor=Executor(self.line, barrier),
-            recorder=recorder,
-            ports=HostPorts(),
-            now=lambda: NOW,
-            workers=2,
-        )
-        self.elector = an_elector(self.line) if elects else None
-        self.manager = Manager(reflectors, [controller], recorder, self.elector)
+        controllers = [
+            Controller(
+                ResourceKinds(kind),
+                jobs=jobs[kind.resource],
+                pods=pods,
+                services=services,
+                barrier=barrier,
+                executor=Executor(self.line, barrier),
+                recorder=recorder,
+                ports=HostPorts(),
+                now=lambda: NOW,
+                workers=2,
+            )
+            for kind in kinds
+        ]
+        keys = {kind.name: LEASE_KEY if kind is self.kind else Key("system", kind.name) for kind in kinds}
+        electors = {name: an_elector(self.line, key=key) for name, key in keys.items()} if elects else {}
+        self.electors = electors
+        self.manager = Manager(reflectors, controllers, recorder, electors)
         self.stop = asyncio.Event()
 
     @asynccontextmanager
@@ -174,6 +187,51 @@ async def test_a_standby_is_ready_and_does_nothing_until_it_leads() -> None:
         assert rig.holder == "me"
         assert ("create", "pods") in rig.writes()
         assert not task.done()
+
+
+async def test_a_controller_works_while_its_own_lease_is_held_whoever_has_the_others() -> None:
+    other = OtherKind(work_once)
+    rig = Rig(also=[other])
+    leader = an_elector(rig.cluster, "other")
+    await leader.acquire()
+    holding = asyncio.create_task(leader.hold())
+    async with rig.running(100):
+        assert rig.kind.passes == []
+        assert other.passes != []
+        assert ("patch", "others") in rig.writes()
+        assert ("patch", "toys") not in rig.writes()
+
+        holding.cancel()
+        await asyncio.sleep(TIMES.lease + TIMES.retry)
+        assert ("patch", "toys") in rig.writes()
+
+
+async def test_stop_gives_every_lease_back_that_is_held_and_no_other() -> None:
+    rig = Rig(also=[OtherKind(work_once)])
+    leader = an_elector(rig.cluster, "other")
+    await leader.acquire()
+    holding = asyncio.create_task(leader.hold())
+    async with rig.running(5) as task:
+        await rig.stopped(task)
+        holding.cancel()
+        await asyncio.wait([holding])
+
+    holders = {key: (rig.cluster.find(LEASE, key) or {})["spec"]["holderIdentity"] for key in (LEASE_KEY, OTHER_KEY)}
+    assert holders == {LEASE_KEY: "other", OTHER_KEY: ""}
+
+
+async def test_one_lease_that_is_lost_ends_the_work_of_all() -> None:
+    rig = Rig(also=[OtherKind(work_once)])
+
+    async def unanswered(call: Call) -> None:
+        if clock() > 20 and call.key == OTHER_KEY:
+            await asyncio.sleep(1000)
+
+    rig.line.before = unanswered
+    with pytest.raises(ExceptionGroup) as raised:
+        await rig.manager.run(rig.stop)
+
+    assert raised.group_contains(NotLeading, match=f"lease {OTHER_KEY} could not be renewed")
 
 
 # --- work ---
@@ -271,8 +329,8 @@ async def test_while_it_stops_the_lease_is_renewed() -> None:
     async with rig.running(1) as task:
         stopping = asyncio.create_task(rig.stopped(task))
         await asyncio.sleep(TIMES.renew_deadline + 2)
-        assert rig.elector is not None
-        assert rig.elector.is_leading
+        assert rig.electors["toy"] is not None
+        assert rig.electors["toy"].is_leading
         await stopping
 
     assert ("patch", "toys") not in rig.writes()  # one pass, not two

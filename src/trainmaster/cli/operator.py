@@ -17,7 +17,7 @@ from trainmaster.cli.option import (
     go_duration,
 )
 from trainmaster.lifecycle.port import FIRST, LAST
-from trainmaster.settings import OPERATOR, SYSTEM_NAMESPACE
+from trainmaster.settings import OPERATOR
 
 log = structlog.get_logger(__name__)
 
@@ -138,7 +138,12 @@ _MEANINGLESS = (
     show_default=True,
     help="Timeout of a request to the API server.",
 )
-@click.option("--leader-elect/--no-leader-elect", default=False, help="Enable leader election.")
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=OPERATOR.leader_elect,
+    show_default=True,
+    help="Reconcile the jobs of a kind only while holding its Lease.",
+)
 @click.option(
     "--leader-elect-lease-duration",
     type=DURATION,
@@ -160,11 +165,15 @@ _MEANINGLESS = (
     show_default=True,
     help="Time between two attempts to acquire or renew the lease.",
 )
-@click.option("--leader-elect-resource-name", default=OPERATOR.lease_name, show_default=True, help="Name of the Lease.")
+@click.option(
+    "--leader-elect-resource-name",
+    default=OPERATOR.lease_name,
+    help="Name of one Lease for all kinds. Default: one for each kind, for example dijobs.diengine.opendilab.org.",
+)
 @click.option(
     "--leader-elect-resource-namespace",
     default="",
-    help=f"Namespace of the Lease. Default: the namespace of the pod, else {SYSTEM_NAMESPACE}.",
+    help=f"Namespace of the Leases. Default: --namespace, else {OPERATOR.lease_namespace}.",
 )
 @click.option(
     "--metrics-bind-address",

@@ -6,7 +6,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -45,7 +45,7 @@ from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.controller import Controller
-from trainmaster.runtime.elector import Elector
+from trainmaster.runtime.elector import Elector, lease_name
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts, is_free_here
 from trainmaster.runtime.manager import Manager
@@ -53,12 +53,12 @@ from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
-from trainmaster.settings import OPERATOR, SYSTEM_NAMESPACE, ElectionTimes, JobSettings
+from trainmaster.settings import OPERATOR, ElectionTimes, JobSettings
 
 log = structlog.get_logger(__name__)
 
 LEASE_CONNECTIONS = 2
-"""For the lease alone. When the API server is slow, passes use all the others for longer than the lease can wait."""
+"""For each lease. When the API server is slow, passes use all the others for longer than a lease can wait."""
 
 T = TypeVar("T")
 
@@ -140,31 +140,14 @@ async def _operate(options: OperatorOptions) -> None:
     if timeout <= 0:
         raise BadConfig("--request-timeout must be more than 0: every call needs an end")
     observe = metrics.RequestMetrics().observe
+    kinds = chosen(all_resource_kinds(_job_settings(options)), options.kinds)
     async with (
         KubeCluster(config, timeout=timeout, observe=observe, gate=gate.check) as cluster,
-        _electing(options, config, observe) as elector,
+        _electing(options, kinds, config, observe) as electors,
     ):
-        gate.elector = elector
-        settings = JobSettings(
-            server_url=options.server_url,
-            aggregator_config=_aggregator_config(options, OPERATOR.jobs.aggregator_config),
-            dijob_aggregator_config=_aggregator_config(options, OPERATOR.jobs.dijob_aggregator_config),
-            accelerators=accelerators_in(options.controller_config_file),
-            gang_scheduler=options.gang_scheduler_name,
-            max_host_ports_per_job=options.max_host_ports_per_job,
-            max_host_ports_per_namespace=options.max_host_ports_per_namespace,
-            creating_duration_period=options.creating_duration_period,
-            creating_restart_period=options.creating_restart_period,
-            enable_creating_failed=options.enable_creating_failed,
-            node_fail_grace_period=options.node_fail_grace_period,
-            bad_node_conditions=frozenset(options.bad_node_conditions),
-        )
+        gate.electors = set(electors.values())
         manager = build_manager(
-            cluster,
-            chosen(all_resource_kinds(settings), options.kinds),
-            namespace=options.namespace,
-            workers=options.thread_num,
-            elector=elector,
+            cluster, kinds, namespace=options.namespace, workers=options.thread_num, electors=electors
         )
         async with (
             serve_metrics(options.metrics_bind_address),
@@ -175,14 +158,33 @@ async def _operate(options: OperatorOptions) -> None:
     log.info("stopped")
 
 
-class _Gate:
-    """Between the transport, which asks before each write, and the elector, which needs the transport."""
+def _job_settings(options: OperatorOptions) -> JobSettings:
+    return JobSettings(
+        server_url=options.server_url,
+        aggregator_config=_aggregator_config(options, OPERATOR.jobs.aggregator_config),
+        dijob_aggregator_config=_aggregator_config(options, OPERATOR.jobs.dijob_aggregator_config),
+        accelerators=accelerators_in(options.controller_config_file),
+        gang_scheduler=options.gang_scheduler_name,
+        max_host_ports_per_job=options.max_host_ports_per_job,
+        max_host_ports_per_namespace=options.max_host_ports_per_namespace,
+        creating_duration_period=options.creating_duration_period,
+        creating_restart_period=options.creating_restart_period,
+        enable_creating_failed=options.enable_creating_failed,
+        node_fail_grace_period=options.node_fail_grace_period,
+        bad_node_conditions=frozenset(options.bad_node_conditions),
+    )
 
-    elector: Elector | None = None
+
+class _Gate:
+    """Between the transport, which asks before each write, and the electors, which need a transport. A controller works
+    while its lease is held, and a lost lease ends the process: nothing is written after any lease has run out."""
+
+    electors: Collection[Elector] = ()
 
     def check(self) -> None:
-        if self.elector is not None:
-            self.elector.check()
+        for elector in self.electors:
+            if elector.has_led:
+                elector.check()
 
 
 def _config(options: OperatorOptions) -> Config:
@@ -197,24 +199,26 @@ def _aggregator_config(options: OperatorOptions, default: Key) -> Key:
 
 
 @asynccontextmanager
-async def _electing(options: OperatorOptions, config: Config, observe: Observe) -> AsyncIterator[Elector | None]:
-    """An elector with connections of its own; None for an operator that always leads."""
+async def _electing(
+    options: OperatorOptions, kinds: Sequence[ResourceKinds], config: Config, observe: Observe
+) -> AsyncIterator[Mapping[str, Elector]]:
+    """Electors with connections of their own, by the names of controllers; none for an operator that always leads."""
     if not options.leader_elect:
-        yield None
+        yield {}
         return
     times = _election_times(options)
-    async with KubeCluster(
-        config, timeout=times.renew_deadline, connections=LEASE_CONNECTIONS, observe=observe
-    ) as cluster:
-        namespace = options.leader_elect_resource_namespace or _own_namespace(config)
-        yield Elector(
-            cluster,
-            Key(namespace, options.leader_elect_resource_name),
-            f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
-            times,
-            now=_now,
-            monotonic=_elapsed,
-        )
+    # An operator of one namespace has no rights elsewhere.
+    namespace = options.leader_elect_resource_namespace or options.namespace or OPERATOR.lease_namespace
+    leases = {each.name: options.leader_elect_resource_name or lease_name(each.resource) for each in kinds}
+    names = set(leases.values())
+    identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+    connections = LEASE_CONNECTIONS * len(names)
+    async with KubeCluster(config, timeout=times.renew_deadline, connections=connections, observe=observe) as cluster:
+        electors = {
+            name: Elector(cluster, Key(namespace, name), identity, times, now=_now, monotonic=_elapsed)
+            for name in names
+        }
+        yield {controller: electors[name] for controller, name in leases.items()}
 
 
 def _election_times(options: OperatorOptions) -> ElectionTimes:
@@ -229,10 +233,6 @@ def _election_times(options: OperatorOptions) -> ElectionTimes:
     return times
 
 
-def _own_namespace(config: Config) -> str:
-    return config.namespace if config.namespace not in ("", "default") else SYSTEM_NAMESPACE
-
-
 def build_manager(
     cluster: Cluster,
     kinds: Sequence[ResourceKinds],
@@ -240,7 +240,7 @@ def build_manager(
     shared_network: bool = False,
     namespace: str = "",
     workers: int = OPERATOR.workers,
-    elector: Elector | None = None,
+    electors: Mapping[str, Elector] | None = None,
 ) -> Manager:
     """Stores, reflectors and one controller for each resource that jobs have, wired."""
     pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
@@ -310,7 +310,7 @@ def build_manager(
         )
         for each in kinds
     ]
-    return Manager(reflectors, controllers, recorder, elector)
+    return Manager(reflectors, controllers, recorder, electors or {})
 
 
 def chosen(kinds: Sequence[ResourceKinds], names: Sequence[str]) -> Sequence[ResourceKinds]:

@@ -15,8 +15,17 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import structlog
 
-from trainmaster.core.errors import AlreadyExists, Conflict, NotFound, NotLeading, Trainmaster, Unreachable
-from trainmaster.core.ids import LEASE, Key
+from trainmaster.core.errors import (
+    AlreadyExists,
+    BadConfig,
+    Conflict,
+    Forbidden,
+    NotFound,
+    NotLeading,
+    Trainmaster,
+    Unreachable,
+)
+from trainmaster.core.ids import LEASE, Key, Resource
 from trainmaster.runtime import metrics
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.settings import ElectionTimes
@@ -24,6 +33,14 @@ from trainmaster.settings import ElectionTimes
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+_CHOOSE = "choose another namespace with --leader-elect-resource-namespace"
+
+
+def lease_name(resource: Resource) -> str:
+    """The Lease of the process that reconciles the jobs of a resource. All installations use the same name, so that
+    two of them never drive the same jobs."""
+    return str(resource)
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -59,7 +76,9 @@ class Elector:
         self._now = now
         self._monotonic = monotonic
         self._until = float("-inf")
+        self.has_led = False
         self._seen: tuple[_LeaseSpec, float] | None = None
+        self._waits_for = ""
         self._gauge = metrics.LEADING.labels(key.name)
         self._gauge.set(0)
 
@@ -68,15 +87,15 @@ class Elector:
         return self._monotonic() < self._until
 
     def check(self) -> None:
-        """Called directly before every write."""
+        """Raises NotLeading if another replica may lead by now."""
         if not self.is_leading:
             raise NotLeading(f"lease {self._key} is not held by {self._identity}; nothing is written")
 
     async def acquire(self) -> None:
         """Returns when this process leads, however long that takes."""
-        log.info("waiting to lead", lease=str(self._key), identity=self._identity)
         while not await self._attempt(self._times.renew_deadline):  # noqa: ASYNC110 it waits for another process
             await asyncio.sleep(self._times.retry)
+        self.has_led = True
         self._gauge.set(1)
         log.info("leading", lease=str(self._key), identity=self._identity)
 
@@ -118,8 +137,10 @@ class Elector:
             async with asyncio.timeout(timeout):
                 if not await self._write():
                     return False
+        except BadConfig:
+            raise
         except (Trainmaster, TimeoutError) as error:
-            log.warning("lease not renewed", lease=str(self._key), because=str(error) or "no answer in time")
+            log.warning("lease not renewed", lease=str(self._key), because=_explain(error))
             return False
         self._until = started + self._times.renew_deadline
         return self.is_leading
@@ -131,6 +152,7 @@ class Elector:
         ours = lease.spec.holder_identity == self._identity
         if not ours and not self._has_ended(lease.spec):
             self._until = float("-inf")  # another replica holds the lease: stop leading at once
+            self._report_holder(lease.spec.holder_identity or "")
             return False
         stamp = _micro(self._now())
         spec = msgspec.structs.replace(
@@ -166,7 +188,15 @@ class Elector:
             await self._ask(self._cluster.create(LEASE, self._key.namespace, msgspec.json.encode(body)))
         except AlreadyExists:
             return False
+        except NotFound:
+            missing = f"lease {self._key}: the namespace {self._key.namespace} does not exist"
+            raise BadConfig(f"{missing}; create it, or {_CHOOSE}") from None
         return True
+
+    def _report_holder(self, holder: str) -> None:
+        if holder != self._waits_for:
+            self._waits_for = holder
+            log.info("waiting for the lease", lease=str(self._key), holder=holder, identity=self._identity)
 
     async def _read(self) -> _Lease | None:
         try:
@@ -190,6 +220,12 @@ class Elector:
         if self._seen is None or self._seen[0] != spec:
             self._seen = (spec, now)
         return now >= self._seen[1] + (spec.lease_duration_seconds or self._times.lease)
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, Forbidden):
+        return f"{error}; grant it as deploy/rbac.yaml does, or {_CHOOSE}"
+    return str(error) or "no answer in time"
 
 
 def _micro(at: datetime) -> str:

@@ -1,13 +1,13 @@
 """Starts everything in order and ends it in order.
 
-Reflectors first; ready when all stores are complete, but for what the API server does not have; workers only while
-leading. SIGTERM (``stop``) closes the queues, lets every pass in hand end, sends the events that are left and gives
-the lease back.
+Reflectors first; ready when all stores are complete, but for what the API server does not have. The workers of a
+controller start when its Lease is held; a Lease that is lost ends the process. SIGTERM (``stop``) closes the queues,
+lets every pass in hand end, sends the events that are left and gives the Leases back.
 """
 
 import asyncio
 import gc
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -32,12 +32,14 @@ class Manager:
         reflectors: Sequence[Reflector[Any]],
         controllers: Sequence[Controller],
         recorder: Recorder,
-        elector: Elector | None,
+        electors: Mapping[str, Elector],
     ) -> None:
+        """``electors`` are those of the controllers, by their names; several may share one. A controller without an
+        elector always works."""
         self._reflectors = reflectors
         self._controllers = controllers
         self._recorder = recorder
-        self._elector = elector
+        self._electors = electors
 
     @property
     def is_ready(self) -> bool:
@@ -57,15 +59,24 @@ class Manager:
         if not await _unless(stop, self._synced()):
             return
         log.info("ready", kinds=[controller.name for controller in self._controllers])
-        if self._elector is None:
-            await self._lead(stop)
-            return
+        groups: dict[Elector | None, list[Controller]] = {}
+        for controller in self._controllers:
+            groups.setdefault(self._electors.get(controller.name), []).append(controller)
         try:
-            if await _unless(stop, self._elector.acquire()):
-                await self._lead(stop)
+            async with asyncio.TaskGroup() as group:
+                holding: list[asyncio.Task[None]] = []
+                working = [
+                    group.create_task(self._lead(elector, controllers, stop, group, holding))
+                    for elector, controllers in groups.items()
+                ]
+                await asyncio.wait(working)
+                await self._recorder.flush(FLUSH_SECONDS)
+                for task in holding:
+                    task.cancel()
         finally:
-            if self._elector.is_leading or stop.is_set():  # a lost lease need not be released
-                await self._elector.release()
+            # A lost lease need not be released.
+            held = [elector for elector in groups if elector and (elector.is_leading or stop.is_set())]
+            await asyncio.gather(*(elector.release() for elector in held))
 
     async def _synced(self) -> None:
         for reflector in self._reflectors:
@@ -75,24 +86,31 @@ class Manager:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
 
-    async def _lead(self, stop: asyncio.Event) -> None:
-        async with asyncio.TaskGroup() as group:
-            holding = group.create_task(self._elector.hold()) if self._elector else None
-            workers = [
-                group.create_task(controller.work(only_urgent=number >= controller.workers))
-                for controller in self._controllers
-                for number in range(controller.workers + RESERVED)
-            ]
-            await stop.wait()
-            log.info("stopping: finishing the passes in hand")
-            for controller in self._controllers:
-                controller.queue.close()
-            _, unfinished = await asyncio.wait(workers, timeout=DRAIN_SECONDS)
-            for task in unfinished:
-                task.cancel()
-            await self._recorder.flush(FLUSH_SECONDS)
-            if holding:
-                holding.cancel()
+    async def _lead(
+        self,
+        elector: Elector | None,
+        controllers: Sequence[Controller],
+        stop: asyncio.Event,
+        group: asyncio.TaskGroup,
+        holding: list[asyncio.Task[None]],
+    ) -> None:
+        """Work from the moment when the lease is held until ``stop``; the lease is held until ``holding`` ends."""
+        if elector is not None:
+            if not await _unless(stop, elector.acquire()):
+                return
+            holding.append(group.create_task(elector.hold()))
+        workers = [
+            group.create_task(controller.work(only_urgent=number >= controller.workers))
+            for controller in controllers
+            for number in range(controller.workers + RESERVED)
+        ]
+        await stop.wait()
+        log.info("stopping: finishing the passes in hand", kinds=[controller.name for controller in controllers])
+        for controller in controllers:
+            controller.queue.close()
+        _, unfinished = await asyncio.wait(workers, timeout=DRAIN_SECONDS)
+        for task in unfinished:
+            task.cancel()
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
