@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import structlog
 
+from trainmaster.cli.log import flush_logging
+
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -24,6 +26,7 @@ def kept_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
+    flush_logging(timeout=60)
     structlog.reset_defaults()
     root.handlers[:] = handlers
     root.setLevel(level)

@@ -1,7 +1,11 @@
+import asyncio
 import io
 import json
 import logging
+import os
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from trainmaster.cli.log import Journal, configure_logging
+from trainmaster.cli.log import QUEUED_BYTES, Journal, configure_logging, flush_logging
 from trainmaster.core.ids import Key
 
 pytestmark = pytest.mark.usefixtures("kept_logging")
@@ -24,6 +28,10 @@ class Screen(io.StringIO):
 
     def isatty(self) -> bool:
         return self._is_terminal
+
+    def getvalue(self) -> str:
+        assert flush_logging(timeout=60)
+        return super().getvalue()
 
 
 def written(
@@ -141,3 +149,97 @@ def test_a_full_disk_costs_lines_and_nothing_else() -> None:
         configure_logging("json", 0, journal)
         structlog.get_logger("test").info("ready")
         logging.getLogger("asyncio").error("slow")
+
+
+# --- a reader that stops reading ---
+
+
+class Pipe:
+    """A real pipe in the place of stderr."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reader, writer = os.pipe()
+        self._reader = os.fdopen(reader)
+        monkeypatch.setattr(sys, "stderr", stderr := os.fdopen(writer, "w"))
+        self._stderr = stderr
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All that was written; the pipe is closed."""
+        with self._reader, ThreadPoolExecutor(1) as pool:
+            text = pool.submit(self._reader.read)
+            assert flush_logging(timeout=60)
+            self._stderr.close()
+            return [json.loads(line) for line in text.result().splitlines()]
+
+
+async def log_much(count: int) -> int:
+    """Log lines of 1 KiB beside a task that counts how often it was its turn."""
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    log = structlog.get_logger("test")
+    for number in range(count):
+        log.info("line", number=number, padding="x" * 1024)
+        await asyncio.sleep(0)
+    counting.cancel()
+    return turns
+
+
+async def test_the_loop_goes_on_while_the_log_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipe(monkeypatch)
+    configure_logging("json", 0)
+    count = 3 * QUEUED_BYTES // 1024
+
+    assert await log_much(count) >= count
+    assert not flush_logging(timeout=0.01)
+
+    lines = await asyncio.to_thread(pipe.lines)
+    written = [line["number"] for line in lines if line["event"] == "line"]
+    assert written == sorted(written)
+    assert QUEUED_BYTES // 2048 < len(written) < count
+    (report,) = [line for line in lines if "dropped" in line["event"]]
+    assert (report["level"], report["lines"]) == ("warning", count - len(written))
+
+
+async def test_lines_keep_their_order_and_none_is_lost_while_the_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipe(monkeypatch)
+    configure_logging("json", 0)
+    await log_much(200)
+    logging.getLogger("asyncio").error("slow")
+
+    lines = await asyncio.to_thread(pipe.lines)
+    assert [line.get("number") for line in lines] == [*range(200), None]
+
+
+def test_what_was_logged_is_written_before_the_process_ends() -> None:
+    script = """
+import structlog
+from trainmaster.cli.log import configure_logging
+configure_logging("json", 0)
+for number in range(1000):
+    structlog.get_logger("test").info("line", number=number)
+raise SystemExit(3)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 3
+    assert [json.loads(line)["number"] for line in ended.stderr.splitlines()] == list(range(1000))
+
+
+def test_a_log_whose_reader_has_gone_costs_lines_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb", buffering=0) as raw:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, write_through=True))
+        configure_logging("json", 0)
+        log = structlog.get_logger("test")
+        log.info("first")
+        assert flush_logging(timeout=60)
+        log.info("second")
+        assert flush_logging(timeout=60)

@@ -5,6 +5,7 @@ import sys
 import click
 
 from trainmaster.cli.down import down
+from trainmaster.cli.log import flush_logging
 from trainmaster.cli.node import node
 from trainmaster.cli.operator import operator
 from trainmaster.cli.run import run
@@ -52,5 +53,6 @@ def main() -> None:
     try:
         cli()
     except Trainmaster as error:
+        flush_logging()
         click.echo(f"trainmaster: {error}", err=True)
         sys.exit(1)

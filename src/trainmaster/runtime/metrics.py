@@ -61,6 +61,7 @@ SLOW_PLANS = Counter("trainmaster_slow_plans_total", "Plans that took longer tha
 BARRIER_WAITS = Counter("trainmaster_barrier_waits_total", "Passes put off until our own writes were seen", ["kind"])
 ACTIONS = Counter("trainmaster_actions_total", "Writes by what they did", ["verb", "resource"])
 STATUS_WRITES = Counter("trainmaster_status_writes_total", "Status patches", ["kind"])
+LOG_LINES_DROPPED = Counter("trainmaster_log_lines_dropped_total", "Lines of the log that were not written")
 EVENTS_DROPPED = Counter("trainmaster_events_dropped_total", "Events that were not sent", ["because"])
 
 NEW = "New"
