@@ -184,10 +184,10 @@ async def test_two_installations_never_drive_the_same_jobs(plane: ControlPlane, 
             metrics = [Metrics(await asyncio.to_thread(each.metrics)) for each in (installed, second)]
 
     drove = [
-        [kind for kind in ("dijob", "aitrainingjob") if each.total("trainmaster_status_writes_total", kind=kind)]
+        [kind for kind in ("DIJob", "AITrainingJob") if each.total("trainmaster_status_writes_total", kind=kind)]
         for each in metrics
     ]
-    assert drove == [["dijob"], ["aitrainingjob"]]
+    assert drove == [["DIJob"], ["AITrainingJob"]]
     waits = [json.loads(line) for line in log.splitlines() if "waiting for the lease" in line]
     assert [(line["lease"], line["holder"]) for line in waits] == [(f"{scene.namespace}/{DIJOBS}", holder_of(held))]
 
@@ -196,5 +196,6 @@ async def test_a_namespace_of_leases_that_does_not_exist_ends_the_operator_with_
     args = ["--leader-elect=true", "--leader-elect-resource-namespace=nowhere"]
     async with OperatorProcess(plane, args=args, user="admin", is_waited_for=False) as operator:
         assert await asyncio.to_thread(operator.wait) == 1
+        log = operator.log
 
-    assert "the namespace nowhere does not exist; create it, or choose another" in operator.log
+    assert "the namespace nowhere does not exist; create it, or choose another" in log

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from tests.runtime.cluster import FakeCluster, raising, waiting
+from tests.runtime.cluster import Call, FakeCluster, Hook, raising, waiting
 from tests.runtime.kind import NOW, TOY, a_toy
-from trainmaster.core.errors import Conflict, Forbidden, TooManyRequests, Trainmaster, Unreachable
+from trainmaster.core.errors import Conflict, Forbidden, ServerError, TooManyRequests, Trainmaster, Unreachable
 from trainmaster.core.ids import EVENT, Key
 from trainmaster.core.plan import Event, normal, warning
 from trainmaster.core.view import JobView
 from trainmaster.runtime import recorder as module
-from trainmaster.runtime.recorder import INTERVAL, PATIENCE, QUEUE_LIMIT, Recorder
+from trainmaster.runtime.event_queue import LIMITS
+from trainmaster.runtime.recorder import INTERVAL, PATIENCE, RETRIED_FOR, SENDERS, Recorder
 
 pytestmark = pytest.mark.looptime
 
@@ -44,6 +45,13 @@ class Rig:
         yield
         assert not task.done()
         task.cancel()
+
+
+def always(error: Exception) -> Hook:
+    async def hook(_: Call) -> None:
+        raise error
+
+    return hook
 
 
 def dropped(because: str) -> float:
@@ -233,7 +241,8 @@ async def test_events_wait_while_jobs_do() -> None:
 async def test_no_event_waits_long_however_long_the_jobs_do() -> None:
     rig = Rig()
     rig.is_busy = True
-    rig.record(*(normal("Started", f"step {n}") for n in range(100)))
+    for n in range(100):
+        rig.record(STARTED, job=a_toy(f"job-{n}"))
     async with rig.sending(PATIENCE + 5):
         assert len(rig.cluster.calls) == 100
         assert rig.cluster.calls[0].at >= PATIENCE
@@ -253,19 +262,28 @@ async def test_events_do_not_wait_for_jobs_at_the_end() -> None:
 async def test_a_full_queue_drops_and_counts_and_recording_never_waits() -> None:
     rig = Rig()
     before = dropped("queue full")
-    rig.record(*(normal("Started", f"step {n}") for n in range(QUEUE_LIMIT + 7)))
+    for n in range(LIMITS.total + 7):
+        rig.record(STARTED, job=a_toy(f"job-{n}"))
 
     assert dropped("queue full") - before == 7
-    async with rig.sending(0.1):
-        assert rig.cluster.calls[0].body["message"] == "step 0"
+    assert len(rig.recorder._queue) == LIMITS.total
+
+
+async def test_dropped_events_are_reported_once_a_minute(logs: list[MutableMapping[str, Any]]) -> None:
+    rig = Rig()
+    for _ in range(3):
+        rig.record(*(normal("Started", f"step {n}") for n in range(2 * LIMITS.of_job)))
+        await asyncio.sleep(30)
+
+    reports = [line["events"] for line in logs if line["event"].startswith("events dropped")]
+    first, rest = 1, LIMITS.of_job - 1
+    assert reports == [first, rest + 2 * LIMITS.of_job + first]
 
 
 @pytest.mark.parametrize(
     ("error", "because"),
     [
         pytest.param(Forbidden("events is forbidden"), "refused", id="forbidden"),
-        pytest.param(Unreachable("cut"), "refused", id="no answer"),
-        pytest.param(TooManyRequests("slow down"), "refused", id="too many"),
         pytest.param(Conflict("conflict"), "refused", id="conflict"),
         pytest.param(RuntimeError("Session is closed"), "defect", id="a defect"),
     ],
@@ -285,22 +303,82 @@ async def test_an_event_that_cannot_be_sent_is_dropped_and_the_next_one_is_sent(
     assert (logs[0]["job"], logs[0]["reason"]) == ("ml/mnist", "Started")
 
 
-@pytest.mark.parametrize("error", [pytest.param(Unreachable("cut"), id="no answer")])
-async def test_an_event_that_could_not_be_created_is_created_when_it_comes_again(error: Trainmaster) -> None:
+PASSING = [
+    pytest.param(Unreachable("cut"), id="no answer"),
+    pytest.param(TooManyRequests("slow down"), id="too many"),
+    pytest.param(ServerError("etcd is away"), id="server error"),
+]
+
+
+@pytest.mark.parametrize("error", PASSING)
+async def test_an_event_is_sent_again_after_a_failure_that_passes_and_before_the_next_one(error: Trainmaster) -> None:
     rig = Rig()
-    rig.cluster.before = raising("create", error)
-    rig.record(STARTED, STARTED)
+    rig.cluster.before = raising("create", error, error)
+    rig.record(STARTED, normal("Ended", "done"))
+    async with rig.sending(10):
+        pass
+
+    assert [call.body["reason"] for call in rig.cluster.calls] == ["Started", "Started", "Started", "Ended"]
+    assert len({call.key for call in rig.cluster.calls}) == 2  # a retry has the same name
+
+
+async def test_an_event_whose_answer_was_lost_is_not_created_twice() -> None:
+    rig = Rig()
+    rig.cluster.after = raising("create", Unreachable("cut"))
+    rig.record(STARTED)
+    async with rig.sending(10):
+        rig.record(STARTED)
+        await asyncio.sleep(1)
+
+    assert [(call.verb, call.body["count"]) for call in rig.cluster.calls] == [
+        ("create", 1),
+        ("create", 1),
+        ("patch", 2),
+    ]
+
+
+async def test_an_event_is_given_up_after_ten_minutes_of_failures() -> None:
+    rig = Rig()
+    before = dropped("refused")
+    rig.cluster.before = always(Unreachable("cut"))
+    rig.record(STARTED)
+    async with rig.sending(2 * RETRIED_FOR):
+        assert len(rig.recorder._queue) == 0
+
+    assert dropped("refused") - before == 1
+    assert RETRIED_FOR - 100 < rig.cluster.calls[-1].at < RETRIED_FOR + 100
+
+
+async def test_events_of_other_jobs_are_sent_while_those_of_one_get_no_answer() -> None:
+    rig = Rig()
+
+    async def hang(call: Call) -> None:
+        if call.body.get("involvedObject", {}).get("name") == "slow":
+            await asyncio.sleep(1000)
+
+    rig.cluster.before = hang
+    rig.record(STARTED, normal("Ended", "done"), job=a_toy("slow"))
+    rig.record(STARTED, job=a_toy("quick"))
     async with rig.sending(1):
         pass
 
-    assert [call.verb for call in rig.cluster.calls] == ["create", "create"]
+    assert [call.body["involvedObject"]["name"] for call in rig.cluster.calls] == ["slow", "quick"]
+
+
+async def test_several_events_are_sent_at_once() -> None:
+    rig = Rig()
+    rig.cluster.before = waiting("create", 1.0)
+    for n in range(2 * SENDERS):
+        rig.record(STARTED, job=a_toy(f"job-{n}"))
+    async with rig.sending(0.5):
+        assert len(rig.cluster.calls) == SENDERS
 
 
 async def test_a_count_that_could_not_be_stored_is_not_lost() -> None:
     rig = Rig()
     rig.cluster.before = raising("patch", Unreachable("cut"))
     rig.record(STARTED, STARTED, STARTED)
-    async with rig.sending(1):
+    async with rig.sending(5):
         pass
 
     assert rig.cluster.calls[-1].body["count"] == 3

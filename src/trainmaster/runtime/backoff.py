@@ -16,6 +16,8 @@ RECONCILE = Delays(1.0, 120.0)
 """Passes of one job."""
 WATCH = Delays(0.2, 8.0)
 """Lists and watches of one resource. With jitter at most 10 s."""
+EVENTS = Delays(1.0, 60.0)
+"""Events of one job."""
 REGISTER_NODE = Delays(0.2, 5.0)
 """Local mode: the Node."""
 POD_STATUS = Delays(0.2, 30.0)

@@ -1,50 +1,45 @@
 """Events on jobs: what happened, for ``kubectl describe``.
 
-Recording never fails a pass and never makes it wait: events go into a bounded queue and are sent in the
-background at a bounded rate. The same event again raises the count of the first instead of a new one.
+Recording never fails a pass and never makes it wait: events go into a bounded queue (``event_queue``), and some senders
+send them at a bounded rate. An event that the API server could not take is sent again. The same event again raises the
+count of the first instead of a new one.
 """
 
 import asyncio
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import msgspec
 import structlog
 
-from trainmaster.core.errors import NotFound, Trainmaster
+from trainmaster.core.errors import AlreadyExists, NotFound, ServerError, TooManyRequests, Trainmaster, Unreachable
 from trainmaster.core.ids import EVENT, Key, Resource
 from trainmaster.core.plan import Event
 from trainmaster.core.view import JobView
 from trainmaster.runtime import metrics
+from trainmaster.runtime.backoff import EVENTS, Backoff
 from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.event_queue import EventQueue, Note
 
-QUEUE_LIMIT = 4096
+SENDERS = 6
 REMEMBERED = 4096
 MESSAGE_LIMIT = 1024
 INTERVAL = 0.02
-"""Seconds between two events: a burst of jobs must not compete with its own pods for the API server."""
+"""Seconds between two events of one sender: a burst of jobs must not compete with its own pods for the API server."""
 BUSY_POLL = 0.1
 PATIENCE = 10.0
 """Seconds from its recording that an event lets waiting jobs go first."""
+RETRIED_FOR = 600.0
+"""Seconds from its recording in which an event is sent again after a failure that may pass."""
+REPORT_PERIOD = 60.0
+"""Seconds between two lines of the log about events that did not fit into the queue."""
+
+_PASSING = (Unreachable, TooManyRequests, ServerError)
 
 log = structlog.get_logger(__name__)
-
-
-class _Note(NamedTuple):
-    resource: Resource
-    job: Key
-    uid: str
-    component: str
-    event: Event
-    at: datetime
-    since: float
-    """The loop's time of its recording."""
-
-    def identity(self) -> tuple[str, Event]:
-        return self.uid, self.event
 
 
 class _Sent(msgspec.Struct):
@@ -62,81 +57,133 @@ class Recorder:
         self._now = now
         self._is_busy = is_busy
         self._is_flushing = False
-        self._queue: asyncio.Queue[_Note] = asyncio.Queue(QUEUE_LIMIT)
+        self._queue = EventQueue()
+        self._changed = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+        self._backoff = Backoff(*EVENTS)
+        self._dropped = 0
+        self._reported_at = float("-inf")
         self._sent: OrderedDict[tuple[str, Event], _Sent] = OrderedDict()
         self._numbers = itertools.count()
 
     def record(self, resource: Resource, job: JobView, component: str, event: Event) -> None:
         event = Event(event.type, event.reason, _cut(event.message))
-        try:
-            self._queue.put_nowait(_Note(resource, job.key, job.uid, component, event, self._now(), _loop_time()))
-        except asyncio.QueueFull:
+        now = _loop_time()
+        at = self._now()
+        # Like client-go: readable by the job's name, unique by the time; many may share a microsecond.
+        name = f"{job.key.name[:200]}.{int(at.timestamp() * 1e6):x}{next(self._numbers) & 0xFFF:03x}"
+        if self._queue.add(Note(resource, job.key, job.uid, component, event, name, at, now), now) is not None:
             metrics.EVENTS_DROPPED.labels("queue full").inc()
+            self._dropped += 1
+        if self._dropped and now >= self._reported_at + REPORT_PERIOD:
+            log.warning("events dropped: there were too many", events=self._dropped)
+            self._dropped, self._reported_at = 0, now
+        self._emptied.clear()
+        self._changed.set()
 
     async def run(self) -> None:
-        while True:
-            note = await self._queue.get()
-            await self._calm(note)
-            await self._send(note)
-            self._queue.task_done()
-            await asyncio.sleep(INTERVAL)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(SENDERS):
+                group.create_task(self._send_all())
 
     async def flush(self, timeout: float) -> None:
         """Wait until everything recorded so far is sent; ``run`` does the sending."""
         self._is_flushing = True
+        self._changed.set()
         try:
             async with asyncio.timeout(timeout):
-                await self._queue.join()
+                await self._emptied.wait()
         except TimeoutError:
-            metrics.EVENTS_DROPPED.labels("shut down").inc(self._queue.qsize())
+            metrics.EVENTS_DROPPED.labels("shut down").inc(len(self._queue))
 
-    async def _calm(self, note: _Note) -> None:
+    async def _send_all(self) -> None:
+        while True:
+            note = self._queue.take(_loop_time(), hurry=self._is_flushing)
+            if note is None:
+                await self._wait()
+                continue
+            await self._calm(note)
+            is_sent = await self._send(note)
+            await asyncio.sleep(INTERVAL)
+            now = _loop_time()
+            if is_sent:
+                self._queue.done(note, now)
+            else:
+                self._queue.retry(note, now + self._backoff.delay(note.tries + 1), now)
+                self._changed.set()  # for the other senders, which wait for the time that was the next
+
+    async def _wait(self) -> None:
+        """Until something is recorded, or the next event that was put off is due."""
+        if self._queue.is_empty:
+            self._emptied.set()
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._queue.next_at()):
+                await self._changed.wait()
+
+    async def _calm(self, note: Note) -> None:
         until = note.since + PATIENCE
         while not self._is_flushing and self._is_busy() and _loop_time() < until:  # noqa: ASYNC110 queues have no event
             await asyncio.sleep(BUSY_POLL)
 
-    async def _send(self, note: _Note) -> None:
+    async def _send(self, note: Note) -> bool:
+        """False if it is to be sent again."""
         try:
-            if (sent := self._sent.get(note.identity())) and await self._repeat(note, sent):
-                return
-            await self._first(note)
+            if not ((sent := self._sent.get(_identity(note))) and await self._repeat(note, sent)):
+                await self._first(note)
+        except _PASSING as error:
+            if _loop_time() < note.since + RETRIED_FOR:
+                return False
+            self._give_up(note, error)
         except Trainmaster as error:
-            metrics.EVENTS_DROPPED.labels("refused").inc()
-            log.warning("event not recorded", job=str(note.job), reason=note.event.reason, because=str(error))
+            self._give_up(note, error)
         except Exception:
             # Whatever it is, the jobs go on without this event.
             metrics.EVENTS_DROPPED.labels("defect").inc()
             log.exception("event not recorded by a defect in trainmaster", job=str(note.job), reason=note.event.reason)
+        return True
 
-    async def _first(self, note: _Note) -> None:
-        # Like client-go: readable by the job's name, unique by the time; many may share a microsecond.
-        name = f"{note.job.name[:200]}.{int(note.at.timestamp() * 1e6):x}{next(self._numbers) & 0xFFF:03x}"
-        await self._cluster.create(EVENT, note.job.namespace, msgspec.json.encode(_body(name, note)))
-        self._sent[note.identity()] = _Sent(name, 1)
+    def _give_up(self, note: Note, error: Trainmaster) -> None:
+        metrics.EVENTS_DROPPED.labels("refused").inc()
+        log.warning("event not recorded", job=str(note.job), reason=note.event.reason, because=str(error))
+
+    async def _first(self, note: Note) -> None:
+        try:
+            await self._cluster.create(EVENT, note.job.namespace, msgspec.json.encode(_body(note)))
+        except AlreadyExists:
+            if not note.tries:
+                raise
+            # The API server had taken it; only its answer was lost.
+        self._sent[_identity(note)] = _Sent(note.name, 1)
         if len(self._sent) > REMEMBERED:
             self._sent.popitem(last=False)
 
-    async def _repeat(self, note: _Note, sent: _Sent) -> bool:
-        sent.count += 1
-        patch = msgspec.json.encode({"count": sent.count, "lastTimestamp": _seconds(note.at)})
+    async def _repeat(self, note: Note, sent: _Sent) -> bool:
+        patch = msgspec.json.encode({"count": sent.count + 1, "lastTimestamp": _seconds(note.at)})
         try:
             await self._cluster.patch(EVENT, Key(note.job.namespace, sent.name), patch)
         except NotFound:  # events live for an hour
-            del self._sent[note.identity()]
+            del self._sent[_identity(note)]
             return False
+        sent.count += 1
         return True
+
+
+def _identity(note: Note) -> tuple[str, Event]:
+    return note.uid, note.event
 
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _body(name: str, note: _Note) -> dict[str, object]:
+def _body(note: Note) -> dict[str, object]:
     at = _seconds(note.at)
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": note.job.namespace},
+        "metadata": {"name": note.name, "namespace": note.job.namespace},
         "involvedObject": {
             "apiVersion": note.resource.api_version,
             "kind": note.resource.kind,
