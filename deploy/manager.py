@@ -215,9 +215,7 @@ def _account(variant: Variant, name: str) -> Object:
     return _body("v1", "ServiceAccount", name, variant.namespace)
 
 
-def _granted(
-    variant: Variant, account: str, role: str, rules: Sequence[Object], place: str = ""
-) -> Iterator[Object]:
+def _granted(variant: Variant, account: str, role: str, rules: Sequence[Object], place: str = "") -> Iterator[Object]:
     """A role, and that an account has it: in one namespace, or in all."""
     kind = "Role" if place else "ClusterRole"
     yield _body(f"{RBAC_GROUP}/v1", kind, role, place, rules=list(rules))

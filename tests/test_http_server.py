@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -126,6 +127,17 @@ async def test_an_address_has_no_more_connections_than_its_own_limit(connect: Co
         own[0].close()
         while await (again := await connect(port)).ask() == b"":
             again.close()  # until the server has noticed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+@pytest.mark.parametrize("said", SILENT)
+async def test_many_connections_from_one_address_close_none_of_another(said: bytes, connect: Connect) -> None:
+    async with serving() as port:
+        before = await connect(port)
+        flood = [await connect(port, said, address="127.0.0.2") for _ in range(5 * LIMIT)]
+        await open_after(flood, LIMIT)
+
+        assert await before.ask() == b"HTTP/1.1 200 OK"
 
 
 async def test_a_request_in_hand_is_answered_however_many_connect_after_it(connect: Connect) -> None:

@@ -1,10 +1,10 @@
 """Starts every HTTP server of trainmaster, with limits that hold before a request is read.
 
-The number of open connections is limited, and half of them may be without a request: a new connection then closes the
-oldest of these. So a kubelet that connects and asks at once is answered while others hold connections open. At the
-limit new connections are closed at once, and so are those of an address that has too many of them. A connection that is
-idle, or sends its headers slowly, ends after the keep-alive time. Of a body that no handler reads only a little is
-received.
+The number of open connections is limited, and half of them may be without a request. A new connection then closes one
+of these: the oldest from the address that has most of them. So a kubelet is answered while another machine holds or
+opens as many connections as it can. At the limit new connections are closed at once, and so are those of an address
+that has too many of them. A connection that is idle, or sends its headers slowly, ends after the keep-alive time. Of a
+body that no handler reads only a little is received.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -173,21 +174,20 @@ class _Acceptor:
         self._limits = limits
         self._tls = tls
         self._handshakes: dict[asyncio.Task[None], str] = {}
-        """By task, the address of the client."""
-        self._addresses: dict[RequestHandler, str] = {}
-        self._closing: set[RequestHandler] = set()
+        """With the addresses of the clients, the oldest first, as in ``_opened``."""
+        self._opened: dict[RequestHandler, str] = {}
 
     async def run(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, client = await loop.sock_accept(listener)
+                connection, (address, *_) = await loop.sock_accept(listener)
             except OSError as error:
                 if error.errno not in (errno.ECONNABORTED, errno.EINTR):
                     log.warning("cannot accept connections", because=os.strerror(error.errno or 0))
                     await asyncio.sleep(DESCRIPTOR_PAUSE)
             else:
-                self._accept(connection, client[0])
+                self._accept(connection, address)
             # One connection in each round of the loop: a flood of them must not delay other work.
             await asyncio.sleep(0)
 
@@ -200,30 +200,37 @@ class _Acceptor:
             await asyncio.wait(pending)
 
     def _accept(self, connection: socket.socket, address: str) -> None:
-        opened = self._server.connections
-        self._close_oldest(opened)
-        if len(opened) + len(self._handshakes) >= self._limits.connections or self._has_many(address, opened):
+        self._forget_ended()
+        self._close_one()
+        if len(self._server.connections) + len(self._handshakes) >= self._limits.connections or self._has_many(address):
             connection.close()
             return
         task = asyncio.create_task(self._shake_hands(connection, address))
         self._handshakes[task] = address
         task.add_done_callback(self._handshakes.pop)
 
-    def _has_many(self, address: str, opened: list[RequestHandler]) -> bool:
-        self._addresses = {each: self._addresses[each] for each in opened if each in self._addresses}
-        of_address = [each for each in (*self._addresses.values(), *self._handshakes.values()) if each == address]
+    def _forget_ended(self) -> None:
+        alive = set(self._server.connections)
+        self._opened = {each: address for each, address in self._opened.items() if each in alive}
+
+    def _has_many(self, address: str) -> bool:
+        of_address = [each for each in (*self._opened.values(), *self._handshakes.values()) if each == address]
         return len(of_address) >= self._limits.per_address
 
-    def _close_oldest(self, opened: list[RequestHandler]) -> None:
-        self._closing.intersection_update(opened)
-        idle = [each for each in opened if each not in self._in_hand and each not in self._closing]
-        if len(idle) + len(self._handshakes) < self._limits.connections // 2:
+    def _close_one(self) -> None:
+        idle: list[tuple[RequestHandler | asyncio.Task[None], str]] = [
+            *((each, address) for each, address in self._opened.items() if each not in self._in_hand),
+            *self._handshakes.items(),
+        ]
+        if len(idle) < self._limits.connections // 2:
             return
-        if len(idle) >= len(self._handshakes):
-            self._closing.add(idle[0])
-            idle[0].force_close()
+        most, _ = Counter(address for _, address in idle).most_common(1)[0]
+        oldest = next(each for each, address in idle if address == most)
+        if isinstance(oldest, asyncio.Task):
+            oldest.cancel()
         else:
-            next(iter(self._handshakes)).cancel()
+            del self._opened[oldest]
+            oldest.force_close()
 
     async def _shake_hands(self, connection: socket.socket, address: str) -> None:
         timeout = HANDSHAKE_TIMEOUT if self._tls else None
@@ -231,7 +238,7 @@ class _Acceptor:
             transport, opened = await asyncio.get_running_loop().connect_accepted_socket(
                 self._server, connection, ssl=self._tls, ssl_handshake_timeout=timeout
             )
-            self._addresses[opened] = address
+            self._opened[opened] = address
             if self._tls is not None:
                 # Otherwise 256 KiB are read ahead. Only transports of TLS have it, which typeshed does not know.
                 transport.set_read_buffer_limits(RECEIVE_BUFFER)  # type: ignore[attr-defined]

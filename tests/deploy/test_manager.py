@@ -11,8 +11,12 @@ import yaml
 
 from deploy import manager
 from deploy.manager import MX, VARIANTS, Variant
+from testbed.operator import RBAC
 from trainmaster.cli.main import cli
 from trainmaster.kinds.crd import all_crds
+from trainmaster.kinds.registry import all_resource_kinds
+from trainmaster.runtime.elector import lease_name
+from trainmaster.settings import OPERATOR
 
 Object = dict[str, Any]
 
@@ -230,3 +234,26 @@ def test_every_namespace_enforces_the_restricted_standard(file: Path) -> None:
     assert namespaces
     for body in namespaces:
         assert body["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+# --- Leases ---
+
+
+def test_the_operator_may_change_the_leases_of_its_kinds_and_no_other() -> None:
+    role = next(
+        body
+        for body in yaml.safe_load_all(RBAC.read_text())
+        if (body["kind"], body["metadata"]["name"]) == ("Role", "trainmaster-operator-election")
+    )
+    named = {frozenset(rule["verbs"]): set(rule.get("resourceNames", ())) for rule in role["rules"]}
+    leases = {lease_name(each.resource) for each in all_resource_kinds(OPERATOR.jobs)}
+
+    assert named == {frozenset({"create"}): set(), frozenset({"get", "update"}): leases}
+    assert role["metadata"]["namespace"] == OPERATOR.lease_namespace
+
+
+def test_an_installation_may_change_the_lease_of_its_own_kind_alone() -> None:
+    role = of_kind("Role")["di-operator-election"]
+
+    assert role["metadata"]["namespace"] == OPERATOR.lease_namespace
+    assert [rule.get("resourceNames") for rule in role["rules"]] == [None, ["dijobs.diengine.opendilab.org"]]

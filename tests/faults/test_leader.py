@@ -6,15 +6,17 @@ server could see it.
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from testbed.admin import Admin, eventually
-from testbed.operator import OperatorProcess
+from testbed.operator import REPOSITORY, OperatorProcess
 from testbed.plane import ControlPlane
 from testbed.proxy import Call, FaultProxy, hang
 from tests.faults.conftest import NewLife
@@ -206,6 +208,33 @@ async def test_a_leader_goes_on_leading_while_the_api_server_holds_up_all_its_po
     await eventually(many_renewals, timeout=PATIENCE)
     for life in lives:  # the operators of other tests need not drive them
         await election.admin.delete(life.subject.resource, life.namespace, "job")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/healthz"])
+async def test_a_leader_goes_on_leading_and_answers_its_kubelet_during_a_flood_of_connections(
+    election: Election, path: str
+) -> None:
+    leader = await election.start()
+    await election.led_by(leader)
+    port = leader.operator.metrics_port if path == "/metrics" else leader.operator.health_port
+    before = len(_renewals(leader))
+
+    with _flooded(port, path, connections=1000):
+        while len(_renewals(leader)) < before + len(NAMES) * 1.5 * RENEW / RETRY:
+            assert leader.operator.is_running(), leader.operator.log[-2000:]
+            assert await asyncio.to_thread(leader.operator.is_ready)
+
+    assert "lease not renewed" not in leader.operator.log
+
+
+@contextmanager
+def _flooded(port: int, path: str, *, connections: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "tests.faults.flood", str(port), path, str(connections)]
+    with subprocess.Popen(command, cwd=REPOSITORY) as flood:
+        try:
+            yield
+        finally:
+            flood.kill()
 
 
 def _renewals(candidate: Candidate) -> list[Call]:
