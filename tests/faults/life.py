@@ -139,6 +139,10 @@ class Life:
     def has_all_pods(self) -> bool:
         return self._world.all("pods", self.namespace).keys() >= set(self.subject.pods)
 
+    def has_made_all_pods(self) -> bool:
+        """They may be gone again."""
+        return self.incarnations["pods"].keys() >= set(self.subject.pods)
+
     def has_ended(self) -> bool:
         return self.status.get("phase") == self.subject.ended and not self.leftovers
 

@@ -139,7 +139,7 @@ async def test_a_leader_that_was_paused_for_longer_than_its_lease_writes_nothing
     await asyncio.to_thread(first.operator.pause)
     async with _going_on(lives, newborn):
         await election.led_by(second)
-        await asyncio.gather(*(life.until(life.has_all_pods, "all pods are there") for life in newborn))
+        await asyncio.gather(*(life.until(life.has_made_all_pods, "all pods were made") for life in newborn))
         resumed = time.monotonic()
         first.operator.resume()
         assert await asyncio.to_thread(first.operator.wait) != 0
