@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deploy.manager import LEASES
 from testbed.admin import Admin, path_of
 from testbed.answer import Object
 from testbed.operator import OperatorProcess, install
@@ -19,6 +20,7 @@ from testbed.server import ServerProcess
 from tests.hostile.attack import EDIT_SPACE, EDIT_USER, JOBS_SPACE, JOBS_USER, MB, Target
 from tests.integration.scene import give_aggregators, give_node
 from tests.integration.test_webhook import WEBHOOK, WebhookProcess, by_url, is_asked
+from trainmaster.settings import OPERATOR
 
 SYSTEM = "trainmaster-system"
 LIMITS = {"operator": 256 * MB, "di-server": 200 * MB, "webhook": 128 * MB}
@@ -129,7 +131,8 @@ class Installation:
         self.assert_running()
         for name, program in self.programs.items():
             assert "Traceback" not in program.log, f"{name}: {program.log[-3000:]}"
-        for lease in self.plane.request("GET", path_of("coordination.k8s.io/v1/leases", SYSTEM))["items"]:
+        for name in LEASES:
+            lease = self.plane.request("GET", path_of("coordination.k8s.io/v1/leases", OPERATOR.lease_namespace, name))
             assert f"_{self.operator.pid}_" in lease["spec"]["holderIdentity"], lease
             assert lease["spec"].get("leaseTransitions", 0) == 0, lease
 
@@ -150,7 +153,7 @@ def installation(binaries: Path) -> Iterator[Installation]:
         port = free_port()
         plane.apply(by_url(port))
         with (
-            OperatorProcess(plane, args=["--leader-elect"], verbosity=0) as operator,
+            OperatorProcess(plane, election=OPERATOR.lease_namespace, verbosity=0) as operator,
             ServerProcess(plane) as server,
             WebhookProcess(plane, port) as webhook,
             MemoryLimit({"operator": operator, "di-server": server, "webhook": webhook}) as memory,

@@ -14,6 +14,7 @@ from testbed.plane import ControlPlane, User
 from tests.hostile.attack import MANAGED
 from tests.hostile.installation import SYSTEM
 from tests.integration.test_webhook import SECRET, WEBHOOK, by_url
+from trainmaster.settings import OPERATOR
 
 STRATEGIC = "application/strategic-merge-patch+json"
 POD: Object = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
@@ -67,7 +68,7 @@ FORBIDDEN = {
         "deletes-pods-of-others": Request("DELETE", path_of("pods", "default", "foreign")),
         "takes-leases-of-others": Request(
             "PUT",
-            path_of("coordination.k8s.io/v1/leases", SYSTEM, "foreign"),
+            path_of("coordination.k8s.io/v1/leases", OPERATOR.lease_namespace, "foreign"),
             {"metadata": {"name": "foreign"}, "spec": {"holderIdentity": "me"}},
         ),
     },
@@ -113,7 +114,7 @@ def plane(binaries: Path) -> Iterator[ControlPlane]:
         install(plane)
         plane.apply(by_url(1))
         for resource, body in (("pods", POD), ("configmaps", CONFIG_MAP), ("coordination.k8s.io/v1/leases", {})):
-            space = SYSTEM if "leases" in resource else "default"
+            space = OPERATOR.lease_namespace if "leases" in resource else "default"
             plane.request("POST", path_of(resource, space), body | {"metadata": {"name": "foreign"}})
         yield plane
 
