@@ -37,9 +37,6 @@ class Client:
         with suppress(ConnectionError):
             await self.reader.read()
 
-    def close(self) -> None:
-        self._writer.close()
-
 
 @pytest.fixture
 async def connect() -> AsyncIterator["Connect"]:
