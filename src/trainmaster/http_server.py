@@ -72,7 +72,7 @@ async def serve_http(
         lingering_time=LINGERING,
     )
     in_hand = _InHand()
-    app.middlewares.append(in_hand.count)
+    app.middlewares.insert(0, in_hand.count)
     await runner.setup()
     try:
         assert runner.server is not None  # noqa: S101 set up above
