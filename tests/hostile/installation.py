@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.manager import LEASES
 from testbed.admin import Admin, path_of
 from testbed.answer import Object
 from testbed.operator import OperatorProcess, install
@@ -20,6 +19,8 @@ from testbed.server import ServerProcess
 from tests.hostile.attack import EDIT_SPACE, EDIT_USER, JOBS_SPACE, JOBS_USER, MB, Target
 from tests.integration.scene import give_aggregators, give_node
 from tests.integration.test_webhook import WEBHOOK, WebhookProcess, by_url, is_asked
+from trainmaster.kinds.registry import all_resource_kinds
+from trainmaster.runtime.elector import lease_name
 from trainmaster.settings import OPERATOR
 
 SYSTEM = "trainmaster-system"
@@ -131,7 +132,7 @@ class Installation:
         self.assert_running()
         for name, program in self.programs.items():
             assert "Traceback" not in program.log, f"{name}: {program.log[-3000:]}"
-        for name in LEASES:
+        for name in map(lease_name, (each.resource for each in all_resource_kinds(OPERATOR.jobs))):
             lease = self.plane.request("GET", path_of("coordination.k8s.io/v1/leases", OPERATOR.lease_namespace, name))
             assert f"_{self.operator.pid}_" in lease["spec"]["holderIdentity"], lease
             assert lease["spec"].get("leaseTransitions", 0) == 0, lease

@@ -389,7 +389,9 @@ async def test_an_operator_of_one_namespace_needs_a_role_there_and_touches_nothi
 
     with FaultProxy(plane) as proxy:
         args = ["--namespace", scene.namespace]
-        async with OperatorProcess(plane, server=proxy.url, user=TENANT, args=args) as operator:
+        async with OperatorProcess(
+            plane, server=proxy.url, user=TENANT, args=args, election=scene.namespace
+        ) as operator:
             await live_all(scene)
             assert await asyncio.to_thread(operator.terminate) == 0
 
