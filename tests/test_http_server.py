@@ -37,6 +37,9 @@ class Client:
         with suppress(ConnectionError):
             await self.reader.read()
 
+    def close(self) -> None:
+        self._writer.close()
+
 
 @pytest.fixture
 async def connect() -> AsyncIterator["Connect"]:

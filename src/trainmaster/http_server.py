@@ -222,7 +222,7 @@ class _Acceptor:
             *((each, address) for each, address in self._opened.items() if each not in self._in_hand),
             *self._handshakes.items(),
         ]
-        if len(idle) < self._limits.connections // 2:
+        if not idle or len(idle) < self._limits.connections // 2:
             return
         most, _ = Counter(address for _, address in idle).most_common(1)[0]
         oldest = next(each for each, address in idle if address == most)
