@@ -532,10 +532,16 @@ def view_of_node(node: Json) -> NodeView:
     return view
 
 
-def view_of_child(body: Json) -> ChildView:
+class WholeChild(ChildView, frozen=True):
+    """With the object as it is stored, of which a view has only a part."""
+
+    body: Json = {}
+
+
+def view_of_child(body: Json) -> WholeChild:
     view = CHILD_CODEC.line(_line(body)).view
     assert view is not None
-    return view
+    return WholeChild(**msgspec.structs.asdict(view), body=body)
 
 
 def view_of_candidate(body: Json, *, whole: bool = False) -> CandidateView:
@@ -635,10 +641,9 @@ def after(job: Json, children: Iterable[Child], plan: Plan) -> tuple[Json, list[
 def _patched(child: Child, plan: Plan) -> Child:
     """Of what is patched, all that a patch changes is data."""
     for patch in plan.patches:
-        if isinstance(child, ChildView) and patch.uid == child.uid:
-            body = msgspec.json.decode(child.raw)
-            meta = {**body["metadata"], "resourceVersion": str(child.resource_version + 1)}
-            return view_of_child({**body, **patch.body, "metadata": meta})
+        if isinstance(child, WholeChild) and patch.uid == child.uid:
+            meta = {**child.body["metadata"], "resourceVersion": str(child.resource_version + 1)}
+            return view_of_child({**child.body, **patch.body, "metadata": meta})
     return child
 
 

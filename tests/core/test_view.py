@@ -614,7 +614,7 @@ def test_a_job_with_any_spec_is_kept_undecoded() -> None:
 
 
 def test_a_job_view_does_not_keep_its_page_in_memory() -> None:
-    (view,) = JOB_CODEC.page(msgspec.json.encode({"metadata": {}, "items": [minimal()]})).views
+    (view,) = JOB_CODEC.page(msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": [minimal()]})).views
 
     assert type(view.raw) is bytes
 

@@ -53,10 +53,14 @@ class MemoryApi:
         fields: str = "",
         limit: int = 0,
         cursor: str = "",
+        max_bytes: int = 0,
     ) -> bytes:
         found = self.objects.get(resource, {})
         items = [found[key] for key in sorted(found) if namespace in ("", key.namespace)]
         return msgspec.json.encode({"metadata": {"resourceVersion": str(self.revision)}, "items": items})
+
+    async def version(self, resource: Resource, *, namespace: str = "", fields: str = "") -> int:
+        return self.revision
 
     def watch(
         self,

@@ -96,8 +96,12 @@ class Port:
         fields: str = "",
         limit: int = 0,
         cursor: str = "",
+        max_bytes: int = 0,
     ) -> bytes:
         return await self._api.list(resource)
+
+    async def version(self, resource: Resource, *, namespace: str = "", fields: str = "") -> int:
+        return await self._api.version(resource)
 
     def watch(
         self,

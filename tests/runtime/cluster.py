@@ -66,6 +66,8 @@ class FakeCluster:
         """Answers of the next lists; after them the objects."""
         self.watches: deque[Iterable[Step]] = deque()
         """The next watches; after them the history, then silence until something is written."""
+        self.newest = 1_000_000
+        """What ``version`` answers. Lower than a version that was seen: etcd was restored from a backup."""
         self.deletes_have_versions = True
         self._cut: Exception | None = None
         self._objects: dict[tuple[Resource, Key], Json] = {}
@@ -128,6 +130,7 @@ class FakeCluster:
         fields: str = "",
         limit: int = 0,
         cursor: str = "",
+        max_bytes: int = 0,
     ) -> bytes:
         async with self._call("list", resource, Key(namespace, ""), selector=selector, limit=limit, cursor=cursor):
             if self.pages:
@@ -137,6 +140,10 @@ class FakeCluster:
                 return page
             items = [body for (found, _), body in self._objects.items() if found == resource]
             return msgspec.json.encode({"metadata": {"resourceVersion": str(self._version)}, "items": items})
+
+    async def version(self, resource: Resource, *, namespace: str = "", fields: str = "") -> int:
+        async with self._call("version", resource, Key(namespace, "")):
+            return self.newest
 
     @asynccontextmanager
     async def watch(

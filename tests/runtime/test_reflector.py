@@ -14,7 +14,7 @@ from trainmaster.core.errors import Forbidden, Gone, NotFound, NotSynced, Server
 from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.view import JOB_CODEC, NODE_CODEC, POD_CODEC, SERVICE_CODEC, Codec, JobView, NodeView, PodView
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.reflector import ABSENT_SECONDS, FORBIDDEN_SECONDS, PAGE, Reflector
+from trainmaster.runtime.reflector import ABSENT_SECONDS, FIRST_PAGE, FORBIDDEN_SECONDS, Reflector
 from trainmaster.runtime.store import Store
 
 pytestmark = pytest.mark.looptime
@@ -82,7 +82,7 @@ async def test_a_list_of_three_pages_is_one_list(cluster: FakeCluster) -> None:
         assert store.seen == 200
 
     asked = [(call.options["cursor"], call.options["limit"]) for call in cluster.asked("list")]
-    assert asked == [("", PAGE), ("page-2", PAGE), ("page-3", PAGE)]
+    assert asked == [("", FIRST_PAGE), ("page-2", 2 * FIRST_PAGE), ("page-3", 4 * FIRST_PAGE)]
     assert seen_from(cluster) == ["200"]
 
 

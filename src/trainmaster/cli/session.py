@@ -25,7 +25,7 @@ from trainmaster.cli.tail import Line, Tails
 from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig, NotFound
 from trainmaster.core.ids import JOB, POD, Resource
-from trainmaster.core.view import JOB_CODEC, JobView
+from trainmaster.core.view import WHOLE_CODEC, JobView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.local.state import State, temporary_state
@@ -165,7 +165,7 @@ class Session:
             self._changed.set()
 
         store.listen(observe)
-        return Reflector(self._cluster, store, JOB_CODEC)
+        return Reflector(self._cluster, store, WHOLE_CODEC)
 
     # --- steps of a run ---
 

@@ -28,11 +28,14 @@ from trainmaster.core.view import (
     WHOLE_CANDIDATE_CODEC,
     CandidateView,
     ChildView,
+    Codec,
     JobView,
     NodeView,
     PodView,
     ServiceView,
+    owned_by,
 )
+from trainmaster.kinds.adoption import Predecessor
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.kube.client import KubeCluster, Observe
@@ -262,11 +265,13 @@ def build_manager(
     controllers: list[Controller] = []
     recorder = Recorder(cluster, _now, is_busy=lambda: any(controller.queue.is_busy for controller in controllers))
     selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
+    # Labels are free for all: somebody else's objects may have ours.
+    is_ours = owned_by((*jobs, *children))
     reflectors: list[Reflector[Any]] = [
-        Reflector(cluster, pods, POD_CODEC, namespace=namespace, selector=selector),
-        Reflector(cluster, services, SERVICE_CODEC, namespace=namespace, selector=selector),
+        Reflector(cluster, pods, POD_CODEC.only(is_ours), namespace=namespace, selector=selector),
+        Reflector(cluster, services, SERVICE_CODEC.only(is_ours), namespace=namespace, selector=selector),
         *(
-            Reflector(cluster, store, CHILD_CODEC, namespace=namespace, selector=selector)
+            Reflector(cluster, store, CHILD_CODEC.only(is_ours), namespace=namespace, selector=selector)
             for store in children.values()
         ),
         *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in jobs.values()),
@@ -279,7 +284,7 @@ def build_manager(
         Reflector(
             cluster,
             store,
-            WHOLE_CANDIDATE_CODEC if resource == POD and predecessor.reads_pods else CANDIDATE_CODEC,
+            _candidate_codec(predecessor, resource, is_ours),
             namespace=namespace,
             selector=predecessor.selector,
         )
@@ -311,6 +316,16 @@ def build_manager(
         for each in kinds
     ]
     return Manager(reflectors, controllers, recorder, electors or {})
+
+
+def _candidate_codec(
+    predecessor: Predecessor, resource: Resource, is_ours: Callable[[CandidateView], bool]
+) -> Codec[CandidateView]:
+    """Of children that another operator created. Some operators set no owner references."""
+    codec = WHOLE_CANDIDATE_CODEC if resource == POD and predecessor.reads_pods else CANDIDATE_CODEC
+    if predecessor.sets_owners:
+        return codec.only(is_ours)
+    return codec.only(lambda view: not view.has_owners or is_ours(view))
 
 
 def chosen(kinds: Sequence[ResourceKinds], names: Sequence[str]) -> Sequence[ResourceKinds]:

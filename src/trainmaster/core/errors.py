@@ -12,6 +12,7 @@ Trainmaster
 │   ├── TooManyRequests     429, with the seconds of Retry-After
 │   └── ServerError         5xx
 ├── Unreachable             no answer: refused, cut, or timed out; a write may or may not have happened
+├── TooLarge                an answer is longer than the caller reads
 ├── NotSynced               a store was read before its first complete list
 ├── NotLeading              a write was attempted without a valid lease
 ├── BadSpec                 a job that cannot be decoded or must not be run as written
@@ -64,6 +65,9 @@ class ServerError(ApiError): ...
 
 
 class Unreachable(Trainmaster): ...
+
+
+class TooLarge(Trainmaster): ...
 
 
 class NotSynced(Trainmaster): ...

@@ -3,17 +3,23 @@
 A pod on the wire has about 6 KB; its view has less than 2 KB and decodes 12 times faster than a dict.
 ``Codec`` decodes list pages and watch lines into views. Enumerations of the server (phases, reasons) stay ``str``:
 an unknown value must not stop a watch.
+
+Whoever may create a ConfigMap or a job decides how large it is. So the size of each view is bounded, whatever the size
+of its object, and objects of others are dropped while they are decoded (``Codec.only``).
 """
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from sys import intern
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from trainmaster.core.ids import Key
+from trainmaster.core.digest import digests
+from trainmaster.core.ids import Key, Resource
 from trainmaster.core.nesting import TOO_DEEP, elements, members, prune
 from trainmaster.core.quantity import amount_of
 
@@ -22,6 +28,22 @@ W = TypeVar("W")
 
 LONGEST_LINE = 200
 """Characters kept of a termination message, which may have 4 KB."""
+VIEW_BYTES = 64 * 1024
+"""The most that a view may have, as JSON. An object whose view is larger is left out. Jobs have another limit."""
+JOB_BYTES = 256 * 1024
+"""The most that a job may have without status and managedFields. Tenants write these, and only operator and di-server
+write the status. Of a larger job only a part is kept, and it is not run."""
+FIELD_BYTES = 1024
+FIELDS = 64
+"""What is kept of the spec of a job that is too large: so many fields, and their values up to this size."""
+
+
+def too_large(size: int) -> str:
+    """Why a job of this size, without its status, is not run."""
+    return (
+        f"object: it has {size} bytes without its status, and a job may have {JOB_BYTES}; "
+        "move large values, such as scripts and files, into a ConfigMap or a volume"
+    )
 
 
 class OwnerView(msgspec.Struct, frozen=True, gc=False):
@@ -31,6 +53,10 @@ class OwnerView(msgspec.Struct, frozen=True, gc=False):
     kind: str
     name: str
     uid: str
+
+    def is_of(self, resource: Resource) -> bool:
+        """In any version: all versions show the same objects."""
+        return self.kind == resource.kind and self.api_version.rpartition("/")[0] == resource.group
 
 
 class ContainerView(msgspec.Struct, frozen=True, gc=False):
@@ -55,7 +81,8 @@ class ServiceView(msgspec.Struct, frozen=True):
 
 
 class ChildView(msgspec.Struct, frozen=True):
-    """Any other object that a job owns. It is not decoded: only the job's kind knows its fields."""
+    """Any other object that a job owns. Only the job's kind knows its fields, so ``raw`` has them undecoded: labels,
+    status, and the spec without its template. Of the data of a ConfigMap there are digests."""
 
     key: Key
     uid: str
@@ -63,6 +90,11 @@ class ChildView(msgspec.Struct, frozen=True):
     owner: OwnerView | None
     deleting: bool
     raw: bytes
+    digests: dict[str, str] = {}
+
+    def has_data(self, data: Mapping[str, str]) -> bool:
+        """True for a ConfigMap with this data. It may have other keys, too: a merge patch would leave them."""
+        return digests(data).items() <= self.digests.items()
 
 
 class CandidateView(msgspec.Struct, frozen=True):
@@ -196,15 +228,23 @@ class Codec(Generic[V]):
 
     def __init__(self, wire: type[W], slim: Callable[[W], V]) -> None:
         self._slim: Callable[[Any], V] = slim
+        self._keeps: Callable[[V], bool] = lambda _: True
         self._page = msgspec.json.Decoder(_PageWire[wire])  # type: ignore[valid-type]  # built per wire type
         self._item = msgspec.json.Decoder(wire)
         self._line = msgspec.json.Decoder(_LineWire[wire])  # type: ignore[valid-type]
+
+    def only(self, keeps: Callable[[V], bool]) -> "Codec[V]":
+        """A codec that drops all other views: they are in no page, and a watch line says that they are deleted."""
+        codec = copy.copy(self)
+        codec._keeps = keeps  # noqa: SLF001 of a copy of this object
+        return codec
 
     def page(self, body: bytes) -> Page[V]:
         """Raises ``msgspec.DecodeError`` if the body is not a list. ``unreadable`` are items that cannot be decoded."""
         try:
             page = self._page.decode(body)
-            return Page([self._slim(item) for item in page.items], page.metadata.version, page.metadata.cursor, [])
+            views = [view for item in page.items if self._keeps(view := self._view(item, len(body)))]
+            return Page(views, _version(page.metadata), page.metadata.cursor, [])
         except Exception:
             return self._page_by_items(body)
 
@@ -215,26 +255,36 @@ class Codec(Generic[V]):
         unreadable: list[Unreadable] = []
         for item in items:
             try:
-                views.append(self.object(item))
+                view = self.object(item)
+                if self._keeps(view):
+                    views.append(view)
             except Exception as error:
                 unreadable.append(Unreadable(_name_of(item), str(error)))
-        return Page(views, metadata.version, metadata.cursor, unreadable)
+        return Page(views, _version(metadata), metadata.cursor, unreadable)
 
     def object(self, raw: bytes) -> V:
         """The view of one object. Values that are nested too deeply are dropped; a job then has ``error``."""
         try:
-            return self._slim(self._item.decode(raw))
+            return self._view(self._item.decode(raw), len(raw))
         except RecursionError:
-            view = self._slim(self._item.decode(prune(raw)))
+            view = self._view(self._item.decode(prune(raw)), len(raw))
             return msgspec.structs.replace(view, error=TOO_DEEP) if isinstance(view, JobView) else view
+
+    def _view(self, wire: Any, size: int) -> V:
+        """``size`` is that of the object on the wire, or more. Views of small objects need not be measured."""
+        view = self._slim(wire)
+        if size > VIEW_BYTES and not isinstance(view, JobView):
+            kept = len(msgspec.json.encode(view))
+            if kept > VIEW_BYTES:
+                raise ValueError(f"what is needed of it has {kept} bytes; at most {VIEW_BYTES} are kept of an object")
+        return view
 
     def line(self, line: bytes) -> WatchLine[V]:
         """Raises ``msgspec.DecodeError`` if the line is not a watch event."""
         try:
             wire = self._line.decode(line)
             if wire.type not in ("BOOKMARK", "ERROR"):  # their objects may decode as a view with few fields
-                view = self._slim(wire.object)
-                return WatchLine(wire.type, view, str(view.resource_version))
+                return self._change(wire.type, self._view(wire.object, len(line)))
         except Exception:
             return self._special_line(line)
         return self._special_line(line)
@@ -246,13 +296,38 @@ class Codec(Generic[V]):
         if type_ == "ERROR":
             return _error_line(line)
         if type_ == "BOOKMARK":  # its object has a resourceVersion and no name
-            return WatchLine("BOOKMARK", None, version_of(line))
+            return WatchLine("BOOKMARK", None, _version_in(_metadata_of(raw)))
         try:
             view = self.object(raw)
         except Exception as error:
             metadata = _metadata_of(raw)
             return WatchLine(type_, None, _version_in(metadata), unreadable=Unreadable(_key_in(metadata), str(error)))
-        return WatchLine(type_, view, str(view.resource_version))
+        return self._change(type_, view)
+
+    def _change(self, type_: str, view: V) -> WatchLine[V]:
+        return WatchLine(type_ if self._keeps(view) else "DELETED", view, str(view.resource_version))
+
+
+def owned_by(owners: Iterable[Resource]) -> Callable[["PodView | ServiceView | ChildView | CandidateView"], bool]:
+    """For ``Codec.only``: the controller of the object is of one of these resources, in any version."""
+    kinds = frozenset((owner.group, owner.kind) for owner in owners)
+
+    def keeps(view: PodView | ServiceView | ChildView | CandidateView) -> bool:
+        owner = view.owner
+        return owner is not None and (owner.api_version.rpartition("/")[0], owner.kind) in kinds
+
+    return keeps
+
+
+def version_of_list(body: bytes) -> int:
+    """Raises ``msgspec.DecodeError`` if the body is not a list."""
+    return int(_version(_split_page(body)[0]))
+
+
+def _version(metadata: "_ListMetaWire") -> str:
+    if not _VERSION.fullmatch(metadata.version):
+        raise msgspec.DecodeError(f"the list has no version: {metadata.version!r}")
+    return metadata.version
 
 
 def _split_page(body: bytes) -> tuple["_ListMetaWire", list[bytes]]:
@@ -442,6 +517,13 @@ class _NodeWire(msgspec.Struct):
     status: _NodeStatusWire = msgspec.field(default_factory=_NodeStatusWire)
 
 
+class _ChildWire(msgspec.Struct):
+    metadata: _MetaWire
+    spec: dict[str, msgspec.Raw] | None = None
+    status: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
+
+
 class _JobWire(msgspec.Struct):
     metadata: _MetaWire
     status: msgspec.Raw = msgspec.Raw()
@@ -488,11 +570,15 @@ class _ErrorWire(msgspec.Struct):
     object: _StatusWire
 
 
-_KIND = msgspec.json.Decoder(_KindWire)
 _VERSION = re.compile(r"[0-9]{1,19}")
+_KIND = msgspec.json.Decoder(_KindWire)
 _RAW_PAGE = msgspec.json.Decoder(_PageWire[msgspec.Raw])
 _ERROR = msgspec.json.Decoder(_ErrorWire)
 _JOB = msgspec.json.Decoder(_JobWire)
+_DATA = msgspec.json.Decoder(dict[str, str] | None)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_IDENTITY = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+"""The metadata that is kept of a job that is too large."""
 _METADATA = msgspec.json.Decoder(_ServiceWire)
 _PORTS = msgspec.json.Decoder(list[_PortsWire])
 _LIMITS = msgspec.json.Decoder(list[_LimitedWire])
@@ -620,11 +706,23 @@ def _slim_service(wire: _ServiceWire) -> ServiceView:
     return ServiceView(meta.key(), meta.uid, int(meta.resource_version), meta.controller(), deleting)
 
 
-def _slim_child(raw: msgspec.Raw) -> ChildView:
-    body = bytes(raw)  # a copy: a Raw would keep the whole page alive
-    meta = _METADATA.decode(body).metadata
-    deleting = meta.deletion_timestamp is not None
-    return ChildView(meta.key(), meta.uid, int(meta.resource_version), meta.controller(), deleting, body)
+def _slim_child(wire: _ChildWire) -> ChildView:
+    meta, owner, data = wire.metadata, wire.metadata.controller(), bytes(wire.data)
+    body: dict[str, Any] = {"metadata": {"labels": meta.labels or {}}}
+    if wire.spec:
+        body["spec"] = {name: value for name, value in wire.spec.items() if name != "template"}
+    if bytes(wire.status):
+        body["status"] = wire.status
+    return ChildView(
+        key=meta.key(),
+        uid=meta.uid,
+        resource_version=int(meta.resource_version),
+        owner=owner,
+        deleting=meta.deletion_timestamp is not None,
+        raw=msgspec.json.encode(body),
+        # An object without an owner is no child of a job: its data may be large and need not be read.
+        digests=digests(_DATA.decode(data) or {}) if owner and data else {},
+    )
 
 
 def _slim_candidate(wire: _ServiceWire) -> CandidateView:
@@ -637,7 +735,7 @@ def _slim_candidate(wire: _ServiceWire) -> CandidateView:
 
 
 def _slim_whole_candidate(raw: msgspec.Raw) -> CandidateView:
-    body = bytes(raw)
+    body = _without_managed_fields(raw)
     return msgspec.structs.replace(_slim_candidate(_METADATA.decode(body)), raw=body)
 
 
@@ -663,11 +761,49 @@ def _slim_node(wire: _NodeWire) -> NodeView:
 
 
 def _slim_job(raw: msgspec.Raw) -> JobView:
-    body = bytes(raw)  # a copy: a Raw would keep the whole page alive
+    view = _slim_whole(raw)
+    size = len(view.raw) - len(bytes(_JOB.decode(view.raw).status)) if len(view.raw) > JOB_BYTES else 0
+    if size <= JOB_BYTES:
+        return view
+    return msgspec.structs.replace(view, raw=_part_of(view.raw), error=too_large(size))
+
+
+def _slim_whole(raw: msgspec.Raw) -> JobView:
+    body = _without_managed_fields(raw)
     wire = _JOB.decode(body)
     meta = wire.metadata
     deleting = meta.deletion_timestamp is not None
     return JobView(meta.key(), meta.uid, int(meta.resource_version), deleting, body, _job_ports(bytes(wire.status)))
+
+
+def _without_managed_fields(raw: msgspec.Raw) -> bytes:
+    """A copy: a Raw would keep the whole page alive."""
+    body = bytes(raw)
+    if b'"managedFields"' not in body:
+        return body
+    fields = _FIELDS.decode(body)
+    metadata = _FIELDS.decode(fields["metadata"])
+    metadata.pop("managedFields", None)
+    return msgspec.json.encode({**fields, "metadata": metadata})
+
+
+def _part_of(body: bytes) -> bytes:
+    """A job without its large values: enough to tell its kind and its manager, and to write its status."""
+    fields = _FIELDS.decode(body)
+    metadata = _FIELDS.decode(fields["metadata"])
+    part: dict[str, Any] = {"metadata": {name: metadata[name] for name in _IDENTITY if name in metadata}}
+    try:
+        spec = _FIELDS.decode(fields.get("spec", msgspec.Raw(b"{}")))
+    except msgspec.ValidationError:
+        spec = {}
+    part["spec"] = {name: _if_small(value) for name, value in islice(spec.items(), FIELDS) if len(name) < FIELD_BYTES}
+    if "status" in fields:
+        part["status"] = fields["status"]
+    return msgspec.json.encode(part)
+
+
+def _if_small(value: msgspec.Raw) -> msgspec.Raw | None:
+    return value if len(bytes(value)) <= FIELD_BYTES else None
 
 
 def _job_ports(status: bytes) -> tuple[int, ...]:
@@ -682,8 +818,10 @@ def _job_ports(status: bytes) -> tuple[int, ...]:
 
 POD_CODEC: Codec[PodView] = Codec(_PodWire, _slim_pod)
 SERVICE_CODEC: Codec[ServiceView] = Codec(_ServiceWire, _slim_service)
-CHILD_CODEC: Codec[ChildView] = Codec(msgspec.Raw, _slim_child)
+CHILD_CODEC: Codec[ChildView] = Codec(_ChildWire, _slim_child)
 CANDIDATE_CODEC: Codec[CandidateView] = Codec(_ServiceWire, _slim_candidate)
 WHOLE_CANDIDATE_CODEC: Codec[CandidateView] = Codec(msgspec.Raw, _slim_whole_candidate)
 JOB_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_job)
+WHOLE_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_whole)
+"""Objects of any kind and size, for programs that serve one user."""
 NODE_CODEC: Codec[NodeView] = Codec(_NodeWire, _slim_node)

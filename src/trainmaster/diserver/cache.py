@@ -15,7 +15,7 @@ import msgspec
 from trainmaster.core.errors import ApiError, Invalid, NotFound, Trainmaster
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.template import MANAGED_BY
-from trainmaster.core.view import JOB_CODEC, JobView, OwnerView
+from trainmaster.core.view import JOB_CODEC, JobView, OwnerView, owned_by
 from trainmaster.diserver.flight import Flights
 from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.diserver.view import CALLER_POD_CODEC, CallerPod, read_pod
@@ -76,7 +76,13 @@ class Cache:
         selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
         self.reflectors: tuple[Reflector[Any], ...] = (
             *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in self._jobs.values()),
-            Reflector(cluster, self._pods, CALLER_POD_CODEC, namespace=namespace, selector=selector),
+            Reflector(
+                cluster,
+                self._pods,
+                CALLER_POD_CODEC.only(owned_by(profile.resource for profile in profiles)),
+                namespace=namespace,
+                selector=selector,
+            ),
         )
         self._known: dict[JobId, KnownJob] = {}
         self._ahead: dict[JobId, KnownJob] = {}
@@ -90,6 +96,7 @@ class Cache:
         """Lists of pods, by the uid of their job."""
         for profile, store in self._jobs.items():
             store.listen(partial(self._job_changed, profile))
+            store.on_rewind(partial(self._rewound, profile))
         self._pods.listen(self._pod_changed)
 
     @property
@@ -110,8 +117,7 @@ class Cache:
     def owner_of(self, pod: CallerPod) -> JobId | None:
         """The job that controls the pod; None if the owner is of another kind."""
         owner = pod.owner or OwnerView("", "", "", "")
-        group = owner.api_version.rpartition("/")[0]
-        profiles = [p for p in self.profiles if (p.resource.group, p.resource.kind) == (group, owner.kind)]
+        profiles = [profile for profile in self.profiles if owner.is_of(profile.resource)]
         return JobId(profiles[0], Key(pod.key.namespace, owner.name)) if profiles else None
 
     def job(self, job: JobId) -> KnownJob | None:
@@ -231,6 +237,9 @@ class Cache:
         if after is None:
             self._known.pop(job, None)
         self._notify(job)
+
+    def _rewound(self, profile: Profile) -> None:
+        self._ahead = {job: known for job, known in self._ahead.items() if job.profile != profile}
 
     def _pod_changed(self, before: CallerPod | None, after: CallerPod | None) -> None:
         if before is not None:

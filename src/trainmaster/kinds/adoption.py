@@ -22,6 +22,8 @@ class Predecessor(msgspec.Struct, frozen=True, kw_only=True):
     labels: str
     """A label selector that all of its children match."""
     resources: tuple[Resource, ...] = (POD, SERVICE)
+    sets_owners: bool = True
+    """All of its children have owner references, see ``Kind.unowned``."""
     reads_pods: bool = False
     """More than the metadata of its pods is needed, see ``Kind.remembered``."""
 

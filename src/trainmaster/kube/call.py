@@ -11,6 +11,8 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """PartialObjectMetadata: an object without spec and status, if the server supports it."""
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""The same of a list."""
 
 
 class Call(NamedTuple):
@@ -23,6 +25,8 @@ class Call(NamedTuple):
     body: bytes | None = None
     content_type: str = ""
     accept: str = JSON
+    max_bytes: int = 0
+    """The longest answer that is read; 0 for any."""
 
     def __str__(self) -> str:
         name = self.name or name_in(self.body or b"")

@@ -15,13 +15,14 @@ from typing import Any, Self, TypeVar
 import aiohttp
 import msgspec
 
-from trainmaster.core.errors import ApiError, TooManyRequests, Unauthorized, Unreachable
+from trainmaster.core.errors import ApiError, ServerError, TooManyRequests, Unauthorized, Unreachable
 from trainmaster.core.ids import Key, Resource
+from trainmaster.core.view import version_of_list
 from trainmaster.kube.address import Addresses
 from trainmaster.kube.answer import refusal, written
 from trainmaster.kube.auth import Auth
 from trainmaster.kube.budget import RetryBudget
-from trainmaster.kube.call import JSON, MERGE_PATCH, METADATA, Call
+from trainmaster.kube.call import JSON, MERGE_PATCH, METADATA, METADATA_LIST, Call
 from trainmaster.kube.config import Config
 from trainmaster.kube.exchange import Answer, Exchange
 from trainmaster.kube.transport import CONNECTIONS, drop, explain, open_session, proxy_of, read_body, safe_cause
@@ -103,10 +104,23 @@ class KubeCluster:
         fields: str = "",
         limit: int = 0,
         cursor: str = "",
+        max_bytes: int = 0,
     ) -> bytes:
         query = {"labelSelector": selector, "fieldSelector": fields, "limit": str(limit or ""), "continue": cursor}
         url = self._addresses.collection(resource, namespace, _non_empty(query))
-        return await self._with_retries(Call("list", "GET", url, resource, namespace), self._ask)
+        call = Call("list", "GET", url, resource, namespace, max_bytes=max_bytes)
+        return await self._with_retries(call, self._ask)
+
+    async def version(self, resource: Resource, *, namespace: str = "", fields: str = "") -> int:
+        """Lists one object without spec and status. There is no label selector: with one, the API server would look
+        at all objects to find the first."""
+        url = self._addresses.collection(resource, namespace, _non_empty({"fieldSelector": fields, "limit": "1"}))
+        call = Call("list", "GET", url, resource, namespace, accept=METADATA_LIST)
+        body = await self._with_retries(call, self._ask)
+        try:
+            return version_of_list(body)
+        except msgspec.DecodeError as error:
+            raise ServerError(f"{call}: the answer is not a list; is this an API server?") from error
 
     @asynccontextmanager
     async def watch(

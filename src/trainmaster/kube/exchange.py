@@ -15,10 +15,10 @@ from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from trainmaster.core.errors import BadConfig
+from trainmaster.core.errors import BadConfig, TooLarge
 from trainmaster.kube.address import is_gated
 from trainmaster.kube.auth import Auth
-from trainmaster.kube.call import JSON, METADATA, Call
+from trainmaster.kube.call import JSON, METADATA, METADATA_LIST, Call
 from trainmaster.kube.config import Config
 from trainmaster.kube.transport import UNLIMITED, abort, closed_early, proxy_of
 
@@ -61,7 +61,7 @@ class Exchange:
         try:
             if self._gate is not None and call.method != "GET" and is_gated(call.url.raw_path):
                 self._gate()  # only now: the lease may expire while waiting for a connection
-            answer = await self._send(connection, self._bytes_of(call, route))
+            answer = await self._send(connection, self._bytes_of(call, route), call.max_bytes)
         except HttpProcessingError as error:
             abort(transport)
             connection.close()
@@ -78,7 +78,7 @@ class Exchange:
         connection.release()
         return answer
 
-    async def _send(self, connection: Connection, request: bytes) -> Answer:
+    async def _send(self, connection: Connection, request: bytes, max_bytes: int) -> Answer:
         protocol = connection.protocol
         if protocol is None or protocol.transport is None:
             raise aiohttp.ServerDisconnectedError
@@ -89,7 +89,8 @@ class Exchange:
             if message.code >= 200:  # 1xx: the final answer follows
                 headers = message.headers
                 warnings = headers.getall("Warning", ())
-                return Answer(message.code, headers.get("Retry-After", ""), warnings, await payload.read())
+                body = await _read(payload, max_bytes)
+                return Answer(message.code, headers.get("Retry-After", ""), warnings, body)
 
     def _bytes_of(self, call: Call, route: _Route) -> bytes:
         # A proxy without a tunnel reads the request itself and needs the absolute URL.
@@ -119,9 +120,22 @@ class Exchange:
         heads = {
             (kind, accept): _head([*(same | {"Accept": accept}).items(), *own.items()], self._config.source)
             for kind, own in self._auth.headers.items()
-            for accept in (JSON, METADATA)
+            for accept in (JSON, METADATA, METADATA_LIST)
         }
         return _Route(request, heads)
+
+
+async def _read(payload: aiohttp.StreamReader, max_bytes: int) -> bytes:
+    if not max_bytes:
+        return await payload.read()
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := await payload.readany():
+        size += len(chunk)
+        if size > max_bytes:
+            raise TooLarge(f"the answer has more than {max_bytes} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _head(headers: Sequence[tuple[str, str]], source: str) -> bytes:

@@ -33,9 +33,15 @@ class Cluster(Protocol):
         fields: str = "",
         limit: int = 0,
         cursor: str = "",
+        max_bytes: int = 0,
     ) -> bytes:
         """One page, as the server wrote it; ``cursor`` is the ``metadata.continue`` of the page before.
-        ``selector`` is about labels, ``fields`` about fields."""
+        ``selector`` is about labels, ``fields`` about fields. ``max_bytes``, unless it is 0, is the longest page that
+        is read: a longer one raises ``TooLarge``."""
+        ...
+
+    async def version(self, resource: Resource, *, namespace: str = "", fields: str = "") -> int:
+        """The version that a list would have now. It is cheap."""
         ...
 
     def watch(

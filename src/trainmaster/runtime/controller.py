@@ -237,7 +237,7 @@ class Controller:
 
     def _related_changed(self) -> None:
         """Every job of the resource may depend on it."""
-        if self._is_working:
+        if self._is_working and self._jobs.is_synced:
             for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
                 self.queue.add(key)
 

@@ -82,6 +82,8 @@ class NodeIndex:
 
     def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
         if before and after and (before.node, before.uid) == (after.node, after.uid):
+            if after.node and after.resource_version < before.resource_version:  # etcd was restored from a backup
+                self._bound.setdefault(after.node, {})[after.key] = after.resource_version
             return
         if before and (others := self._bound.get(before.node)):
             others.pop(before.key, None)

@@ -105,23 +105,18 @@ class Observer:
     def _job_of(self, view: Owned) -> OwnerView | None:
         """The job that owns it, or that owns its owner."""
         owner = view.owner
-        if owner is None or _is_of(owner, self._kinds.resource):
+        if owner is None or owner.is_of(self._kinds.resource):
             return owner
         for resource, store in self._children.items():
-            if _is_of(owner, resource) and store.is_synced:
+            if owner.is_of(resource) and store.is_synced:
                 child = store.get(Key(view.key.namespace, owner.name))
                 # A child that the store does not have yet enqueues its job when it arrives.
-                return child.owner if child and child.owner and _is_of(child.owner, self._kinds.resource) else None
+                return child.owner if child and child.owner and child.owner.is_of(self._kinds.resource) else None
         return None
 
 
 def _by_name(views: Iterable[ChildView]) -> dict[str, ChildView]:
     return {view.key.name: view for view in sorted(views, key=lambda view: view.key.name)}
-
-
-def _is_of(owner: OwnerView, resource: Resource) -> bool:
-    """In any version: all versions show the same objects."""
-    return owner.kind == resource.kind and owner.api_version.rpartition("/")[0] == resource.group
 
 
 def _has_new_phase(before: Owned | None, after: Owned | None) -> bool:

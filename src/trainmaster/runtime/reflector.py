@@ -1,9 +1,12 @@
 """Keeps one store like the API server: a paged list, then a watch, for ever.
 
-A watch that ends is resumed where it ended. Only 410 Gone lists again, and does so at once. No single object stops a
-list or a watch: one that cannot be read is left out, counted and named in the log. A resource that the API server does
-not have (its CRD is not installed) is polled every few seconds and blocks nothing. Nor does an optional one that we may
-not read.
+A watch that ends is resumed where it ended. Only 410 Gone lists again, and does so at once. After etcd was restored
+from a backup there is no 410: a watch from a version that does not exist yet is silent. So the version of the API
+server is compared before each watch. No single object stops a list or a watch: one that cannot be read is left out,
+counted and named in the log. A resource that the API server does not have (its CRD is not installed) is polled every
+few seconds and blocks nothing. Nor does an optional one that we may not read.
+
+The size of a page is bounded in bytes, because its objects are as large as their authors like.
 """
 
 import asyncio
@@ -13,7 +16,7 @@ from typing import Generic
 import msgspec
 import structlog
 
-from trainmaster.core.errors import ApiError, Forbidden, Gone, NotFound, Trainmaster, Unreachable
+from trainmaster.core.errors import ApiError, Forbidden, Gone, NotFound, TooLarge, Trainmaster, Unreachable
 from trainmaster.core.ids import Key
 from trainmaster.core.view import Codec, Page, Unreadable, V, WatchLine
 from trainmaster.runtime import metrics
@@ -21,13 +24,21 @@ from trainmaster.runtime.backoff import WATCH, Backoff
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.store import Store
 
-PAGE = 500
+FIRST_PAGE = 50
+LARGEST_PAGE = 500
+"""Objects in the first page of a list, and the most in one. Pages grow while they are small."""
+PAGE_BYTES = 8 * 1024 * 1024
+"""The longest page that is read. A longer one is asked for again with fewer objects."""
+OBJECT_BYTES = 16 * 1024 * 1024
+"""The longest page of one object. etcd stores objects of 1.5 MB; escaped as JSON, they may have six times as much."""
 WATCH_SECONDS = 240.0
 """The server ends a watch after this time, so that load spreads over API servers again."""
 FORBIDDEN_SECONDS = 60.0
 """Between two looks whether a resource that we can do without may be read by now."""
 ABSENT_SECONDS = 5.0
 """The longest between two looks for a resource that the API server does not have."""
+ABSENT_LOOKS = 3
+"""After so many 404 in a row the objects of a resource are gone. An API server that starts may answer one or two."""
 SHORTEST_WATCH = 1.0
 """A watch that ends sooner counts as a failure: reconnecting at once would be a hot loop."""
 
@@ -60,7 +71,9 @@ class Reflector(Generic[V]):
         self._fields = fields
         self._is_optional = is_optional
         self._backoff = backoff or Backoff(*WATCH)
+        self._page = FIRST_PAGE
         self._failures = 0
+        self._absences = 0
         self._gones = 0
         self._gone_at = -math.inf
         self._lost_at: float | None = None
@@ -75,6 +88,8 @@ class Reflector(Generic[V]):
     async def run(self) -> None:
         while True:
             try:
+                if self._version:
+                    await self._check_version()
                 if not self._version:
                     await self._list()
                 await self._watch()
@@ -88,33 +103,66 @@ class Reflector(Generic[V]):
                 await (self._do_without(error) if self._is_optional else self._fail(error))
             except Trainmaster as error:
                 await self._fail(error)
+            except Exception:  # a defect that one object triggers must not end the process
+                log.exception("cannot read by a defect in trainmaster", resource=str(self._store.resource))
+                self._version = ""
+                await self._fail(Unreachable("a defect in trainmaster, see the log"))
+
+    async def _check_version(self) -> None:
+        newest = await self._cluster.version(self._store.resource, namespace=self._namespace, fields=self._fields)
+        if newest < int(self._version):
+            log.warning(
+                "the API server is at an older version than was seen: etcd was restored from a backup; listing again",
+                resource=str(self._store.resource),
+                version=newest,
+                seen=self._version,
+            )
+            self._version = ""
+            self._store.rewind()
 
     async def _list(self) -> None:
         views: list[V] = []
+        left_out: set[Key | None] = set()
         cursor = ""
         while True:
-            body = await self._cluster.list(
-                self._store.resource,
-                namespace=self._namespace,
-                selector=self._selector,
-                fields=self._fields,
-                limit=PAGE,
-                cursor=cursor,
-            )
-            page = self._read(body)
+            page = self._read(await self._fetch(cursor))
             views += page.views
             for unreadable in page.unreadable:
                 self._leave_out(unreadable)
+                left_out.add(unreadable.key)
             cursor = page.cursor
             if not cursor:
                 break
-        self._failures = 0
+        self._left_out = left_out
+        self._failures = self._absences = 0
         self._become_current()
         self._store.replace(views, int(page.resource_version))
         self._version = page.resource_version
         self.synced.set()
         self.settled.set()
         metrics.LISTS.labels(str(self._store.resource)).inc()
+
+    async def _fetch(self, cursor: str) -> bytes:
+        """One page. Its number of objects adapts to their size."""
+        while True:
+            try:
+                body = await self._cluster.list(
+                    self._store.resource,
+                    namespace=self._namespace,
+                    selector=self._selector,
+                    fields=self._fields,
+                    limit=self._page,
+                    cursor=cursor,
+                    max_bytes=PAGE_BYTES if self._page > 1 else OBJECT_BYTES,
+                )
+            except TooLarge:
+                if self._page == 1:
+                    raise
+                self._page = max(1, self._page // 4)
+                continue
+            if len(body) < PAGE_BYTES // 4:
+                self._page = min(2 * self._page, LARGEST_PAGE)
+            return body
 
     def _read(self, body: bytes) -> Page[V]:
         try:
@@ -194,6 +242,14 @@ class Reflector(Generic[V]):
 
     async def _miss(self, error: NotFound) -> None:
         """Logged once: a cluster may have only some of the operator's kinds."""
+        self._absences += 1
+        if self.synced.is_set() and self._absences == ABSENT_LOOKS:
+            log.warning(
+                "the API server does not have this resource any more: its objects are gone",
+                resource=str(self._store.resource),
+                because=str(error),
+            )
+            self._store.replace((), self._store.seen)
         if not self.settled.is_set():
             log.warning(
                 "the API server does not have this resource: nothing is done with it until its CRD is installed",

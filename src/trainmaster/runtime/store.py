@@ -28,10 +28,13 @@ class Store(Generic[V]):
         self.is_current = True
         """False while its reflector cannot read: what it shows was true some time ago."""
         self._views: dict[Key, V] | None = None
+        self._outdated: dict[Key, V] | None = None
+        """What it showed before it was rewound."""
         self._owned: dict[tuple[str, str], dict[Key, V]] = {}
         """By namespace and uid of the owner."""
         self._listeners: list[Listener[V]] = []
         self._recoveries: list[Callable[[], None]] = []
+        self._rewinds: list[Callable[[], None]] = []
 
     @property
     def is_synced(self) -> bool:
@@ -60,15 +63,30 @@ class Store(Generic[V]):
         for callback in self._recoveries:
             callback()
 
+    def on_rewind(self, callback: Callable[[], None]) -> None:
+        """Call it when resourceVersions that were seen or written before mean nothing any more."""
+        self._rewinds.append(callback)
+
+    def rewind(self) -> None:
+        """etcd was restored from a backup, and versions are counted from there. Shows nothing until the next list."""
+        if self._views is not None:
+            self._views, self._outdated = None, self._views
+        self._owned, self.seen = {}, 0
+        for callback in self._rewinds:
+            callback()
+
     def replace(self, views: Iterable[V], version: int) -> None:
-        """Take over a complete list; listeners hear of what differs."""
-        old, new = self._views or {}, {view.key: view for view in views}
-        self._views, self._owned, self.seen = new, {}, version
+        """Take over a complete list. Listeners are called for what differs, and for all objects after a rewind: a
+        version may stand for another content then."""
+        is_rewound = self._outdated is not None
+        old, new = self._outdated or self._views or {}, {view.key: view for view in views}
+        self._views, self._outdated, self._owned, self.seen = new, None, {}, version
         for view in new.values():
             self._index(view)
         for key in old.keys() | new.keys():
             before, after = old.get(key), new.get(key)
-            if before is None or after is None or before.resource_version != after.resource_version:
+            is_new = before is None or after is None or before.resource_version != after.resource_version
+            if is_new or is_rewound:
                 self._notify(before, after)
 
     def put(self, view: V) -> None:

@@ -11,6 +11,7 @@ from tests.build import (
     NOW,
     Child,
     Json,
+    WholeChild,
     a_container,
     a_node,
     a_pod,
@@ -21,6 +22,7 @@ from tests.build import (
     an_aitj,
     child_labels,
     names_of,
+    owner_reference,
     plan_of,
     view_of_child,
     with_spec,
@@ -85,6 +87,7 @@ def a_file(job: Json, text: str = "") -> ChildView:
                 "namespace": job["metadata"]["namespace"],
                 "uid": "uid-of-file",
                 "resourceVersion": "250",
+                "ownerReferences": [owner_reference(job)],
             },
             "data": {"members.json": text} if text else {},
         }
@@ -110,8 +113,8 @@ def calm(job: Json, children: list[Child], *, now: datetime = LATER) -> tuple[Js
 
 
 def file_in(children: list[Child]) -> Json:
-    (found,) = [child for child in children if isinstance(child, ChildView)]
-    read: Json = json.loads(json.loads(found.raw)["data"]["members.json"])
+    (found,) = [child for child in children if isinstance(child, WholeChild)]
+    read: Json = json.loads(found.body["data"]["members.json"])
     return read
 
 
@@ -607,7 +610,7 @@ def test_a_change_of_the_file_is_refused_if_somebody_else_changed_it() -> None:
         "uid-of-file",
         250,
     )
-    assert patch.why == "2 joined: 2 pods take part now"
+    assert patch.why == "the members changed: 2 pods take part now"
 
 
 @pytest.mark.parametrize(
@@ -622,6 +625,14 @@ def test_a_file_that_somebody_spoilt_is_written_again(text: str) -> None:
     _, mended = calm(job, spoilt)
 
     assert file_in(mended) == file_in(children)
+
+
+def test_what_somebody_added_to_the_file_is_left() -> None:
+    job, children = calm(elastic("Manual", 1), workers(elastic("Manual", 1), "Running"))
+    (file,) = [child for child in children if isinstance(child, WholeChild)]
+    edited = view_of_child({**file.body, "data": {**file.body["data"], "notes": "mine"}})
+
+    assert plan_of(job, [edited if child is file else child for child in children]).is_quiet
 
 
 def test_a_file_that_somebody_deleted_comes_back() -> None:

@@ -15,7 +15,6 @@ from trainmaster.core.ids import CONFIG_MAP
 from trainmaster.core.plan import Body, Create, Patch
 from trainmaster.core.slot import Slot
 from trainmaster.core.template import MANAGED_BY
-from trainmaster.core.view import ChildView
 from trainmaster.kinds.aitrainingjob import labels
 from trainmaster.kinds.aitrainingjob.body import MEMBERS, Builder, membership_name
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, MembershipRecord
@@ -40,14 +39,6 @@ class Membership(msgspec.Struct, frozen=True):
     members: tuple[Member, ...] = ()
 
 
-class _ConfigMap(msgspec.Struct):
-    data: dict[str, str] | None = None
-
-
-_CONFIG_MAP = msgspec.json.Decoder(_ConfigMap)
-_MEMBERSHIP = msgspec.json.Decoder(Membership)
-
-
 def next_step(job: AITrainingJob, facts: Facts, builder: Builder, now: datetime) -> Extra:
     """What brings the file up to date."""
     observed, members, old = facts.observed, _members(facts, builder), job.status.membership
@@ -61,10 +52,11 @@ def next_step(job: AITrainingJob, facts: Facts, builder: Builder, now: datetime)
     child = observed.child(CONFIG_MAP, membership_name(job))
     if child is None:
         return Extra(record=old, creates=(_creation(job, wanted, builder),))
-    if child.deleting or (written := _read(child)) == wanted:
+    data = _data(wanted)
+    if child.deleting or child.has_data(data):
         return Extra(record=old)
-    why = _difference(written, wanted)
-    change = Patch(CONFIG_MAP, child.key, child.uid, child.resource_version, {"data": _data(wanted)}, why)
+    why = f"the members changed: {len(members)} pods take part now"
+    change = Patch(CONFIG_MAP, child.key, child.uid, child.resource_version, {"data": data}, why)
     return Extra(record=old, patches=(change,))
 
 
@@ -82,14 +74,6 @@ def _members(facts: Facts, builder: Builder) -> tuple[Member, ...]:
 
 def _digest(members: Sequence[Member]) -> str:
     return blake2b(msgspec.json.encode(members), digest_size=8).hexdigest() if members else ""
-
-
-def _read(child: ChildView) -> Membership:
-    """The content of the file; empty when it cannot be decoded."""
-    try:
-        return _MEMBERSHIP.decode((_CONFIG_MAP.decode(child.raw).data or {}).get(MEMBERS, "{}"))
-    except (ValueError, RecursionError):
-        return Membership()
 
 
 def _creation(job: AITrainingJob, membership: Membership, builder: Builder) -> Create:
@@ -113,10 +97,3 @@ def _creation(job: AITrainingJob, membership: Membership, builder: Builder) -> C
 
 def _data(membership: Membership) -> dict[str, str]:
     return {MEMBERS: msgspec.json.encode(membership).decode()}
-
-
-def _difference(old: Membership, new: Membership) -> str:
-    before, after = {m.name for m in old.members}, {m.name for m in new.members}
-    changes = (("joined", after - before), ("left", before - after))
-    parts = [f"{len(names)} {word}" for word, names in changes if names]
-    return f"{' and '.join(parts) or 'a member changed'}: {len(after)} pods take part now"

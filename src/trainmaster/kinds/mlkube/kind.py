@@ -49,7 +49,7 @@ class MxJobKind(LifecycleKind[MxJob]):
         failure_reason="Failed{Verb}",
         failure="Failed to {verb} {noun} {names}: {error}",
     )
-    predecessor = Predecessor(labels=f"{labels.GROUP}=", resources=(JOB, SERVICE, POD))
+    predecessor = Predecessor(labels=f"{labels.GROUP}=", resources=(JOB, SERVICE, POD), sets_owners=False)
 
     @property
     def name(self) -> str:

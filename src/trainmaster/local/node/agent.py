@@ -15,7 +15,7 @@ import structlog
 
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key
-from trainmaster.core.view import JOB_CODEC, SERVICE_CODEC, JobView, ServiceView
+from trainmaster.core.view import SERVICE_CODEC, WHOLE_CODEC, JobView, ServiceView
 from trainmaster.local.lock import Taken, locked
 from trainmaster.local.node.account import Access
 from trainmaster.local.node.attempt import end_orphans
@@ -159,8 +159,8 @@ class Agent:
 
     async def _work(self, registration: Registration, ready: asyncio.Event | None) -> None:
         """Runs until it is cancelled."""
-        pods = Reflector(self._cluster, self._pods, JOB_CODEC, fields=f"spec.nodeName={self._options.name}")
-        services = Reflector(self._cluster, self._services, JOB_CODEC)
+        pods = Reflector(self._cluster, self._pods, WHOLE_CODEC, fields=f"spec.nodeName={self._options.name}")
+        services = Reflector(self._cluster, self._services, WHOLE_CODEC)
         # The Node authorizer allows no list of them; then files are compared with their objects once a minute.
         config_maps = Reflector(self._cluster, self._config_maps, SERVICE_CODEC, is_optional=True)
         await registration.register()
