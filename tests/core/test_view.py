@@ -5,15 +5,18 @@ import msgspec
 import pytest
 
 from tests.build import a_dijob, a_pod, an_aitj, view_of
-from trainmaster.core.ids import Key
+from trainmaster.core.ids import Key, Resource
 from trainmaster.core.view import (
     CANDIDATE_CODEC,
+    CHILD_CODEC,
     JOB_CODEC,
     NODE_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
     WHOLE_CANDIDATE_CODEC,
+    WHOLE_CODEC,
     CandidateView,
+    ChildView,
     Codec,
     ContainerView,
     JobView,
@@ -22,6 +25,7 @@ from trainmaster.core.view import (
     OwnerView,
     PodView,
     ServiceView,
+    owned_by,
     version_of,
 )
 
@@ -647,3 +651,184 @@ def test_a_job_that_is_being_deleted_is_marked() -> None:
 
     assert view_of(job).deleting
     assert not view_of(a_dijob()).deleting
+
+
+# --- what a view may cost ----------------------------------------------------------------------
+
+OURS = Resource("diengine.opendilab.org", "v1alpha1", "dijobs", "DIJob")
+OWNED_CODECS = (
+    pytest.param(POD_CODEC, id="pod"),
+    pytest.param(SERVICE_CODEC, id="service"),
+    pytest.param(CHILD_CODEC, id="child"),
+    pytest.param(CANDIDATE_CODEC, id="candidate"),
+)
+
+
+def owned(api_version: str = "diengine.opendilab.org/v1alpha1", kind: str = "DIJob", **reference: Any) -> Any:
+    owner = {"apiVersion": api_version, "kind": kind, "name": "j", "uid": "u-j", "controller": True, **reference}
+    body = minimal()
+    body["metadata"]["ownerReferences"] = [owner]
+    return body
+
+
+@pytest.mark.parametrize("codec", OWNED_CODECS)
+@pytest.mark.parametrize(
+    ("body", "is_kept"),
+    [
+        pytest.param(owned(), True, id="a job of ours"),
+        pytest.param(owned("diengine.opendilab.org/v2alpha1"), True, id="in another version"),
+        pytest.param(minimal(), False, id="no owner"),
+        pytest.param(owned(controller=False), False, id="an owner that is no controller"),
+        pytest.param(owned("apps/v1", "ReplicaSet"), False, id="another controller"),
+        pytest.param(owned("example.org/v1"), False, id="another group"),
+        pytest.param(owned(kind="Job"), False, id="another kind"),
+    ],
+)
+def test_only_children_of_our_jobs_are_kept(codec: Codec[Any], body: Any, *, is_kept: bool) -> None:
+    ours = codec.only(owned_by([OURS]))
+    page = ours.page(msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": [body, owned()]}))
+    change = ours.line(line(body, "MODIFIED"))
+
+    assert len(page.views) == 1 + is_kept
+    assert page.unreadable == []
+    # One that loses its owner leaves the store.
+    assert (change.type, change.resource_version) == ("MODIFIED" if is_kept else "DELETED", "7")
+
+
+def child_of(body: Any) -> ChildView:
+    view = CHILD_CODEC.line(line(body)).view
+    assert view is not None
+    return view
+
+
+def test_of_a_config_map_digests_are_kept_and_not_the_data() -> None:
+    data = {"members.json": "<" * 1_000_000, "other": "é"}
+
+    view = child_of(owned() | {"data": data})
+
+    assert len(msgspec.json.encode(view)) < 1000
+    assert view.has_data(data)
+    assert view.has_data({"other": "é"})
+    assert not view.has_data({"other": "e"})
+    assert not view.has_data({**data, "third": ""})
+
+
+def test_the_digests_of_data_do_not_depend_on_how_it_is_escaped() -> None:
+    escaped = msgspec.json.encode(owned()).replace(b'"metadata"', b'"data":{"a":"\\u003c\\u00e9"},"metadata"')
+
+    assert CHILD_CODEC.object(escaped).has_data({"a": "<é"})
+
+
+def test_of_another_child_labels_status_and_spec_are_kept_and_not_its_template() -> None:
+    body = owned() | {"spec": {"suspend": True, "template": {"x": "y" * 1_000_000}}, "status": {"succeeded": 1}}
+    body["metadata"] |= {"labels": {"a": "b"}, "annotations": {"x": "y" * 200_000}, "managedFields": [{"x": "y" * 99}]}
+
+    assert msgspec.json.decode(child_of(body).raw) == {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"suspend": True},
+        "status": {"succeeded": 1},
+    }
+
+
+def with_labels(number: int) -> Any:
+    body = minimal()
+    body["metadata"]["labels"] = {f"label-{n}": "x" * 60 for n in range(number)}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("codec", "body"),
+    [
+        pytest.param(POD_CODEC, with_labels(3000), id="labels of a pod"),
+        pytest.param(CHILD_CODEC, with_labels(3000), id="labels of a child"),
+        pytest.param(CANDIDATE_CODEC, with_labels(3000), id="labels of a candidate"),
+        pytest.param(WHOLE_CANDIDATE_CODEC, minimal(spec={"x": "y" * 80_000}), id="a whole candidate"),
+        pytest.param(
+            POD_CODEC,
+            minimal(spec={"containers": [{"ports": [{"hostPort": 20000 + n} for n in range(20_000)]}]}),
+            id="host ports",
+        ),
+        pytest.param(POD_CODEC, minimal(status={"message": "x" * 80_000}), id="message"),
+        pytest.param(CHILD_CODEC, minimal(status={"message": "x" * 80_000}), id="status of a child"),
+        pytest.param(CHILD_CODEC, owned() | {"data": {f"k{n}": "" for n in range(3000)}}, id="keys of a ConfigMap"),
+        pytest.param(NODE_CODEC, minimal(status={"allocatable": {f"x/{n}": "1" for n in range(9000)}}), id="devices"),
+    ],
+)
+def test_an_object_of_which_too_much_would_be_kept_is_left_out(codec: Codec[Any], body: Any) -> None:
+    page = codec.page(msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": [minimal(), body]}))
+    change = codec.line(line(body))
+
+    assert len(page.views) == 1
+    assert [each.key for each in page.unreadable] == [Key("n", "p")]
+    assert change.view is None
+    assert change.unreadable is not None
+    assert "at most 65536 are kept" in change.unreadable.error
+
+
+# --- large jobs ---
+
+
+def job_of(body: Any) -> JobView:
+    view = JOB_CODEC.line(line(body)).view
+    assert view is not None
+    return view
+
+
+def test_managed_fields_of_a_job_are_not_kept() -> None:
+    body = minimal(spec={"a": {"managedFields": 1}}, status={"b": 2}, other=3)
+    body["metadata"]["managedFields"] = [{"fieldsV1": {"f:spec": {}}}]
+    view = job_of(body)
+    del body["metadata"]["managedFields"]
+
+    assert msgspec.json.decode(view.raw) == body
+
+
+def test_of_a_job_that_is_too_large_a_part_is_kept_and_it_says_why() -> None:
+    spec = {"managedBy": "x.y/z", "coordinator": {"x": "y" * 1_300_000}}
+    body = minimal(spec=spec, status={"phase": "Running", "ports": {"a": {"b": 20001}}})
+    body["metadata"] |= {"generation": 3, "annotations": {"a": "b" * 100_000}}
+
+    view = job_of(body)
+
+    assert (view.key, view.uid, view.resource_version, view.ports) == (Key("n", "p"), "u", 7, (20001,))
+    assert view.error.startswith("object: it has 1400")
+    assert "a job may have 262144" in view.error
+    assert msgspec.json.decode(view.raw) == {
+        "metadata": {**minimal()["metadata"], "generation": 3},
+        "spec": {"managedBy": "x.y/z", "coordinator": None},
+        "status": body["status"],
+    }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param("x" * 1_000_000, id="no object"),
+        pytest.param({f"field-{n}": n for n in range(50_000)}, id="many fields"),
+        pytest.param({"x" * 1_000_000: 1}, id="a long name"),
+        pytest.param({"a": {"b": [{}] * 400_000}}, id="many values"),
+    ],
+)
+def test_whatever_makes_a_job_large_little_of_it_is_kept(spec: Any) -> None:
+    assert len(job_of(minimal(spec=spec)).raw) < 80_000
+
+
+def test_a_large_status_does_not_make_a_job_too_large() -> None:
+    """The declared replicas of di-server are in it, and no tenant writes it."""
+    body = minimal(status={"declared": {"x": "y" * 600_000}})
+
+    assert job_of(body).error == ""
+    assert msgspec.json.decode(job_of(body).raw) == body
+
+
+def test_programs_of_one_user_read_objects_of_any_size() -> None:
+    view = WHOLE_CODEC.object(msgspec.json.encode(minimal(spec={"x": "y" * 1_000_000})))
+
+    assert (view.error, len(view.raw) > 1_000_000) == ("", True)
+
+
+def test_a_list_without_a_version_is_no_list() -> None:
+    for version in ("", "x", "1e3", "-1", "9" * 30):
+        body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "items": []})
+        with pytest.raises(msgspec.DecodeError):
+            POD_CODEC.page(body)

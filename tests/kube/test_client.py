@@ -18,6 +18,7 @@ from trainmaster.core.errors import (
     NotFound,
     NotLeading,
     ServerError,
+    TooLarge,
     TooManyRequests,
     Unreachable,
 )
@@ -155,6 +156,35 @@ async def test_reads_give_the_bytes_as_the_server_wrote_them(serve: Serve, conne
     cluster = await connect(a_config(server.url))
 
     assert await cluster.list(POD) == body
+
+
+async def test_an_answer_that_is_too_long_is_not_read_to_its_end(serve: Serve, connect: Connect) -> None:
+    server = await serve(Answer(body=b"x" * 1000), Answer(body=b"x" * 1001), Answer(body=b"[]"))
+    cluster = await connect(a_config(server.url))
+    assert len(await cluster.list(POD, max_bytes=1000)) == 1000
+    with pytest.raises(TooLarge, match="more than 1000 bytes"):
+        await cluster.list(POD, max_bytes=1000)
+    assert await cluster.list(POD, max_bytes=1000) == b"[]"  # it was asked once, and another connection is used
+
+
+async def test_the_version_of_a_resource_is_that_of_a_list_of_one_object(serve: Serve, connect: Connect) -> None:
+    server = await serve(Answer(body=b'{"metadata":{"resourceVersion":"71"},"items":[{"metadata":{"name":"a"}}]}'))
+    cluster = await connect(a_config(server.url))
+    assert await cluster.version(DIJOB, namespace="ml", fields="metadata.name=a") == 71
+
+    (seen,) = server.seen
+    assert seen.path == f"{DIJOBS}?fieldSelector=metadata.name%3Da&limit=1"
+    assert seen.headers["Accept"].startswith("application/json;as=PartialObjectMetadataList;")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"metadata":{}}'])
+async def test_an_answer_without_a_version_is_an_error_of_the_server(
+    body: bytes, serve: Serve, connect: Connect
+) -> None:
+    server = await serve(Answer(body=body))
+    cluster = await connect(a_config(server.url))
+    with pytest.raises(ServerError, match="is this an API server"):
+        await cluster.version(POD)
 
 
 @pytest.mark.parametrize("action", WRITES)

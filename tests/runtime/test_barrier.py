@@ -163,3 +163,35 @@ def test_a_job_that_is_gone_is_forgotten(barrier: Barrier, pods: Store[PodView])
 
 def test_forgetting_an_unknown_job_is_harmless(barrier: Barrier) -> None:
     barrier.forget("never-heard-of")
+
+
+# --- etcd was restored from a backup ---
+
+
+def test_a_write_from_before_the_backup_was_restored_is_not_waited_for(barrier: Barrier, pods: Store[PodView]) -> None:
+    barrier.wrote(JOB, POD, 105)
+    pods.rewind()
+    pods.replace([], 60)
+
+    assert barrier.is_open(JOB)
+
+
+def test_a_delete_from_before_the_backup_was_restored_is_not_waited_for(barrier: Barrier, pods: Store[PodView]) -> None:
+    pods.put(a_pod())
+    barrier.deleted(JOB, POD, KEY, UID)
+    pods.rewind()
+    pods.replace([a_pod(version=50)], 60)
+
+    assert barrier.is_open(JOB)
+
+
+def test_writes_after_the_backup_was_restored_and_those_of_other_resources_are_waited_for(
+    barrier: Barrier, pods: Store[PodView]
+) -> None:
+    barrier.wrote(OTHER, SERVICE, 105)
+    pods.rewind()
+    barrier.wrote(JOB, POD, 70)
+    pods.replace([], 60)
+
+    assert not barrier.is_open(JOB)
+    assert not barrier.is_open(OTHER)

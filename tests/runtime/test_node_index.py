@@ -240,3 +240,15 @@ def test_pods_that_moved_or_went_are_not_told_of_their_old_node() -> None:
 
     assert rig.told == ["a"]
     assert rig.pods.get(Key("ml", "b")) is None
+
+
+def test_a_pod_that_a_restored_backup_has_is_on_a_node_that_is_known() -> None:
+    node = a_node("node-1", ready="False", version=50)
+    rig = Rig(node, seen=1000)
+    rig.pods.put(a_pod(version=900))
+    for store in (rig.nodes, rig.pods):
+        store.rewind()
+    rig.nodes.replace([node], 100)
+    rig.pods.replace([a_pod(version=80)], 100)
+
+    assert rig.of(a_pod(version=80)) == {"node-1": "False"}

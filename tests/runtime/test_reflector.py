@@ -10,9 +10,28 @@ from prometheus_client import REGISTRY
 
 from tests.runtime.cluster import Call, FakeCluster, raising, waiting
 from tests.runtime.kind import TOY, a_bookmark, a_line, a_page, a_pod, an_error_line, pod_json, toy_json
-from trainmaster.core.errors import Forbidden, Gone, NotFound, NotSynced, ServerError, Trainmaster, Unreachable
+from trainmaster.core.errors import (
+    Forbidden,
+    Gone,
+    NotFound,
+    NotSynced,
+    ServerError,
+    TooLarge,
+    Trainmaster,
+    Unreachable,
+)
 from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
-from trainmaster.core.view import JOB_CODEC, NODE_CODEC, POD_CODEC, SERVICE_CODEC, Codec, JobView, NodeView, PodView
+from trainmaster.core.view import (
+    JOB_CODEC,
+    NODE_CODEC,
+    POD_CODEC,
+    SERVICE_CODEC,
+    Codec,
+    JobView,
+    NodeView,
+    PodView,
+    owned_by,
+)
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.reflector import ABSENT_SECONDS, FIRST_PAGE, FORBIDDEN_SECONDS, Reflector
 from trainmaster.runtime.store import Store
@@ -507,3 +526,153 @@ async def test_after_an_outage_those_are_told_who_waited_for_its_end(
     task.cancel()
 
     assert told == ([cluster.asked("watch")[-1].at] if is_told else [])
+
+
+# --- large objects ---
+
+
+class PagedCluster(FakeCluster):
+    """Objects of these sizes, in pages. A page that is too large is not given."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.given: list[int] = []
+        """The number of objects in each page that was given."""
+
+    async def list(self, *_: Any, limit: int = 0, cursor: str = "", max_bytes: int = 0, **__: Any) -> bytes:
+        start = int(cursor or 0)
+        page = self.sizes[start : start + limit]
+        if sum(page) > max_bytes:
+            raise TooLarge("the answer is too long")
+        self.given.append(len(page))
+        names = range(start, start + len(page))
+        pods = [pod_json(f"p-{n}", message="x" * size) for n, size in zip(names, page, strict=True)]
+        rest = str(start + limit) if start + limit < len(self.sizes) else ""
+        return a_page(*pods, version=900, cursor=rest)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pages"),
+    [
+        pytest.param([1000] * 3000, [50, 100, 200, 400, 500, 500, 500, 500, 250], id="small objects"),
+        pytest.param([1_000_000] * 12, [3, 3, 3, 3], id="large objects"),
+        pytest.param([1000] * 1650 + [1_000_000] * 4, [50, 100, 200, 400, 500, 404], id="four large ones"),
+        pytest.param([9_000_000] * 3, [1, 1, 1], id="one is more than a page"),
+    ],
+)
+async def test_pages_grow_while_they_are_small_and_are_never_larger_than_8_mib(
+    sizes: list[int], pages: list[int]
+) -> None:
+    cluster = PagedCluster(sizes)
+    store = Store[PodView](POD)
+    reflector = Reflector(cluster, store, POD_CODEC.only(lambda _: False))
+    task = asyncio.create_task(reflector.run())
+    await reflector.synced.wait()
+    task.cancel()
+
+    assert cluster.given == pages
+
+
+async def test_large_objects_after_many_small_ones_shrink_the_page(cluster: FakeCluster) -> None:
+    cluster = PagedCluster([1000] * 1250 + [1_000_000] * 100)
+    async with reflecting(cluster, codec=POD_CODEC.only(lambda _: False)):
+        assert max(cluster.given[5:]) <= 8
+
+
+async def test_an_object_that_is_too_large_for_any_page_is_tried_again_later(cluster: FakeCluster, logs: Logs) -> None:
+    cluster = PagedCluster([17 * 1024 * 1024])
+    async with reflecting(cluster, seconds=10) as store:
+        assert not store.is_synced
+
+    assert "too long" in logs[0]["because"]
+
+
+async def test_an_object_that_loses_its_owner_leaves_the_store(cluster: FakeCluster) -> None:
+    orphan = pod_json("a", version=200)
+    del orphan["metadata"]["ownerReferences"]
+    cluster.pages.append(a_page(pod_json("a"), pod_json("b"), version=100))
+    cluster.watches.append([a_line("MODIFIED", orphan), 5.0])
+    async with reflecting(cluster, codec=POD_CODEC.only(owned_by([TOY])), seconds=1) as store:
+        assert names(store) == ["b"]
+        assert store.seen == 200
+
+
+# --- etcd was restored from a backup ---
+
+
+async def test_a_version_that_is_lower_than_ours_lists_again(cluster: FakeCluster, logs: Logs) -> None:
+    cluster.pages.extend([a_page(pod_json("a"), version=500), a_page(pod_json("b"), version=300)])
+    cluster.watches.append([a_bookmark(600), 240.0])
+    cluster.newest = 300
+    async with reflecting(cluster, seconds=250) as store:
+        assert names(store) == ["b"]
+        assert store.seen == 300
+        assert seen_from(cluster) == ["500", "300"]
+
+    assert "restored from a backup" in logs[0]["event"]
+
+
+async def test_the_version_is_compared_when_a_watch_was_cut(cluster: FakeCluster) -> None:
+    cluster.pages.extend([a_page(pod_json("a"), version=500), a_page(pod_json("b"), version=300)])
+    cluster.watches.append([5.0, Unreachable("cut")])
+    cluster.newest = 300
+    async with reflecting(cluster, seconds=6) as store:
+        assert names(store) == ["b"]
+
+
+async def test_a_version_that_is_not_lower_resumes_the_watch(cluster: FakeCluster) -> None:
+    cluster.pages.append(a_page(version=500))
+    cluster.watches.append([240.0])
+    cluster.newest = 500
+    async with reflecting(cluster, seconds=250):
+        assert seen_from(cluster) == ["500", "500"]
+        assert len(cluster.asked("list")) == 1
+
+
+# --- a definition that is deleted ---
+
+
+async def test_objects_are_gone_when_the_definition_of_their_kind_is_and_back_with_it(
+    cluster: FakeCluster, logs: Logs
+) -> None:
+    cluster.pages.append(a_page(toy_json(), version=100))
+    cluster.watches.append([5.0, NotFound("page not found")])
+    cluster.pages.extend([NotFound("page not found")] * 8)
+    told: list[Any] = []
+    async with reflecting(cluster, TOY, JOB_CODEC, seconds=1) as store:
+        store.listen(lambda before, after: told.append((before is not None, after is not None)))
+        await asyncio.sleep(10)
+        assert (names(store), told) == ([], [(True, False)])
+
+        cluster.put(TOY, toy_json())
+        await asyncio.sleep(30)
+        assert names(store) == ["mnist"]
+
+    assert [line["event"] for line in logs] == [
+        "the API server does not have this resource any more: its objects are gone"
+    ]
+
+
+async def test_an_api_server_that_starts_and_does_not_have_a_kind_yet_loses_no_object(cluster: FakeCluster) -> None:
+    cluster.pages.append(a_page(toy_json(), version=100))
+    cluster.watches.append([5.0, NotFound("page not found")])
+    cluster.pages.extend([NotFound("page not found"), a_page(toy_json(), version=100)])
+    told: list[Any] = []
+    async with reflecting(cluster, TOY, JOB_CODEC, seconds=1) as store:
+        store.listen(lambda before, after: told.append((before, after)))
+        await asyncio.sleep(10)
+
+    assert told == []
+
+
+# --- defects ---
+
+
+async def test_a_defect_is_logged_and_the_resource_is_listed_again(cluster: FakeCluster, logs: Logs) -> None:
+    cluster.pages.extend([a_page(version=100), a_page(pod_json("a"), version=300)])
+    cluster.before = raising("watch", ZeroDivisionError())
+    async with reflecting(cluster, seconds=5) as store:
+        assert names(store) == ["a"]
+
+    assert logs[0]["event"] == "cannot read by a defect in trainmaster"

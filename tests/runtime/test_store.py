@@ -218,3 +218,28 @@ def test_a_listener_that_fails_for_one_object_hides_it_from_nobody(
     assert sorted(view.key.name for view in told if view) == ["a", "b"]
     assert REGISTRY.get_sample_value("trainmaster_unreadable_objects_total", {"resource": "pods"}) == before + 1
     assert [(line["resource"], line["object"]) for line in logs] == [("pods", "ml/a")]
+
+
+# --- etcd was restored from a backup ---
+
+
+def test_a_store_that_was_rewound_shows_nothing_until_it_is_listed() -> None:
+    store, told = a_store(a_pod("a"), version=200)
+    store.rewind()
+
+    with pytest.raises(NotSynced):
+        store.get(Key("ml", "a"))
+    assert told == []
+
+    store.replace([a_pod("a", version=50)], 60)
+    assert (store.seen, list(store.keys())) == (60, [Key("ml", "a")])
+
+
+def test_after_a_rewind_listeners_are_called_for_all_objects_also_of_the_same_version() -> None:
+    kept, lost, new = a_pod("kept", version=50), a_pod("lost", version=90), a_pod("new", version=50)
+    store, told = a_store(kept, lost)
+    store.rewind()
+    store.rewind()  # a list that failed in between
+    store.replace([kept, new], 60)
+
+    assert sorted(told, key=str) == sorted([(kept, kept), (lost, None), (None, new)], key=str)

@@ -271,9 +271,10 @@ class Codec(Generic[V]):
             return msgspec.structs.replace(view, error=TOO_DEEP) if isinstance(view, JobView) else view
 
     def _view(self, wire: Any, size: int) -> V:
-        """``size`` is that of the object on the wire, or more. Views of small objects need not be measured."""
+        """``size`` is that of the object on the wire, or more. Views of small objects are not measured: no view has
+        eight times as many bytes."""
         view = self._slim(wire)
-        if size > VIEW_BYTES and not isinstance(view, JobView):
+        if size > VIEW_BYTES // 8 and not isinstance(view, JobView):
             kept = len(msgspec.json.encode(view))
             if kept > VIEW_BYTES:
                 raise ValueError(f"what is needed of it has {kept} bytes; at most {VIEW_BYTES} are kept of an object")
