@@ -1,5 +1,7 @@
 """Objects that no client of ours writes and that a store must survive."""
 
+from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import msgspec
@@ -41,6 +43,44 @@ VALUES = {
     "an object": b'{"":{},"metadata":{"name":"wrong","resourceVersion":"999999"}}',
 }
 """What may stand in any field of an object, as JSON."""
+
+WRONG = {
+    "null": b"null",
+    "text": b'"text"',
+    "a number": b"7",
+    "a negative number": b"-3",
+    "true": b"true",
+    "an empty list": b"[]",
+    "a list": b'[7,{"a":{}}]',
+    "an empty object": b"{}",
+    "an object": b'{"a":7}',
+    "a float that is too large": b"1e999",
+    "an integer that is too large": b"1" + b"0" * 400,
+    "no JSON": b"NaN",
+    "half a surrogate pair": b'"\\ud800"',
+    "NUL": b'"\\u0000"',
+    "right to left": '"\u202eabc"'.encode(),
+}
+"""Small values of wrong types for any field, as JSON."""
+
+
+def variants(body: Json) -> Iterator[tuple[str, Json]]:
+    """The object with MARK for each of its fields in turn, at every depth, and the path of that field."""
+    for path in _paths(body):
+        changed = deepcopy(body)
+        place: Any = changed
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = MARK
+        yield ".".join(map(str, path)), changed
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in steps:
+        yield (*path, step)
+        yield from _paths(inner, (*path, step))
+
 
 FIELDS = (
     "spec",

@@ -636,6 +636,10 @@ async def test_a_defect_that_one_job_brings_out_does_not_stop_the_others(logs: l
     assert {(line["event"], line["job"]) for line in defects} == {
         ("pass failed by a defect in trainmaster", "ml/mnist")
     }
+    (patch,) = rig.cluster.asked("patch", TOY)
+    (condition,) = patch.body["status"]["conditions"]
+    assert (patch.key.name, condition["type"], condition["status"]) == ("mnist", "Accepted", "False")
+    assert "a defect in trainmaster: ZeroDivisionError" in condition["message"]
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,11 @@ class Kind(ABC, Generic[J]):
         except RecursionError:  # what a decoder could still read may be too deep for code that copies it
             return self._reject(view, BadSpec(TOO_DEEP), now)
 
+    def unplannable(self, view: JobView, error: Exception, now: datetime) -> Plan:
+        """The plan for a job at which ``plan`` fails: only the status, which says so."""
+        what = f"object: it cannot be planned, by a defect in trainmaster: {type(error).__name__}: {error}"[:1000]
+        return self._reject(view, BadSpec(what), now.replace(microsecond=0))
+
     @property
     def manager(self) -> str:
         """What ``spec.managedBy`` calls us; a job that says nothing is ours, too."""
@@ -264,8 +269,12 @@ class Kind(ABC, Generic[J]):
         return found
 
     def status_of(self, view: JobView) -> tuple[ObjectMeta, dict[str, Any]]:
-        """Metadata and stored status, whatever the spec looks like."""
-        shell = _SHELL.decode(view.raw)
+        """Metadata and stored status, whatever the spec looks like. A status that cannot be decoded has its phase."""
+        try:
+            shell = _SHELL.decode(view.raw)
+        except ValueError:
+            phase = self.phase_of(view)
+            return ObjectMeta(view.key.name, view.key.namespace, view.uid), {"phase": phase} if phase else {}
         return shell.metadata, shell.status if isinstance(shell.status, dict) else {}
 
     def known_status(self, view: JobView) -> dict[str, Any]:

@@ -7,6 +7,7 @@ several kinds share the resource, the shape of the spec says of which kind a job
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
@@ -148,8 +149,15 @@ class Controller:
             self.queue.add(key, after=BARRIER_POLL)
             return "requeue_after"
         self._statuses.confirm(job)
-        with self._metrics.planning(key):
-            observed, plan = self._plan(job)
+        try:
+            with self._metrics.planning(key):
+                observed, plan = self._plan(job)
+        except Trainmaster:
+            raise
+        except Exception as error:
+            with suppress(Trainmaster):  # the next pass tries again
+                await self._report_defect(job, error)
+            raise
         self._throttle(job, observed)
         try:
             applied = await self._apply(job, plan, observed)
@@ -167,6 +175,13 @@ class Controller:
             self.queue.add(key, after=plan.requeue_after)
             return "requeue_after"
         return "success"
+
+    async def _report_defect(self, job: JobView, error: Exception) -> None:
+        """The status says why nothing happens: users do not see our log."""
+        metrics.UNREADABLE.labels(str(self._kinds.resource)).inc()
+        kind = self._kinds.of(job.raw)
+        plan = kind.unplannable(job, error, self._now())
+        await self._statuses.write(job, plan, Applied(), Observed.of((), (), kind.slots))
 
     def _throttle(self, job: JobView, observed: Observed) -> None:
         """A job with a thousand pods is not planned again for each of their events."""

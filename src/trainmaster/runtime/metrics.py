@@ -55,7 +55,9 @@ _COUNTED_OF_JOBS = (JOBS_CREATED, JOBS_SUCCESSFUL, JOBS_FAILED, JOBS_RESTARTED, 
 JOBS = Gauge("trainmaster_jobs", "Jobs that there are", ["kind", "phase"])
 LISTS = Counter("trainmaster_lists_total", "Complete lists of a resource", ["resource"])
 UNREADABLE = Counter(
-    "trainmaster_unreadable_objects_total", "Objects left out of a store, or whose change a defect hid", ["resource"]
+    "trainmaster_unreadable_objects_total",
+    "Objects that were left out, or at which a plan failed",
+    ["resource"],
 )
 SLOW_PLANS = Counter("trainmaster_slow_plans_total", "Plans that took longer than their budget", ["kind"])
 BARRIER_WAITS = Counter("trainmaster_barrier_waits_total", "Passes put off until our own writes were seen", ["kind"])

@@ -67,7 +67,7 @@ def _env_errors(job: DIJob, role: str) -> list[str]:
 
 def _volume_errors(job: DIJob, role: str) -> list[str]:
     """The job's volumes are added to those of every role."""
-    taken = {volume.name for volume in template.read(getattr(job.spec, role).template).spec.volumes or ()}
+    taken = [volume.name for volume in template.read(getattr(job.spec, role).template).spec.volumes or ()]
     return [
         f"spec.volumes[{i}].name: {volume.get('name')!r} is also a volume of spec.{role}.template; rename one"
         for i, volume in enumerate(job.spec.volumes)

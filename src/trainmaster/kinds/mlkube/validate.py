@@ -77,7 +77,7 @@ def _name_errors(job: MxJob) -> Iterator[str]:
 
 def _replica_errors(path: str, spec: ReplicaSpec) -> Iterator[str]:
     given = spec.template.get("spec")
-    if isinstance(given, dict) and (given.get("restartPolicy") or "Never") not in ("OnFailure", "Never"):
+    if isinstance(given, dict) and given.get("restartPolicy") not in (None, "", "OnFailure", "Never"):
         yield f"{path}.template.spec.restartPolicy: {given['restartPolicy']!r}: {REFUSED}"
         return
     if wrong := template.errors(spec.template, f"{path}.template"):
