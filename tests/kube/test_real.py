@@ -5,7 +5,7 @@ import pytest
 
 from testbed.plane import ControlPlane
 from tests.kube.conftest import Connect
-from trainmaster.core.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound, Unauthorized
+from trainmaster.core.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound, TooLarge, Unauthorized
 from trainmaster.core.ids import LEASE, POD, Key
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Config, Material, User
@@ -84,6 +84,24 @@ async def test_pages_follow_each_other(cluster: KubeCluster, namespace: str) -> 
     ]
     with pytest.raises((Gone, Invalid)):
         await cluster.list(POD, namespace=namespace, limit=2, cursor="nonsense")
+
+
+async def test_the_version_of_a_resource_is_never_lower_than_one_that_was_seen(
+    cluster: KubeCluster, namespace: str
+) -> None:
+    created = await cluster.create(POD, namespace, a_pod("a"))
+    page = msgspec.json.decode(await cluster.list(POD, namespace=namespace))
+
+    assert created.resource_version <= int(page["metadata"]["resourceVersion"]) <= await cluster.version(POD)
+
+
+async def test_a_page_that_is_too_long_is_not_read(cluster: KubeCluster, namespace: str) -> None:
+    for name in ("a", "b", "c"):
+        await cluster.create(POD, namespace, a_pod(name))
+    one = len(await cluster.list(POD, namespace=namespace, limit=1))
+
+    with pytest.raises(TooLarge):
+        await cluster.list(POD, namespace=namespace, limit=3, max_bytes=2 * one)
 
 
 async def test_watch_shows_changes(cluster: KubeCluster, namespace: str) -> None:
