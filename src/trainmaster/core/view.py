@@ -20,6 +20,7 @@ import msgspec
 
 from trainmaster.core.digest import digests
 from trainmaster.core.ids import Key, Resource
+from trainmaster.core.job_size import size_error
 from trainmaster.core.nesting import TOO_DEEP, elements, members, prune
 from trainmaster.core.quantity import amount_of
 
@@ -30,20 +31,9 @@ LONGEST_LINE = 200
 """Characters kept of a termination message, which may have 4 KB."""
 VIEW_BYTES = 64 * 1024
 """The most that a view may have, as JSON. An object whose view is larger is left out. Jobs have another limit."""
-JOB_BYTES = 256 * 1024
-"""The most that a job may have without status and managedFields. Tenants write these, and only operator and di-server
-write the status. Of a larger job only a part is kept, and it is not run."""
 FIELD_BYTES = 1024
 FIELDS = 64
 """What is kept of the spec of a job that is too large: so many fields, and their values up to this size."""
-
-
-def too_large(size: int) -> str:
-    """Why a job of this size, without its status, is not run."""
-    return (
-        f"object: it has {size} bytes without its status, and a job may have {JOB_BYTES}; "
-        "move large values, such as scripts and files, into a ConfigMap or a volume"
-    )
 
 
 class OwnerView(msgspec.Struct, frozen=True, gc=False):
@@ -763,10 +753,8 @@ def _slim_node(wire: _NodeWire) -> NodeView:
 
 def _slim_job(raw: msgspec.Raw) -> JobView:
     view = _slim_whole(raw)
-    size = len(view.raw) - len(bytes(_JOB.decode(view.raw).status)) if len(view.raw) > JOB_BYTES else 0
-    if size <= JOB_BYTES:
-        return view
-    return msgspec.structs.replace(view, raw=_part_of(view.raw), error=too_large(size))
+    error = size_error(view.raw)
+    return msgspec.structs.replace(view, raw=_part_of(view.raw), error=error) if error else view
 
 
 def _slim_whole(raw: msgspec.Raw) -> JobView:
