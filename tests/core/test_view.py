@@ -794,7 +794,7 @@ def test_of_a_job_that_is_too_large_a_part_is_kept_and_it_says_why() -> None:
     assert view.error.startswith("object: it has 1368 KiB without its status, and a job may have 256 KiB; ")
     assert msgspec.json.decode(view.raw) == {
         "metadata": {**minimal()["metadata"], "generation": 3},
-        "spec": {"managedBy": "x.y/z", "coordinator": None},
+        "spec": {"managedBy": "x.y/z", "coordinator": {"x": None}},
         "status": body["status"],
     }
 

@@ -119,3 +119,11 @@ def test_replicas_that_share_a_large_template_count_once() -> None:
 
     assert errors_of(an_aitj(trainer=a_replica(100, template))) == ()
     assert errors_of(an_mxjob(Worker=an_mx_replica(100, mx))) == ()
+
+
+def test_a_job_with_a_large_template_that_has_its_result_is_cleaned_up() -> None:
+    template = a_template(a_container("aitj-main", args=["x" * 1_300_000]))
+    job = an_aitj(clean="All", status={"phase": "Succeed"}, trainer=a_replica(1, template))
+
+    assert len(view_of(job).raw) < 10_000
+    assert len(plan_of(job, [a_pod(job, "trainer")]).deletes) == 1

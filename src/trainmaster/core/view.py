@@ -33,7 +33,9 @@ VIEW_BYTES = 64 * 1024
 """The most that a view may have, as JSON. An object whose view is larger is left out. Jobs have another limit."""
 FIELD_BYTES = 1024
 FIELDS = 64
-"""What is kept of the spec of a job that is too large: so many fields, and their values up to this size."""
+SPEC_LEVELS = 4
+"""What is kept of the spec of a job that is too large: so many fields of an object, values up to this size, and down to
+the fields of a template."""
 
 
 class OwnerView(msgspec.Struct, frozen=True, gc=False):
@@ -568,6 +570,7 @@ _ERROR = msgspec.json.Decoder(_ErrorWire)
 _JOB = msgspec.json.Decoder(_JobWire)
 _DATA = msgspec.json.Decoder(dict[str, str] | None)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _IDENTITY = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 """The metadata that is kept of a job that is too large."""
 _METADATA = msgspec.json.Decoder(_ServiceWire)
@@ -777,22 +780,29 @@ def _without_managed_fields(raw: msgspec.Raw) -> bytes:
 
 
 def _part_of(body: bytes) -> bytes:
-    """A job without its large values: enough to tell its kind and its manager, and to write its status."""
+    """A job without its large values: enough to tell its kind and its manager, to write its status, and to clean up
+    after a job that has ended."""
     fields = _FIELDS.decode(body)
     metadata = _FIELDS.decode(fields["metadata"])
     part: dict[str, Any] = {"metadata": {name: metadata[name] for name in _IDENTITY if name in metadata}}
-    try:
-        spec = _FIELDS.decode(fields.get("spec", msgspec.Raw(b"{}")))
-    except msgspec.ValidationError:
-        spec = {}
-    part["spec"] = {name: _if_small(value) for name, value in islice(spec.items(), FIELDS) if len(name) < FIELD_BYTES}
     if "status" in fields:
         part["status"] = fields["status"]
-    return msgspec.json.encode(part)
+    spec = msgspec.json.encode(_without_large(bytes(fields.get("spec", b"{}")), SPEC_LEVELS))
+    if len(spec) > VIEW_BYTES:
+        spec = msgspec.json.encode(_without_large(spec, 1))
+    return msgspec.json.encode({**part, "spec": msgspec.Raw(spec)})
 
 
-def _if_small(value: msgspec.Raw) -> msgspec.Raw | None:
-    return value if len(bytes(value)) <= FIELD_BYTES else None
+def _without_large(value: bytes, levels: int) -> Any:
+    """The value; of a large object or array the first fields or items; null for any other large value."""
+    if len(value) <= FIELD_BYTES:
+        return msgspec.Raw(value)
+    if levels and value.startswith(b"{"):
+        named = islice(_FIELDS.decode(value).items(), FIELDS)
+        return {name: _without_large(bytes(inner), levels - 1) for name, inner in named if len(name) < FIELD_BYTES}
+    if levels and value.startswith(b"["):
+        return [_without_large(bytes(inner), levels - 1) for inner in islice(_ITEMS.decode(value), FIELDS)]
+    return None
 
 
 def _job_ports(status: bytes) -> tuple[int, ...]:

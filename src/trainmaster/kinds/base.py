@@ -243,18 +243,16 @@ class Kind(ABC, Generic[J]):
         return not named <= {None, "", self.manager}
 
     def decode(self, view: JobView) -> J:
-        if view.error:
-            raise BadSpec(view.error)
         try:
             job: J = self._decoder.decode(view.raw)
         except ValueError as error:  # all of msgspec's errors, and UnicodeDecodeError
-            raise BadSpec(located(error)) from error
+            raise BadSpec(view.error or located(error)) from error
         except RecursionError as error:
             raise BadSpec(TOO_DEEP) from error
         if self.has_result(job.status):
             return job
-        if too_large := size_error(view.raw):
-            raise BadSpec(too_large)
+        if unusable := view.error or size_error(view.raw):
+            raise BadSpec(unusable)
         if errors := self.errors(job):
             raise BadSpec(*errors)
         return job
