@@ -354,9 +354,11 @@ LAG = 0.3
 class SlowCluster(KubeCluster):
     """An API server that is slow to take a caBundle: whatever is served before it is trusted, is met by somebody."""
 
-    async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
+    async def patch(
+        self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "", strict: bool = False
+    ) -> Written:
         await asyncio.sleep(LAG)
-        return await super().patch(resource, key, patch, subresource=subresource)
+        return await super().patch(resource, key, patch, subresource=subresource, strict=strict)
 
 
 async def test_certificates_are_rotated_under_load_and_no_review_is_missed(

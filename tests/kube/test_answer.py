@@ -15,6 +15,7 @@ from trainmaster.core.errors import (
     ServerError,
     TooManyRequests,
     Unauthorized,
+    UnknownField,
 )
 from trainmaster.kube.answer import name_in, refusal, written
 from trainmaster.runtime.cluster import Written
@@ -45,6 +46,14 @@ def test_status_becomes_the_exception_of_its_meaning(code: int, reason: str, mea
     assert type(error) is meaning
     assert (error.code, error.reason) == (code, reason)
     assert str(error) == f"create pods ml/a: because ({code} {reason})"
+
+
+def test_unknown_fields_are_named() -> None:
+    why = 'strict decoding error: unknown field "status.restarts", unknown field "status.ports.a[0]"'
+    error = refusal("patch dijobs ml/a", 400, status(400, "BadRequest", f"DIJob cannot be handled: {why}").body, "")
+
+    assert isinstance(error, UnknownField)
+    assert error.fields == ("status.restarts", "status.ports.a[0]")
 
 
 @pytest.mark.parametrize(

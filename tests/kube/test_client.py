@@ -101,6 +101,14 @@ def test_client_implements_the_runtimes_cluster() -> None:
             id="patch the status",
         ),
         pytest.param(
+            lambda c: c.patch(DIJOB, KEY, b'{"a":1}', subresource="status", strict=True),
+            "PATCH",
+            f"{DIJOBS}/a/status?fieldManager=trainmaster&fieldValidation=Strict",
+            "application/merge-patch+json",
+            b'{"a":1}',
+            id="patch the status strictly",
+        ),
+        pytest.param(
             lambda c: c.ask(POD, KEY, "token", b"{}"), "POST", f"{PODS}/a/token", JSON, b"{}", id="ask about an object"
         ),
         pytest.param(

@@ -90,7 +90,9 @@ class MemoryApi:
     async def replace(self, resource: Resource, key: Key, body: bytes) -> Written:
         raise AssertionError("only leases are replaced")
 
-    async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
+    async def patch(
+        self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "", strict: bool = False
+    ) -> Written:
         given: Object = msgspec.json.decode(patch)
         current = self._find(resource, key)
         stored, asked = current["metadata"], given.get("metadata", {})

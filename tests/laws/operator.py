@@ -122,18 +122,22 @@ class Port:
     async def replace(self, resource: Resource, key: Key, body: bytes) -> Written:
         raise LawBroken("the operator replaces nothing")
 
-    async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
+    async def patch(
+        self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "", strict: bool = False
+    ) -> Written:
         given = msgspec.json.decode(patch).get("metadata", {})
         if not given.get("uid") or not given.get("resourceVersion"):
             raise LawBroken("state lives in the API: a patch names the version that it was planned on")
         if resource == self._jobs:
             if subresource != "status":
                 raise LawBroken("owned: of a job only the status is patched")
+            if not strict:
+                raise LawBroken("state lives in the API: a field that cannot be stored must not be lost in silence")
         elif (target := self._api.objects.get(resource, {}).get(key)) and owner_uid(target) != self.job_uid:
             raise LawBroken(f"owned: {resource} {key} belongs to somebody else")
         elif resource == JOB and self._is_wanted(key):
             raise LawBroken(f"state lives in the API: {key.name} is stopped before a verdict or restart was stored")
-        return await self._write(self._api.patch(resource, key, patch, subresource=subresource))
+        return await self._write(self._api.patch(resource, key, patch, subresource=subresource, strict=strict))
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:
         self._check_delete(resource, key, uid)

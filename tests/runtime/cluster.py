@@ -185,9 +185,11 @@ class FakeCluster:
             stored = self._store(resource, key, given, "MODIFIED")
         return _written(stored)
 
-    async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
+    async def patch(
+        self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "", strict: bool = False
+    ) -> Written:
         given = msgspec.json.decode(patch)
-        async with self._call("patch", resource, key, given, subresource=subresource):
+        async with self._call("patch", resource, key, given, subresource=subresource, strict=strict):
             old = self._existing(resource, key)
             self._check(old, {"resourceVersion": given.get("metadata", {}).get("resourceVersion")})
             stored = self._store(resource, key, _merged(old, given), "MODIFIED")

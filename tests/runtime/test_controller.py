@@ -28,7 +28,8 @@ from tests.runtime.kind import (
     pod_json,
     toy_json,
 )
-from trainmaster.core.errors import Conflict, Forbidden, NotSynced, ServerError, Unreachable
+from trainmaster.core.definition import outdated
+from trainmaster.core.errors import Conflict, Forbidden, NotSynced, ServerError, UnknownField, Unreachable
 from trainmaster.core.ids import CONFIG_MAP, JOB, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Delete, Event, Patch, Plan, normal, warning
@@ -55,7 +56,7 @@ from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.node_index import POLL, NodeIndex
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
-from trainmaster.runtime.status_writer import CREATED_POLL
+from trainmaster.runtime.status_writer import CONFLICT_SECONDS, CREATED_POLL
 from trainmaster.runtime.store import Store
 
 pytestmark = pytest.mark.looptime
@@ -383,8 +384,8 @@ async def test_who_draws_no_port_asks_nobody() -> None:
 async def test_events_of_a_plan_are_recorded_after_the_status_was_stored() -> None:
     plan = Plan(status={"phase": "Running"}, events=(normal("Running", "all pods run"),))
     rig = Rig(always(plan))
-    rig.cluster.before = raising("patch", Conflict("the job was edited"))
-    with pytest.raises(Conflict):
+    rig.cluster.before = raising("patch", ServerError("etcd is busy"))
+    with pytest.raises(ServerError):
         await rig.reconcile()
     assert rig.recorder.events == []
 
@@ -576,8 +577,9 @@ async def test_refusals_come_later_each_time_and_end_when_the_cause_does() -> No
 
 
 async def test_a_passing_error_is_tried_again_later_each_time() -> None:
-    rig = Rig(lambda job, observed: Plan(creates=() if observed.pods else create_pods(1)))
-    rig.cluster.before = raising("create", *[Unreachable("refused")] * 4)
+    rig = Rig(lambda job, observed: Plan(deletes=(a_delete(),) if observed.pods else ()))
+    rig.cluster.put(POD, pod_json())
+    rig.cluster.before = raising("delete", *[Unreachable("refused")] * 4)
     async with rig.working(60):
         assert rig.queue.failures(KEY) == 0
     assert [round(at) for at in rig.passes()][:5] == [0, 1, 3, 7, 15]
@@ -953,8 +955,8 @@ async def test_a_job_that_came_again_under_its_name_is_shown_anew() -> None:
 async def test_a_status_that_could_not_be_stored_counts_for_nothing() -> None:
     rig = Rig(always(Plan(status={"phase": "Running"})))
     created, calm = jobs_counted("created"), rig.cluster.before
-    rig.cluster.before = raising("patch", Conflict("somebody was faster"))
-    with pytest.raises(Conflict):
+    rig.cluster.before = raising("patch", ServerError("etcd is busy"))
+    with pytest.raises(ServerError):
         await rig.reconcile()
     assert jobs_counted("created") == created
 
@@ -1000,8 +1002,7 @@ async def test_a_status_whose_answer_got_lost_is_told_also_when_the_watch_is_lat
     rig.cluster.after = raising("patch", Unreachable("the connection was cut"))
     with pytest.raises(Unreachable):
         await rig.reconcile()
-    with pytest.raises(Conflict):  # what is stored is not seen yet
-        await rig.reconcile()
+    await rig.reconcile()  # a conflict: what is stored is not seen yet
     assert rig.recorder.events == []
     rig.jobs.put(rig.stored())
     await rig.reconcile()
@@ -1173,6 +1174,127 @@ async def test_a_patch_of_what_is_gone_or_has_changed_is_planned_anew() -> None:
     rig.cluster.put(CONFIG_MAP, child_json(CONFIG_MAP, "mnist-members"))
     with pytest.raises(Conflict):
         await rig.reconcile()
+
+
+# --- a status that is not stored ---
+
+
+def running(job: Toy, observed: Observed) -> Plan:
+    is_stored = job.status.phase == "Running"
+    return Plan() if is_stored else Plan(status={"phase": "Running", "active": job.status.active})
+
+
+def warnings_of(logs: list[MutableMapping[str, Any]]) -> list[str]:
+    return [line["because"] for line in logs if line["event"] == "pass failed"]
+
+
+async def test_a_status_that_lost_a_race_is_planned_again_on_the_version_that_won(
+    logs: list[MutableMapping[str, Any]],
+) -> None:
+    rig = Rig(running)
+    rig.cluster.put(TOY, toy_json(status={"active": 3}))
+
+    await rig.reconcile()
+    assert len(rig.passes()) == 1
+    assert await rig.reconcile() == "requeue_after"  # the store does not show that version yet
+    assert len(rig.passes()) == 1
+    rig.jobs.put(rig.stored())
+    assert await rig.reconcile() == "success"
+    assert rig.cluster.find(TOY, KEY)["status"] == {"active": 3, "phase": "Running"}  # type: ignore[index]
+    assert logs == []
+
+
+async def test_a_busy_job_of_two_writers_is_stored_without_a_warning_or_a_pause(
+    logs: list[MutableMapping[str, Any]],
+) -> None:
+    rig = Rig(running)
+    rivals = itertools.count(1)
+
+    async def interfere(call: Call) -> None:
+        if call.verb == "patch" and (number := next(rivals)) == 1:
+            rig.cluster.put(TOY, toy_json(status={"active": number}))
+
+    rig.cluster.before = interfere
+    async with rig.working(0.1):
+        assert rig.cluster.find(TOY, KEY)["status"] == {"active": 1, "phase": "Running"}  # type: ignore[index]
+    assert warnings_of(logs) == []
+
+
+async def test_the_second_conflict_in_a_row_is_a_failure_with_back_off(logs: list[MutableMapping[str, Any]]) -> None:
+    rig = Rig(running)
+    rig.cluster.before = raising("patch", *[Conflict("somebody was faster")] * 2)
+    async with rig.working(60):
+        pass
+
+    again = CONFLICT_SECONDS + 1.0
+    assert rig.passes() == [0.0, CONFLICT_SECONDS, again, again]  # the last one sees what was stored
+    assert warnings_of(logs) == ["somebody was faster"]
+
+
+def refusing(*fields: str) -> Callable[[Call], Any]:
+    """A definition without these fields of the status."""
+
+    async def hook(call: Call) -> None:
+        unknown = [field for field in fields if call.verb == "patch" and field in call.body["status"]]
+        if unknown:
+            assert call.options["strict"]
+            raise UnknownField(", ".join(f'unknown field "status.{field}"' for field in unknown), code=400)
+
+    return hook
+
+
+def recording(job: Toy, observed: Observed) -> Plan:
+    """Records that the job ends in a field that the definition may lack; then deletes its pod."""
+    if job.status.active:
+        return Plan(deletes=(a_delete(),) if observed.pods else ())
+    return Plan(deletes=(a_delete(),), status={"phase": "Ended", "active": 1}, status_first=True)
+
+
+async def test_a_job_whose_definition_lacks_a_field_says_so_once_and_no_pod_is_deleted(
+    logs: list[MutableMapping[str, Any]],
+) -> None:
+    rig = Rig(recording)
+    rig.cluster.put(POD, pod_json())
+    rig.cluster.before = refusing("active")
+    refused = REGISTRY.get_sample_value("trainmaster_status_writes_refused_total", {"kind": "Toy"}) or 0.0
+    async with rig.working(600):
+        pass
+
+    sentence = outdated(TOY, ["status.active"])
+    status = rig.cluster.find(TOY, KEY)["status"]  # type: ignore[index]
+    assert status.keys() == {"conditions"}
+    [found] = status["conditions"]
+    assert (found["type"], found["status"], found["message"]) == ("DefinitionOutdated", "True", sentence)
+    assert rig.cluster.find(POD, Key("ml", "mnist-worker-0")) is not None
+    assert rig.recorder.events == [warning("DefinitionOutdated", sentence)]
+    assert {*warnings_of(logs)} == {sentence}
+    assert len(warnings_of(logs)) < 15  # by the back-off: 1, 2, 4, … 120 s
+    tries = len(warnings_of(logs))
+    assert REGISTRY.get_sample_value("trainmaster_status_writes_refused_total", {"kind": "Toy"}) == refused + tries
+
+
+async def test_a_definition_that_lacks_the_condition_too_is_reported_in_the_log(
+    logs: list[MutableMapping[str, Any]],
+) -> None:
+    rig = Rig(recording)
+    rig.cluster.before = refusing("active", "conditions")
+    async with rig.working(5):
+        pass
+
+    assert "status" not in rig.cluster.find(TOY, KEY)  # type: ignore[operator]
+    assert warnings_of(logs)[0] == outdated(TOY, ["status.active"])
+    assert not [line for line in logs if line["log_level"] == "error"]
+
+
+async def test_a_job_goes_on_as_soon_as_its_definition_was_updated() -> None:
+    rig = Rig(recording)
+    rig.cluster.put(POD, pod_json())
+    rig.cluster.before = refusing("active")
+    async with rig.working(300):
+        rig.cluster.before = refusing()
+        rig.queue.retry_all()
+        await asyncio.sleep(2)
+        assert rig.cluster.find(POD, Key("ml", "mnist-worker-0")) is None
 
 
 # --- nodes ---

@@ -13,6 +13,7 @@ from trainmaster.core.errors import (
     Forbidden,
     Invalid,
     NotFound,
+    NotLeading,
     ServerError,
     TooManyRequests,
     Trainmaster,
@@ -25,7 +26,7 @@ from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.base import Failure
 from trainmaster.runtime.barrier import Barrier
-from trainmaster.runtime.executor import Applied, Executor
+from trainmaster.runtime.executor import IN_FLIGHT, Applied, Executor
 from trainmaster.runtime.store import Store
 
 pytestmark = pytest.mark.looptime
@@ -140,18 +141,44 @@ PASSING: list[Any] = [
 ]
 
 
-async def test_a_create_that_is_answered_with_500_is_a_failure_that_may_pass() -> None:
-    rig, error = Rig(), ServerError("failed calling webhook", code=500)
+OF_A_WEBHOOK = pytest.param(ApiError("not on a holiday", code=405), id="an unusual code")
+"""A webhook may refuse with any code."""
+
+
+@pytest.mark.parametrize("error", [*PASSING, OF_A_WEBHOOK])
+async def test_a_passing_error_of_a_create_is_a_failure_with_a_cause(error: Trainmaster) -> None:
+    rig = Rig()
     rig.cluster.before = raising("create", error)
 
     applied = await rig.act(creates=create_pods(3))
 
-    assert [(f.error, f.cause) for f in applied.failures] == [("failed calling webhook", error)]
+    assert [(f.error, f.cause) for f in applied.failures] == [(str(error), error)]
     assert len(rig.cluster.asked("create")) == 1
 
 
-@pytest.mark.parametrize("error", [each for each in PASSING if each.id != "server error"])
-async def test_a_passing_error_is_raised_after_its_batch_has_ended(error: Trainmaster) -> None:
+async def test_an_operator_that_does_not_lead_any_more_creates_nothing_and_reports_nothing() -> None:
+    rig = Rig()
+    rig.cluster.before = raising("create", NotLeading("the lease is over"))
+
+    with pytest.raises(NotLeading):
+        await rig.act(creates=create_pods(3))
+
+
+async def test_after_a_passing_error_the_rest_of_a_large_batch_is_not_tried() -> None:
+    rig, error = Rig(), ServerError("failed calling webhook", code=500)
+
+    async def stop_halfway(call: Call) -> None:
+        if len(rig.cluster.asked("create")) > 100:
+            raise error
+
+    rig.cluster.before = stop_halfway
+    applied = await rig.act(creates=create_pods(500))
+
+    assert 1 <= len(applied.failures) <= IN_FLIGHT
+
+
+@pytest.mark.parametrize("error", PASSING)
+async def test_after_a_passing_error_no_other_batch_is_begun(error: Trainmaster) -> None:
     rig = Rig()
 
     async def slow_or_failing(call: Call) -> None:
@@ -160,10 +187,9 @@ async def test_a_passing_error_is_raised_after_its_batch_has_ended(error: Trainm
         await asyncio.sleep(5)
 
     rig.cluster.before = slow_or_failing
-    with pytest.raises(type(error)) as raised:
-        await rig.act(creates=create_pods(20))
+    applied = await rig.act(creates=create_pods(20))
 
-    assert raised.value is error
+    assert [failure.cause for failure in applied.failures] == [error]
     assert len(rig.cluster.asked("create")) == 3
     assert rig.cluster.find(POD, Key("ml", "mnist-worker-2")) is not None
     assert not rig.barrier.is_open(JOB.uid)
@@ -356,7 +382,7 @@ async def test_the_status_patch_holds_the_difference_and_the_job_it_was_planned_
     assert await rig.executor.store_status(TOY, job, old, Plan(status=new))
 
     (call,) = rig.cluster.asked("patch")
-    assert (call.resource, call.key, call.options) == (TOY, KEY, {"subresource": "status"})
+    assert (call.resource, call.key, call.options) == (TOY, KEY, {"subresource": "status", "strict": True})
     assert call.body == {
         "metadata": {"uid": "uid-of-mnist", "resourceVersion": str(job.resource_version)},
         "status": {"phase": "Running", "gone": None, "counts": {"worker": 2}},

@@ -13,6 +13,8 @@ CONTAINER_CREATE_FAILED = "ContainerCreateFailed"
 """True: the node of a pod cannot create one of its containers, and tries again."""
 PODS_WAITING = "PodsWaiting"
 """True: pods cannot start, or nothing is done about lost ones; the reason says why, and the message for what."""
+DEFINITION_OUTDATED = "DefinitionOutdated"
+"""True: the CustomResourceDefinition lacks fields of the status, so nothing is decided until it is updated."""
 FINISHED = "Finished"
 """True: the job has ended, well or badly; the reason is its last phase. Made for ``kubectl wait``."""
 _GOOD = frozenset({"Succeed", "Succeeded"})

@@ -9,6 +9,7 @@ Trainmaster
 │   ├── Conflict            409 otherwise: a precondition (uid, resourceVersion) does not hold
 │   ├── Gone                410: the resourceVersion is too old, list again
 │   ├── Invalid             400, 413, 422: the body can never be accepted
+│   │   └── UnknownField    400: the definition of a custom resource is older than the body
 │   ├── TooManyRequests     429, with the seconds of Retry-After
 │   └── ServerError         5xx
 ├── Unreachable             no answer: refused, cut, or timed out; a write may or may not have happened
@@ -18,6 +19,8 @@ Trainmaster
 ├── BadSpec                 a job that cannot be decoded or must not be run as written
 └── BadConfig               the process cannot start with its options or environment
 """
+
+import re
 
 
 class Trainmaster(Exception):
@@ -53,6 +56,13 @@ class Gone(ApiError): ...
 
 
 class Invalid(ApiError): ...
+
+
+class UnknownField(Invalid):
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Paths of the unknown fields, in the words of the API server."""
+        return tuple(re.findall(r'unknown field "([^"]+)"', self.message))
 
 
 class TooManyRequests(ApiError):

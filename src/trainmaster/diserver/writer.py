@@ -16,7 +16,8 @@ from weakref import WeakValueDictionary
 import msgspec
 import structlog
 
-from trainmaster.core.errors import Conflict, NotFound, Trainmaster
+from trainmaster.core.definition import outdated
+from trainmaster.core.errors import Conflict, NotFound, Trainmaster, UnknownField
 from trainmaster.core.plan import merge_patch
 from trainmaster.diserver import metrics
 from trainmaster.diserver.acknowledgement import SentAnswer
@@ -84,6 +85,8 @@ class DeclarationWriter:
                     ) from None
                 except Conflict:
                     metrics.CONFLICTS.inc()
+                except UnknownField as error:
+                    raise RetryLater(outdated(known.profile.resource, error.fields)) from error
                 except Trainmaster as error:
                     # The write may have happened: the next read shows it.
                     log.warning("declaration not stored, retrying", job=str(known.view.key), because=str(error))
@@ -151,7 +154,7 @@ class DeclarationWriter:
             "status": {"declared": merge_patch(old, new)},
         }
         written = await self._cluster.patch(
-            known.profile.resource, view.key, msgspec.json.encode(patch), subresource="status"
+            known.profile.resource, view.key, msgspec.json.encode(patch), subresource="status", strict=True
         )
         status = msgspec.structs.replace(job.status, declared=declared)
         return self._cache.learn(

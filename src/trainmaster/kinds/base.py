@@ -16,7 +16,8 @@ import msgspec
 
 from trainmaster.core import condition
 from trainmaster.core.condition import Conditions
-from trainmaster.core.errors import BadSpec, ServerError, located
+from trainmaster.core.definition import outdated
+from trainmaster.core.errors import BadSpec, Trainmaster, located
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.job_size import size_error
 from trainmaster.core.nesting import TOO_DEEP
@@ -70,8 +71,8 @@ class Failure(msgspec.Struct, frozen=True):
 
     action: Create | Delete | Patch
     error: str
-    cause: ServerError | None = None
-    """The API server could not do it: it may be able to the next time."""
+    cause: Trainmaster | None = None
+    """Set if the next try may succeed without a change."""
 
 
 J = TypeVar("J", bound=Job)
@@ -316,6 +317,22 @@ class Kind(ABC, Generic[J]):
         changed = changed_status(stored, msgspec.structs.replace(status, conditions=conditions))
         return msgspec.structs.replace(plan, status=changed, lazy=0.0)
 
+    def unstored(self, view: JobView, fields: Sequence[str], now: datetime) -> Plan:
+        """The plan after the API server refused the status, because the definition lacks these fields: the status
+        stays as it is stored, and a condition says why."""
+        stored = self._status(self.status_of(view)[1])
+        message = outdated(self.resource, fields)
+        conditions = condition.put_standard(
+            stored.conditions,
+            condition.DEFINITION_OUTDATED,
+            True,
+            reason.UNKNOWN_FIELD,
+            message,
+            now.replace(microsecond=0),
+        )
+        changed = changed_status(stored, msgspec.structs.replace(stored, conditions=conditions))
+        return Plan(status=changed, events=(warning(condition.DEFINITION_OUTDATED, message),))
+
     def owner(self, job: J) -> Owner:
         meta = job.metadata
         return Owner(self.resource, meta.namespace, meta.name, meta.uid)
@@ -432,11 +449,13 @@ def changed_status(old: Wire, new: Wire) -> dict[str, Any] | None:
 
 
 def cleared(conditions: Conditions, *, all_created: bool, now: datetime) -> Conditions:
-    """Take back what is no longer true: the spec is accepted now, and all pods exist."""
+    """Take back what is no longer true: the spec is accepted now, all pods exist, the status can be stored whole."""
     if condition.find(conditions, condition.ACCEPTED) and not condition.is_true(conditions, condition.ACCEPTED):
         conditions = condition.put_standard(conditions, condition.ACCEPTED, True, reason.VALID, "", now)
     if all_created and condition.is_true(conditions, condition.POD_CREATE_FAILED):
         conditions = condition.put_standard(conditions, condition.POD_CREATE_FAILED, False, reason.CREATED, "", now)
+    if condition.is_true(conditions, condition.DEFINITION_OUTDATED):
+        conditions = condition.put_standard(conditions, condition.DEFINITION_OUTDATED, False, reason.STORED, "", now)
     return conditions
 
 

@@ -16,12 +16,14 @@ from trainmaster.core.errors import (
     ServerError,
     TooManyRequests,
     Unauthorized,
+    UnknownField,
 )
 from trainmaster.runtime.cluster import Written
 
 _UNKNOWN_BODY = 256
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)".*')
 _STATUS_MESSAGE = 4096
+_UNKNOWN_FIELD = "strict decoding error: unknown field"
 
 _MEANINGS: dict[int, type[ApiError]] = {
     400: Invalid,
@@ -103,12 +105,14 @@ def refusal(what: object, code: int, body: bytes, retry_after: str) -> ApiError:
         seconds = status.details.retry_after_seconds if status.details else 0
         wait = wait if wait is not None else float(seconds or 1)
         return TooManyRequests(message, code=code, reason=status.reason, retry_after=wait)
-    return _meaning(code, status.reason)(message, code=code, reason=status.reason)
+    return _meaning(code, status)(message, code=code, reason=status.reason)
 
 
-def _meaning(code: int, reason: str) -> type[ApiError]:
-    if code == 409 and reason == "AlreadyExists":
+def _meaning(code: int, status: _Status) -> type[ApiError]:
+    if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExists
+    if code == 400 and _UNKNOWN_FIELD in status.message:
+        return UnknownField
     return ServerError if code >= 500 else _MEANINGS.get(code, ApiError)
 
 

@@ -35,6 +35,7 @@ Observe = Callable[[str, str, float], None]
 Gate = Callable[[], None]
 
 _MANAGED = "?fieldManager=trainmaster"
+_STRICT = "&fieldValidation=Strict"
 # Seconds that a server may take to end a watch after the watch's timeout.
 _WATCH_GRACE = 15.0
 
@@ -169,9 +170,11 @@ class KubeCluster:
         url = self._addresses.item(resource, key, _MANAGED)
         return await self._write(Call("replace", "PUT", url, resource, key.namespace, key.name, body, JSON))
 
-    async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
-        suffix = f"/{subresource}{_MANAGED}" if subresource else _MANAGED
-        url = self._addresses.item(resource, key, suffix)
+    async def patch(
+        self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "", strict: bool = False
+    ) -> Written:
+        path = f"/{subresource}" if subresource else ""
+        url = self._addresses.item(resource, key, f"{path}{_MANAGED}{_STRICT if strict else ''}")
         return await self._write(Call("patch", "PATCH", url, resource, key.namespace, key.name, patch, MERGE_PATCH))
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:

@@ -9,6 +9,11 @@ INVALID_SPEC = "InvalidSpec"
 VALID = "Valid"
 """The spec was corrected."""
 
+UNKNOWN_FIELD = "UnknownField"
+"""The CustomResourceDefinition lacks a field of the status."""
+STORED = "Stored"
+"""The status was stored whole again."""
+
 FAILED_CREATE = "FailedCreate"
 """The API server refuses a child."""
 NO_FREE_PORT = "NoFreePort"

@@ -62,9 +62,12 @@ class Cluster(Protocol):
 
     async def replace(self, resource: Resource, key: Key, body: bytes) -> Written: ...
 
-    async def patch(self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "") -> Written:
+    async def patch(
+        self, resource: Resource, key: Key, patch: bytes, *, subresource: str = "", strict: bool = False
+    ) -> Written:
         """A JSON merge patch. ``metadata.resourceVersion`` in it is a precondition. ``metadata.uid`` is none: in a
-        patch of the status the API server ignores it, and a version belongs to one incarnation anyway."""
+        patch of the status the API server ignores it, and a version belongs to one incarnation anyway. A field that
+        the resource does not have is dropped, or raised as ``UnknownField`` if the patch is ``strict``."""
         ...
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:

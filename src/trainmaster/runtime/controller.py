@@ -38,7 +38,7 @@ from trainmaster.runtime.store import Store
 BARRIER_POLL = 0.25
 """Seconds until a job whose writes are not in the store yet is reconciled again, if no event comes first."""
 PASSING_ERRORS = 2
-"""Passes in a row that may fail with a server error before status and Events report it."""
+"""Passes in a row that may fail with a transient error before status and Events report it."""
 
 RESERVED = 8
 """Additional workers, which reconcile urgent keys only."""
@@ -93,7 +93,7 @@ class Controller:
         self._ports = ports
         self._now = now
         self._is_working = False
-        self._statuses = StatusWriter(kinds, executor, self.queue, self._stored)
+        self._statuses = StatusWriter(kinds, executor, self.queue, self._stored, now)
         self._pauses: dict[Key, float] = {}
         """Seconds before the next pass, of jobs with many pods."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
@@ -144,7 +144,7 @@ class Controller:
         if job is None:
             self.queue.forget(key)
             return "success"
-        if not self._barrier.is_open(job.uid):
+        if not self._barrier.is_open(job.uid) or self._statuses.is_behind(job):
             metrics.BARRIER_WAITS.labels(self.name).inc()
             self.queue.add(key, after=BARRIER_POLL)
             return "requeue_after"
@@ -221,8 +221,8 @@ class Controller:
         return applied
 
     def _raise_passing(self, job: JobView, applied: Applied) -> None:
-        """Most server errors are transient, so the pass is repeated. One that persists is reported in the status: a
-        webhook that is down makes the API server answer 500."""
+        """Most errors are transient, so the pass is repeated. One that persists is reported in the status: a webhook
+        that is down makes the API server answer 500, and one that refuses may answer any code."""
         passing = next((f.cause for f in applied.failures if f.cause), None)
         if passing and self.queue.failures(job.key) < PASSING_ERRORS:
             raise passing

@@ -1,7 +1,8 @@
 """Applies a Plan: deletes, creates with a slow start, patches, one status patch. It decides nothing.
 
-What went wrong is either *passing* (no answer, overload, a lost race: raised, the pass is tried again) or
-a *refusal* (returned as a Failure: the job's status will say it).
+What went wrong is either a *refusal* (returned as a Failure: the job's status will say it) or *passing* (no answer,
+overload, a lost race: the pass is tried again). A passing error of a create is a Failure with a cause, because it may
+last; any other is raised.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from trainmaster.core.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, ServerError
+from trainmaster.core.definition import UPDATE_COMMAND
+from trainmaster.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Unreachable
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.plan import Create, Delete, Patch, Plan, merge_patch
 from trainmaster.core.template import MANAGED_BY
@@ -77,37 +79,38 @@ class Executor:
     async def act(self, job: JobView, plan: Plan) -> Applied:
         """Deletes, then creates, then patches. Stops at the first batch that something passing went wrong in."""
         applied = Applied()
-        await self._batch(plan.deletes, lambda action: self._delete(job, action, applied))
+        await self._batch(plan.deletes, lambda action: self._delete(job, action, applied), applied)
         size, rest = 1, plan.creates
         while rest and not applied.failures:
             # 1, 2, 4, …: a namespace without quota is asked once, not a thousand times.
             batch, rest = rest[:size], rest[size:]
-            await self._batch(batch, lambda action: self._create(job, action, applied))
+            await self._batch(batch, lambda action: self._create(job, action, applied), applied)
             size *= 2
         if not applied.failures:
-            await self._batch(plan.patches, lambda action: self._patch(job, action, applied))
+            await self._batch(plan.patches, lambda action: self._patch(job, action, applied), applied)
         applied.in_order_of(plan)
         return applied
 
     async def store_status(self, resource: Resource, job: JobView, old: dict[str, object], plan: Plan) -> bool:
-        """One merge patch, refused when the job is not the one that was planned for. False: nothing to store."""
+        """One merge patch, refused when the job is not the one that was planned for, or when its definition lacks a
+        field: plans wait for what they store. False: nothing to store."""
         if plan.status is None or not (patch := merge_patch(old, plan.status)):
             return False
         preconditions = {"uid": job.uid, "resourceVersion": str(job.resource_version)}
         body = msgspec.json.encode({"metadata": preconditions, "status": patch})
         try:
-            written = await self._cluster.patch(resource, job.key, body, subresource="status")
+            written = await self._cluster.patch(resource, job.key, body, subresource="status", strict=True)
         except NotFound as error:
             # Deleted meanwhile: the watch will say so before the next try. Or its CRD is the ancestors'.
-            hint = "if the job exists, its CRD has no status: trainmaster crds | kubectl apply -f -"
+            hint = f"if the job exists, its CRD has no status: {UPDATE_COMMAND}"
             raise Conflict(f"{error.message}; {hint}") from error
         self._barrier.wrote(job.uid, resource, written.resource_version)
         metrics.STATUS_WRITES.labels(resource.kind).inc()
         return True
 
-    async def _batch(self, actions: Sequence[A], do: Callable[[A], Awaitable[None]]) -> None:
-        """All of them, a few at once; after the first passing error no other is begun, and it is raised when those
-        under way have ended."""
+    async def _batch(self, actions: Sequence[A], do: Callable[[A], Awaitable[None]], applied: Applied) -> None:
+        """All of them, a few at once; after the first passing error no other is begun. If it is raised, that is when
+        those under way have ended."""
         if len(actions) == 1:
             await do(actions[0])
             return
@@ -120,7 +123,7 @@ class Executor:
                     await do(action)
                 except Exception as error:
                     errors.append(error)
-                if errors:
+                if errors or any(failure.cause for failure in applied.failures):
                     return
 
         await asyncio.gather(*(work() for _ in range(min(IN_FLIGHT, len(actions)))))
@@ -139,8 +142,8 @@ class Executor:
                 applied.failures.append(Failure(action, error))
         except (Invalid, Forbidden, NotFound) as refusal:
             applied.failures.append(Failure(action, refusal.message))
-        except ServerError as error:
-            applied.failures.append(Failure(action, error.message, error))
+        except (ApiError, Unreachable) as error:
+            applied.failures.append(Failure(action, str(error), error))
 
     async def _claim(self, job: JobView, resource: Resource, key: Key) -> str:
         """Whose is the object of that name? Ours: the store is late and the barrier waits. Else: an error."""

@@ -64,6 +64,9 @@ BARRIER_WAITS = Counter("trainmaster_barrier_waits_total", "Passes put off until
 ACTIONS = Counter("trainmaster_actions_total", "Writes by what they did", ["verb", "resource"])
 STATUS_WRITES = Counter("trainmaster_status_writes_total", "Status patches", ["kind"])
 LOG_LINES_DROPPED = Counter("trainmaster_log_lines_dropped_total", "Lines of the log that were not written")
+STATUS_REFUSED = Counter(
+    "trainmaster_status_writes_refused_total", "Status patches with a field that the definition lacks", ["kind"]
+)
 EVENTS_DROPPED = Counter("trainmaster_events_dropped_total", "Events that were not sent", ["because"])
 
 NEW = "New"

@@ -16,6 +16,7 @@ from typing import Generic
 import msgspec
 import structlog
 
+from trainmaster.core.definition import UPDATE_COMMAND
 from trainmaster.core.errors import ApiError, Forbidden, Gone, NotFound, TooLarge, Trainmaster, Unreachable
 from trainmaster.core.ids import Key
 from trainmaster.core.view import Codec, Page, Unreadable, V, WatchLine
@@ -255,7 +256,7 @@ class Reflector(Generic[V]):
                 "the API server does not have this resource: nothing is done with it until its CRD is installed",
                 resource=str(self._store.resource),
                 because=str(error),
-                hint="trainmaster crds | kubectl apply -f -",
+                hint=UPDATE_COMMAND,
             )
             self.settled.set()
         self._failures += 1

@@ -7,17 +7,23 @@ the API server got lost.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from trainmaster.core.definition import outdated
+from trainmaster.core.errors import Conflict, UnknownField
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Plan, merge_patch
 from trainmaster.core.view import JobView
 from trainmaster.kinds.resource_kinds import ResourceKinds
+from trainmaster.runtime import metrics
 from trainmaster.runtime.executor import Applied, Executor
 from trainmaster.runtime.queue import KeyQueue
 
+CONFLICT_SECONDS = 5.0
+"""How long the newer version of a job is waited for after a conflict. It exists, so the watch shows it soon."""
 CREATED_POLL = 5.0
 """Seconds until a job that created something is looked at again, should no event come first."""
 
@@ -30,14 +36,27 @@ class Write(NamedTuple):
     plan: Plan
 
 
+class _Lost(NamedTuple):
+    """A status that lost a race: the API server has a newer version of the job."""
+
+    version: int
+    until: float
+
+
 class StatusWriter:
     def __init__(
-        self, kinds: ResourceKinds, executor: Executor, queue: KeyQueue, on_stored: Callable[[Write], None]
+        self,
+        kinds: ResourceKinds,
+        executor: Executor,
+        queue: KeyQueue,
+        on_stored: Callable[[Write], None],
+        now: Callable[[], datetime],
     ) -> None:
         self._kinds = kinds
         self._executor = executor
         self._queue = queue
         self._on_stored = on_stored
+        self._now = now
         self._deferred_since: dict[Key, float] = {}
         self._after_creates: set[Key] = set()
         """Jobs whose last pass created something and left the status to the next one."""
@@ -47,6 +66,8 @@ class StatusWriter:
         """Jobs whose first status waits until no pass creates anything."""
         self._unconfirmed: dict[Key, Write] = {}
         """Statuses that are being stored, or whose answer got lost."""
+        self._lost: dict[Key, _Lost] = {}
+        """Jobs whose last status was not stored because of a conflict."""
 
     @property
     def resource(self) -> Resource:
@@ -89,7 +110,7 @@ class StatusWriter:
     def is_due(self, key: Key, delay: float, *, is_waiting: bool) -> bool:
         """Counters alone wait a little: the phase change that follows takes them along. The first status, which
         only says that a job waits, yields to jobs that are getting their pods."""
-        now = asyncio.get_running_loop().time()
+        now = _time()
         yields = is_waiting and self._creating > 0
         due = self._deferred_since.setdefault(key, now) + (LAZY if yields else delay)
         if now < due:
@@ -101,12 +122,38 @@ class StatusWriter:
         return True
 
     async def _store(self, write: Write) -> None:
+        """If the definition lacks fields, the job says so, and the pass fails. The plan is not applied in part: what
+        it stores is what the next pass decides on."""
+        try:
+            await self._send(write)
+        except UnknownField as error:
+            metrics.STATUS_REFUSED.labels(self.resource.kind).inc()
+            plan = self._kinds.of(write.job.raw).unstored(write.job, error.fields, self._now())
+            with suppress(UnknownField):  # a definition may lack the condition, too
+                await self._send(write._replace(plan=plan))
+            raise UnknownField(outdated(self.resource, error.fields), code=error.code, reason=error.reason) from error
+
+    async def _send(self, write: Write) -> None:
         key = write.job.key
         # Keep an earlier unconfirmed status: if it was in fact stored, this write fails with Conflict.
         self._unconfirmed.setdefault(key, write)
-        is_stored = await self._executor.store_status(self.resource, write.job, write.old, write.plan)
+        try:
+            is_stored = await self._executor.store_status(self.resource, write.job, write.old, write.plan)
+        except Conflict:
+            if key in self._lost:
+                raise
+            # Somebody else changed the job, such as di-server. Its event brings the next pass about.
+            self._lost[key] = _Lost(write.job.resource_version, _time() + CONFLICT_SECONDS)
+            self._queue.add(key, after=CONFLICT_SECONDS)
+            return
+        self._lost.pop(key, None)
         if self._unconfirmed.pop(key, None) and is_stored:
             self._on_stored(write)
+
+    def is_behind(self, job: JobView) -> bool:
+        """True while the store does not show the version of the job that the API server has."""
+        lost = self._lost.get(job.key)
+        return lost is not None and lost.version == job.resource_version and _time() < lost.until
 
     def confirm(self, job: JobView) -> None:
         """If the answer to the last status got lost, and it is stored all the same, what follows from it is done as
@@ -123,3 +170,8 @@ class StatusWriter:
         self._deferred_since.pop(key, None)
         self._after_creates.discard(key)
         self._unconfirmed.pop(key, None)
+        self._lost.pop(key, None)
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()

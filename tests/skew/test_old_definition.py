@@ -1,0 +1,77 @@
+"""An operator that is newer than the definitions: Helm and ``kubectl set image`` do not update them."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.operator import OperatorProcess
+from testbed.plane import ControlPlane
+from tests.integration.scene import Job, Scene, uid_of
+from tests.manifests.build import Manifest, aitrainingjob, dijob, mlkubejob, mx_replica, mxjob, replica
+from tests.skew.definition import current, manifest, older
+
+MISSING = ("restarts", "restartHistory", "RestartCount", "RestartReplicaName")
+COMMAND = "trainmaster crds | kubectl apply --server-side --force-conflicts -f -"
+
+JOBS: dict[str, Manifest] = {
+    "aitrainingjob": aitrainingjob(
+        "ait", replicaSpecs={"trainer": replica(restartPolicy="Always", restartBackoffSeconds=0)}
+    ),
+    "mxjob": mxjob(
+        "mx",
+        mxReplicaSpecs={role: mx_replica(restartPolicy="OnFailure") for role in ("Scheduler", "Server", "Worker")},
+    ),
+    "dijob": dijob("di"),
+    "mxjob.mxnet.mlkube.io": mlkubejob("mlkube"),
+}
+
+
+@pytest.fixture
+def operator(plane: ControlPlane) -> Iterator[OperatorProcess]:
+    """An operator on definitions that lack some fields of the status."""
+    plane.apply(manifest(older(*MISSING)))
+    try:
+        with OperatorProcess(plane, is_waited_for=False) as operator:
+            yield operator
+            assert "Traceback" not in operator.log
+    finally:
+        plane.apply(manifest(current()))
+
+
+async def lose_a_pod(job: Job) -> None:
+    """Evicted: every kind restarts such a pod."""
+    name = job.slots[0]
+    pods = f"/api/v1/namespaces/{job.scene.namespace}/pods/{name}/status"
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    await job.scene.admin.request(
+        "PATCH",
+        pods,
+        {"status": {"conditions": [condition]}},
+        content_type="application/strategic-merge-patch+json",
+    )
+    await job.scene.end(name, 137)
+
+
+async def test_a_restart_that_cannot_be_recorded_is_reported_and_follows_the_update_of_the_definition(
+    plane: ControlPlane, operator: OperatorProcess, scene: Scene
+) -> None:
+    jobs = [await scene.create(body) for body in JOBS.values()]
+    await asyncio.gather(*(job.start() for job in jobs))
+    before = {job.name: {uid_of(pod) for pod in job.children("pods").values()} for job in jobs}
+    await asyncio.gather(*map(lose_a_pod, jobs))
+
+    for job in jobs:
+        message = await job.says("DefinitionOutdated", "True")
+        assert "status.restart" in message
+        assert COMMAND in message
+    await scene.catch_up()
+    assert {job.name: {uid_of(pod) for pod in job.children("pods").values()} for job in jobs} == before
+    assert COMMAND in operator.log
+    assert not operator.is_ready()
+
+    plane.apply(manifest(current()))
+    async with scene.kubelet():
+        await asyncio.gather(*(job.says("DefinitionOutdated", "False") for job in jobs))
+        await asyncio.gather(*(job.runs_again() for job in jobs))
+    assert operator.is_ready()
