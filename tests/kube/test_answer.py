@@ -48,12 +48,20 @@ def test_status_becomes_the_exception_of_its_meaning(code: int, reason: str, mea
     assert str(error) == f"create pods ml/a: because ({code} {reason})"
 
 
-def test_unknown_fields_are_named() -> None:
+@pytest.mark.parametrize(
+    ("code", "before"),
+    [
+        pytest.param(400, 'DIJob in version "v1alpha1" cannot be handled as a DIJob: ', id="a body"),
+        pytest.param(422, f'"" is invalid: patch: Invalid value: "{"secret" * 1000}": ', id="a patch"),
+    ],
+)
+def test_unknown_fields_are_named_and_the_object_is_not_quoted(code: int, before: str) -> None:
     why = 'strict decoding error: unknown field "status.restarts", unknown field "status.ports.a[0]"'
-    error = refusal("patch dijobs ml/a", 400, status(400, "BadRequest", f"DIJob cannot be handled: {why}").body, "")
+    error = refusal("patch dijobs ml/a", code, status(code, "Invalid", before + why).body, "")
 
     assert isinstance(error, UnknownField)
     assert error.fields == ("status.restarts", "status.ports.a[0]")
+    assert str(error) == f"patch dijobs ml/a: {why} ({code} Invalid)"
 
 
 @pytest.mark.parametrize(

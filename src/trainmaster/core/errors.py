@@ -9,7 +9,7 @@ Trainmaster
 │   ├── Conflict            409 otherwise: a precondition (uid, resourceVersion) does not hold
 │   ├── Gone                410: the resourceVersion is too old, list again
 │   ├── Invalid             400, 413, 422: the body can never be accepted
-│   │   └── UnknownField    400: the definition of a custom resource is older than the body
+│   │   └── UnknownField    400, 422: the definition of a custom resource is older than the body
 │   ├── TooManyRequests     429, with the seconds of Retry-After
 │   └── ServerError         5xx
 ├── Unreachable             no answer: refused, cut, or timed out; a write may or may not have happened

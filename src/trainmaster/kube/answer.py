@@ -23,7 +23,7 @@ from trainmaster.runtime.cluster import Written
 _UNKNOWN_BODY = 256
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)".*')
 _STATUS_MESSAGE = 4096
-_UNKNOWN_FIELD = "strict decoding error: unknown field"
+_UNKNOWN_FIELD = "strict decoding error: unknown field "
 
 _MEANINGS: dict[int, type[ApiError]] = {
     400: Invalid,
@@ -98,21 +98,22 @@ def name_in(body: bytes) -> str:
 def refusal(what: object, code: int, body: bytes, retry_after: str) -> ApiError:
     """The exception for an unsuccessful answer; ``retry_after`` is the header, or ""."""
     status = _status(body)
-    sentence = status.message[:_STATUS_MESSAGE] or _excerpt(body)
-    message = f"{what}: {sentence} ({' '.join(filter(None, (str(code), status.reason)))})"
+    _, is_unknown, fields = status.message.rpartition(_UNKNOWN_FIELD)
+    # For a patch, the API server quotes the whole object before it names the fields.
+    sentence = f"{is_unknown}{fields}" if is_unknown else status.message or _excerpt(body)
+    message = f"{what}: {sentence[:_STATUS_MESSAGE]} ({' '.join(filter(None, (str(code), status.reason)))})"
     wait = float(retry_after) if retry_after.isdecimal() else None
     if code == 429 or (code == 503 and wait is not None):
         seconds = status.details.retry_after_seconds if status.details else 0
         wait = wait if wait is not None else float(seconds or 1)
         return TooManyRequests(message, code=code, reason=status.reason, retry_after=wait)
-    return _meaning(code, status)(message, code=code, reason=status.reason)
+    meaning = UnknownField if is_unknown and code in (400, 422) else _meaning(code, status.reason)
+    return meaning(message, code=code, reason=status.reason)
 
 
-def _meaning(code: int, status: _Status) -> type[ApiError]:
-    if code == 409 and status.reason == "AlreadyExists":
+def _meaning(code: int, reason: str) -> type[ApiError]:
+    if code == 409 and reason == "AlreadyExists":
         return AlreadyExists
-    if code == 400 and _UNKNOWN_FIELD in status.message:
-        return UnknownField
     return ServerError if code >= 500 else _MEANINGS.get(code, ApiError)
 
 
