@@ -192,13 +192,15 @@ def _rights(variant: Variant) -> Iterator[Object]:
     name = variant.name("operator")
     yield _account(variant, name)
     yield from policy.operator(name, variant.namespace, variant.kinds)
-    yield from _granted(variant, name, name, rights.rules(rights.operator(variant.kinds)))
+    operator = [*rights.rules(rights.operator(variant.kinds)), *rights.operator_definitions(variant.kinds)]
+    yield from _granted(variant, name, name, operator)
     election, place = rights.election(variant.kinds), OPERATOR.lease_namespace
     yield from _granted(variant, name, variant.name("operator-election"), election, place)
     if variant.has_server:
         server = variant.name("server")
         yield _account(variant, server)
-        yield from _granted(variant, server, server, rights.rules(rights.server(variant.groups)))
+        rules = [*rights.rules(rights.server(variant.groups)), *rights.server_definitions(variant.groups)]
+        yield from _granted(variant, server, server, rules)
 
 
 def _webhook_rights(variant: Variant) -> Iterator[Object]:

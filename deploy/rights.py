@@ -11,8 +11,10 @@ from typing import Any
 from trainmaster.core.ids import EVENT, JOB, LEASE, NODE, POD, SERVICE, Resource
 from trainmaster.kinds.base import Kind
 from trainmaster.kinds.definition import Definition
+from trainmaster.kinds.dijob.profile import PROFILES
 from trainmaster.kinds.registry import DEFINITIONS
 from trainmaster.kinds.resource_kinds import ResourceKinds
+from trainmaster.runtime.definition_check import DEFINITION
 from trainmaster.runtime.elector import lease_name
 from trainmaster.webhook.keeper import MUTATING, SECRET, VALIDATING
 
@@ -32,6 +34,11 @@ ADOPTED = WATCH | {"patch", "delete"}
 
 _ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
+
+def _place(resource: Resource) -> tuple[str, str]:
+    return resource.group, resource.plural
+
+
 _SERVER: Rights = {
     ("diengine.opendilab.org", "dijobs"): READ,
     ("diengine.opendilab.org", "dijobs/status"): frozenset({"patch"}),
@@ -46,6 +53,11 @@ _SERVER: Rights = {
     ("authentication.k8s.io", "tokenreviews"): frozenset({"create"}),
     ("authorization.k8s.io", "subjectaccessreviews"): frozenset({"create"}),
 }
+
+
+READ_DEFINITIONS: Rights = {_place(DEFINITION): frozenset({"get"})}
+"""Of operator and server. Without it they work, and do not notice that a definition lacks fields before they write
+them."""
 
 
 # --- programs ----------------------------------------------------------------------------------
@@ -89,8 +101,15 @@ def children(kind: Kind[Any]) -> tuple[Resource, ...]:
     return (*(() if JOB in kind.children else (POD,)), SERVICE, *kind.children)
 
 
-def _place(resource: Resource) -> tuple[str, str]:
-    return resource.group, resource.plural
+def operator_definitions(kinds: Iterable[ResourceKinds]) -> list[Object]:
+    """An operator of these kinds may read the definitions that it uses."""
+    used = {resource for each in kinds for resource in (each.resource, *(related.resource for related in each.related))}
+    return rules(READ_DEFINITIONS, names=sorted(map(str, used)))
+
+
+def server_definitions(groups: Container[str] = OWN_GROUPS) -> list[Object]:
+    """A di-server for jobs of these groups may read their definitions."""
+    return rules(READ_DEFINITIONS, names=[str(p.resource) for p in PROFILES if p.resource.group in groups])
 
 
 def election(kinds: Iterable[ResourceKinds]) -> list[Object]:

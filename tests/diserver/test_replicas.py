@@ -198,6 +198,7 @@ async def test_only_needed_requests_are_sent(bench: Bench, client: Client) -> No
         "pods",
         "dijobs",
         "nervexjobs",
+        "customresourcedefinitions",
     }
     assert not [call for call in bench.cluster.asked("get") if call.resource == RESOURCE]
 

@@ -36,6 +36,7 @@ from trainmaster.core.view import (
     owned_by,
 )
 from trainmaster.kinds.adoption import Predecessor
+from trainmaster.kinds.crd import crds_of
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.kube.client import KubeCluster, Observe
@@ -48,6 +49,7 @@ from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.controller import Controller
+from trainmaster.runtime.definition_check import DefinitionCheck
 from trainmaster.runtime.elector import Elector, lease_name
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts, is_free_here
@@ -150,11 +152,16 @@ async def _operate(options: OperatorOptions) -> None:
     ):
         gate.electors = set(electors.values())
         manager = build_manager(
-            cluster, kinds, namespace=options.namespace, workers=options.thread_num, electors=electors
+            cluster,
+            kinds,
+            namespace=options.namespace,
+            workers=options.thread_num,
+            electors=electors,
+            checks_definitions=True,
         )
         async with (
             serve_metrics(options.metrics_bind_address),
-            serve_health(options.health_probe_bind_address, lambda: manager.is_ready),
+            serve_health(options.health_probe_bind_address, lambda: manager.is_ready, lambda: manager.problem),
         ):
             log.info("starting", server=config.server, namespace=options.namespace or "all")
             await manager.run(stop)
@@ -244,8 +251,10 @@ def build_manager(
     namespace: str = "",
     workers: int = OPERATOR.workers,
     electors: Mapping[str, Elector] | None = None,
+    checks_definitions: bool = False,
 ) -> Manager:
-    """Stores, reflectors and one controller for each resource that jobs have, wired."""
+    """Stores, reflectors and one controller for each resource that jobs have, wired. ``checks_definitions`` is for a
+    cluster whose definitions are installed apart from this program."""
     pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
     jobs: dict[Resource, Store[JobView]] = {each.resource: Store[JobView](each.resource) for each in kinds}
     related = {wanted: Store[JobView](wanted.resource) for each in kinds for wanted in each.related}
@@ -315,7 +324,14 @@ def build_manager(
         )
         for each in kinds
     ]
-    return Manager(reflectors, controllers, recorder, electors or {})
+
+    def retry_all() -> None:
+        for controller in controllers:
+            controller.queue.retry_all()
+
+    resources = {*jobs, *(store.resource for store in related.values())}
+    definitions = DefinitionCheck(cluster, crds_of(resources), retry_all) if checks_definitions else None
+    return Manager(reflectors, controllers, recorder, electors or {}, definitions)
 
 
 def _candidate_codec(

@@ -52,8 +52,8 @@ class _Answer(NamedTuple):
 
 
 class Routes:
-    """``is_ready`` says whether this server should get requests: its cache is synced and it is not stopping.
-    ``identify`` is asked first, on every path."""
+    """``problem`` says why this server should not get requests; empty if it should. ``identify`` is asked first, on
+    every path."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class Routes:
         callers: Callers,
         writer: DeclarationWriter,
         limits: ServerLimits,
-        is_ready: Callable[[], bool],
+        problem: Callable[[], str],
         identify: Identify | None = None,
     ) -> None:
         self._handlers = handlers
         self._callers = callers
         self._writer = writer
-        self._is_ready = is_ready
+        self._problem = problem
         self._identify = identify
         self._bodies = BodyBudget(limits.body_bytes, patience=BODY_PATIENCE)
         self._unknown_bodies = BodyBudget(limits.unknown_body_bytes, patience=BODY_PATIENCE)
@@ -185,9 +185,9 @@ class Routes:
         self._timed[key[:2]].observe(seconds)
 
     async def _ready(self, _: web.Request) -> web.Response:
-        if self._is_ready():
-            return web.Response(text="ok")
-        return web.Response(status=503, text="not ready: starting or ending")
+        if because := self._problem():
+            return web.Response(status=503, text=f"not ready: {because}")
+        return web.Response(text="ok")
 
 
 def _identified(identify: Identify) -> Middleware:

@@ -20,8 +20,10 @@ from trainmaster.diserver.routes import REQUEST_TIMEOUT, Identify, Routes
 from trainmaster.diserver.token import Reviewer, Tokens
 from trainmaster.diserver.writer import DeclarationWriter
 from trainmaster.http_server import serve_http
+from trainmaster.kinds.crd import crds_of
 from trainmaster.kinds.dijob.profile import PROFILES, Profile
 from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.definition_check import DefinitionCheck
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.settings import SERVER, ServerLimits
 
@@ -56,24 +58,23 @@ async def run_server(
     started: asyncio.Event | None = None,
 ) -> None:
     """Runs until ``stop`` is set. The socket listens at once; requests before the initial lists get "try again"."""
-    cache, recorder = (
-        Cache(cluster, namespace=options.namespace, profiles=_profiles(options.kinds)),
-        Recorder(cluster, now),
-    )
+    profiles = _profiles(options.kinds)
+    cache, recorder = Cache(cluster, namespace=options.namespace, profiles=profiles), Recorder(cluster, now)
     writer = DeclarationWriter(cluster, cache, now)
     finder, tokens = Finder(cache), Tokens(reviewer, options.limits.token_reviews)
     callers = Callers(cache, finder, tokens, options.limits, is_open=options.allow_unidentified)
     access = Access(cache, finder, tokens, options.limits.lookups, shared_network=options.rules.shared_network)
     limits = RequestLimits(cache, Nodes(cluster), options.rules)
     handlers = Handlers(cache, access, finder, writer, limits, recorder, now)
+    definitions = DefinitionCheck(cluster, crds_of([profile.resource for profile in profiles]))
 
-    def is_ready() -> bool:
-        return cache.is_synced and not stop.is_set()
+    def problem() -> str:
+        return _problem(cache, definitions, stop)
 
-    routes = Routes(handlers, callers, writer, options.limits, is_ready, options.identify)
+    routes = Routes(handlers, callers, writer, options.limits, problem, options.identify)
     async with asyncio.TaskGroup() as group:
         background = [group.create_task(reflector.run()) for reflector in cache.reflectors]
-        background.append(group.create_task(recorder.run()))
+        background += [group.create_task(recorder.run()), group.create_task(definitions.run())]
         try:
             async with serve_http(
                 routes.application(),
@@ -96,6 +97,13 @@ async def run_server(
             await recorder.flush(FLUSH_SECONDS)
             for task in background:
                 task.cancel()
+
+
+def _problem(cache: Cache, definitions: DefinitionCheck, stop: asyncio.Event) -> str:
+    """Why this server should not get requests; empty if it should."""
+    if stop.is_set():
+        return "it is stopping"
+    return definitions.problem if cache.is_synced else "the initial lists are not complete yet"
 
 
 def _profiles(names: Sequence[str]) -> list[Profile]:

@@ -1,11 +1,12 @@
 """CustomResourceDefinitions of all kinds, from ``kinds/<kind>/crd.py`` and the wire types."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import msgspec
 import yaml
 
+from trainmaster.core.ids import Resource
 from trainmaster.kinds.definition import Definition
 from trainmaster.kinds.registry import DEFINITIONS
 from trainmaster.kinds.schema import schema_of
@@ -46,6 +47,11 @@ def _versions(definition: Definition) -> Iterator[dict[str, Any]]:
             "additionalPrinterColumns": [msgspec.to_builtins(column) for column in version.columns],
             "schema": {"openAPIV3Schema": schema},
         }
+
+
+def crds_of(resources: Container[Resource]) -> tuple[dict[str, Any], ...]:
+    """The definitions of these resources."""
+    return tuple(crd(definition) for definition in DEFINITIONS if definition.resource in resources)
 
 
 def all_crds() -> tuple[dict[str, Any], ...]:

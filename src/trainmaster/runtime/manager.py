@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from trainmaster.runtime.controller import RESERVED, Controller
+from trainmaster.runtime.definition_check import DefinitionCheck
 from trainmaster.runtime.elector import Elector
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
@@ -33,6 +34,7 @@ class Manager:
         controllers: Sequence[Controller],
         recorder: Recorder,
         electors: Mapping[str, Elector],
+        definitions: DefinitionCheck | None = None,
     ) -> None:
         """``electors`` are those of the controllers, by their names; several may share one. A controller without an
         elector always works."""
@@ -40,17 +42,28 @@ class Manager:
         self._controllers = controllers
         self._recorder = recorder
         self._electors = electors
+        self._definitions = definitions
 
     @property
     def is_ready(self) -> bool:
-        """True once every store has seen a complete list of what there is; a standby is ready too."""
-        return all(reflector.settled.is_set() for reflector in self._reflectors)
+        return not self.problem
+
+    @property
+    def problem(self) -> str:
+        """Why it is not ready; empty once every store has seen a complete list of what there is, and no definition
+        lacks a field. A standby is ready, too. A leader that is not ready works: only jobs that need such a field
+        wait."""
+        if not all(reflector.settled.is_set() for reflector in self._reflectors):
+            return "the stores are not complete yet"
+        return self._definitions.problem if self._definitions else ""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set, or an error ends it. Losing the lease is such an error."""
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(reflector.run()) for reflector in self._reflectors]
             background.append(group.create_task(self._recorder.run()))
+            if self._definitions:
+                background.append(group.create_task(self._definitions.run()))
             await self._operate(stop)
             for task in background:
                 task.cancel()
