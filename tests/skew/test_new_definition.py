@@ -10,7 +10,7 @@ import pytest
 
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
-from tests.integration.scene import Job, Scene
+from tests.integration.scene import Job, Scene, uid_of
 from tests.manifests.build import Manifest, aitrainingjob, dijob, mx_replica, mxjob, replica
 from tests.skew.definition import current, manifest, newer
 
@@ -33,14 +33,19 @@ def plane(plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def restarting(body: Manifest) -> tuple[Manifest, str]:
-    """A job, and the role in whose entry of ``status.restarts`` a newer operator has written."""
-    return {**body, "spec": {**body["spec"], FIELD: VALUE}}, next(iter(body["spec"].get("replicaSpecs", {"Worker": 0})))
+    """A job, and the role that restarts and in whose entry of ``status.restarts`` a newer operator has written."""
+    specs = body["spec"].get("replicaSpecs") or body["spec"]["mxReplicaSpecs"]
+    return {**body, "spec": {**body["spec"], FIELD: VALUE}}, next(iter(specs))
 
 
 AITRAININGJOB = restarting(
     aitrainingjob("ait", replicaSpecs={"trainer": replica(restartPolicy="Always", restartBackoffSeconds=0)})
 )
-MXJOB = restarting(mxjob("mx", mxReplicaSpecs={"Worker": mx_replica(restartPolicy="OnFailure")}))
+MXJOB = restarting(
+    mxjob(
+        "mx", mxReplicaSpecs={role: mx_replica(restartPolicy="OnFailure") for role in ("Scheduler", "Server", "Worker")}
+    )
+)
 
 
 async def write_as_a_newer_operator(job: Job, role: str) -> None:
@@ -56,9 +61,10 @@ def kept(job: Job, role: str) -> list[object]:
 
 async def restart_and_succeed(job: Job) -> None:
     """A pod fails and comes again; then all of them succeed."""
+    failed = uid_of(job.children("pods")[job.slots[0]])
     async with job.scene.kubelet():
         await job.scene.end(job.slots[0], 137)
-        await job.until(lambda: "Restarting" in job.phases, "it restarts")
+        await job.until(lambda: failed not in map(uid_of, job.children("pods").values()), "the failed pod is deleted")
         await job.runs_again()
         for name in job.slots:
             await job.scene.end(name, 0)
@@ -94,7 +100,7 @@ async def test_when_the_leader_of_a_rolling_upgrade_dies_the_other_version_goes_
     plane: ControlPlane, scene: Scene
 ) -> None:
     body, role = AITRAININGJOB
-    args = (*ELECTION, f"--leader-elect-resource-name={scene.namespace[:20]}")
+    args = (*ELECTION, f"--leader-elect-resource-name={scene.namespace}")
     async with OperatorProcess(plane, args=args) as leader:
         job = await scene.create(body)
         await job.start()
@@ -103,6 +109,6 @@ async def test_when_the_leader_of_a_rolling_upgrade_dies_the_other_version_goes_
             leader.kill()
             await restart_and_succeed(job)
 
-            assert "leader_election_master_status" in follower.metrics()
+            assert f'leader_election_master_status{{name="{scene.namespace}"}} 1.0' in follower.metrics()
     assert kept(job, role) == [VALUE, VALUE, VALUE]
     assert job.status["restarts"][role]["count"] == 1

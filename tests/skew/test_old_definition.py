@@ -39,6 +39,7 @@ async def test_a_restart_that_cannot_be_recorded_is_reported_and_follows_the_upd
     jobs = [await scene.create(body) for body in JOBS]
     await asyncio.gather(*(job.start() for job in jobs))
     before = {job.name: {uid_of(pod) for pod in job.children("pods").values()} for job in jobs}
+    failed = {uid_of(job.children("pods")[job.slots[0]]) for job in jobs}
     await asyncio.gather(*(scene.end(job.slots[0], 137) for job in jobs))
 
     for job in jobs:
@@ -53,5 +54,6 @@ async def test_a_restart_that_cannot_be_recorded_is_reported_and_follows_the_upd
     plane.apply(manifest(current()))
     async with scene.kubelet():
         await asyncio.gather(*(job.says("DefinitionOutdated", "False") for job in jobs))
+        await scene.until(lambda: failed.isdisjoint(map(uid_of, scene.pods().values())), "failed pods are deleted")
         await asyncio.gather(*(job.runs_again() for job in jobs))
     assert operator.is_ready()

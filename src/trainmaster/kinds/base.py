@@ -216,7 +216,7 @@ class Kind(ABC, Generic[J]):
             return Plan()
         try:
             job = self.decode(view)
-            return self.decide(job, observed, now).bounded()
+            return self._stored(job, self.decide(job, observed, now), now).bounded()
         except BadSpec as bad:
             return self._reject(view, bad, now)
         except RecursionError:  # what a decoder could still read may be too deep for code that copies it
@@ -332,6 +332,18 @@ class Kind(ABC, Generic[J]):
         )
         changed = changed_status(stored, msgspec.structs.replace(stored, conditions=conditions))
         return Plan(status=changed, events=(warning(condition.DEFINITION_OUTDATED, message),))
+
+    def _stored(self, job: J, plan: Plan, now: datetime) -> Plan:
+        """Takes back that the status could not be stored. If the definition still lacks a field, this status is
+        refused like the last one, and the condition stays."""
+        if not condition.is_true(job.status.conditions, condition.DEFINITION_OUTDATED):
+            return plan
+        status = job.status if plan.status is None else self._status(plan.status)
+        conditions = condition.put_standard(
+            status.conditions, condition.DEFINITION_OUTDATED, False, reason.STORED, "", now
+        )
+        new = msgspec.structs.replace(status, conditions=conditions)
+        return msgspec.structs.replace(plan, status=changed_status(job.status, new))
 
     def owner(self, job: J) -> Owner:
         meta = job.metadata
@@ -449,13 +461,11 @@ def changed_status(old: Wire, new: Wire) -> dict[str, Any] | None:
 
 
 def cleared(conditions: Conditions, *, all_created: bool, now: datetime) -> Conditions:
-    """Take back what is no longer true: the spec is accepted now, all pods exist, the status can be stored whole."""
+    """Take back what is no longer true: the spec is accepted now, and all pods exist."""
     if condition.find(conditions, condition.ACCEPTED) and not condition.is_true(conditions, condition.ACCEPTED):
         conditions = condition.put_standard(conditions, condition.ACCEPTED, True, reason.VALID, "", now)
     if all_created and condition.is_true(conditions, condition.POD_CREATE_FAILED):
         conditions = condition.put_standard(conditions, condition.POD_CREATE_FAILED, False, reason.CREATED, "", now)
-    if condition.is_true(conditions, condition.DEFINITION_OUTDATED):
-        conditions = condition.put_standard(conditions, condition.DEFINITION_OUTDATED, False, reason.STORED, "", now)
     return conditions
 
 
