@@ -7,6 +7,7 @@ import pytest
 
 from tests.diserver.bench import NAMESPACE, Bench, serving
 from tests.runtime.cluster import Call, FakeCluster, raising, waiting
+from trainmaster.core.definition import outdated
 from trainmaster.core.errors import (
     Conflict,
     Forbidden,
@@ -14,6 +15,7 @@ from trainmaster.core.errors import (
     ServerError,
     TooManyRequests,
     Trainmaster,
+    UnknownField,
     Unreachable,
 )
 from trainmaster.core.ids import POD, Key
@@ -110,6 +112,18 @@ async def test_a_name_that_no_pod_can_have_is_not_there(bench: Bench) -> None:
     status, _ = await bench.call("POST", REPLICAS, BODY | {"coordinator": ".."}, ip=address)
 
     assert status == 404
+
+
+async def test_a_declaration_that_the_definition_has_no_field_for_is_not_lost_in_silence(bench: Bench) -> None:
+    address = bench.pod("cart-coordinator")
+    bench.cluster.before = raising("patch", UnknownField('unknown field "status.declared"', code=422))
+
+    status, said = await bench.call("POST", REPLICAS, BODY, ip=address)
+
+    assert (status, said["success"]) == (200, False)
+    assert said["message"] == outdated(RESOURCE, ["status.declared"])
+    [call] = bench.cluster.asked("patch", RESOURCE)
+    assert call.options == {"subresource": "status", "strict": True}
 
 
 @pytest.mark.parametrize("state", ["missing", "deleting"])

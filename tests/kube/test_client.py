@@ -209,6 +209,19 @@ async def test_writes_give_the_warnings_of_the_server(serve: Serve, connect: Con
     assert await cluster.create(POD, "ml", b"{}") == Written("u-1", 7, ('spec.a: is "odd"',))
 
 
+async def test_the_date_of_every_answer_is_passed_on(serve: Serve, connect: Connect) -> None:
+    date = "Tue, 17 Nov 2026 16:13:24 GMT"
+    server = await serve(Answer(200, headers={"Date": date}), status(404, "NotFound", Date=date))
+    dates: list[str] = []
+    cluster = await connect(a_config(server.url), on_date=dates.append)
+
+    await cluster.get(POD, KEY)
+    with pytest.raises(NotFound):
+        await cluster.get(POD, KEY)
+
+    assert dates == [date, date]
+
+
 async def test_delete_that_answers_a_status_has_no_version(serve: Serve, connect: Connect) -> None:
     server = await serve(Answer(200, b'{"kind":"Status","metadata":{},"status":"Success","details":{"uid":"u-1"}}'))
     cluster = await connect(a_config(server.url))

@@ -47,6 +47,7 @@ from trainmaster.monitoring import serve_health, serve_metrics
 from trainmaster.runtime import metrics
 from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.barrier import Barrier
+from trainmaster.runtime.clock import Clock
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.definition_check import DefinitionCheck
@@ -66,6 +67,15 @@ LEASE_CONNECTIONS = 2
 """For each lease. When the API server is slow, passes use all the others for longer than a lease can wait."""
 
 T = TypeVar("T")
+
+
+def _elapsed() -> float:
+    """Seconds that also pass while the machine sleeps: a lease does not wait for a lid to open."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,8 +156,9 @@ async def _operate(options: OperatorOptions) -> None:
         raise BadConfig("--request-timeout must be more than 0: every call needs an end")
     observe = metrics.RequestMetrics().observe
     kinds = chosen(all_resource_kinds(_job_settings(options)), options.kinds)
+    clock = Clock(_now, _elapsed)
     async with (
-        KubeCluster(config, timeout=timeout, observe=observe, gate=gate.check) as cluster,
+        KubeCluster(config, timeout=timeout, observe=observe, on_date=clock.read, gate=gate.check) as cluster,
         _electing(options, kinds, config, observe) as electors,
     ):
         gate.electors = set(electors.values())
@@ -158,6 +169,7 @@ async def _operate(options: OperatorOptions) -> None:
             workers=options.thread_num,
             electors=electors,
             checks_definitions=True,
+            now=clock.now,
         )
         async with (
             serve_metrics(options.metrics_bind_address),
@@ -252,6 +264,7 @@ def build_manager(
     workers: int = OPERATOR.workers,
     electors: Mapping[str, Elector] | None = None,
     checks_definitions: bool = False,
+    now: Callable[[], datetime] = _now,
 ) -> Manager:
     """Stores, reflectors and one controller for each resource that jobs have, wired. ``checks_definitions`` is for a
     cluster whose definitions are installed apart from this program."""
@@ -272,7 +285,7 @@ def build_manager(
     ports = HostPorts(is_free_here) if shared_network else HostPorts()
     ports.follow(pods, *jobs.values())
     controllers: list[Controller] = []
-    recorder = Recorder(cluster, _now, is_busy=lambda: any(controller.queue.is_busy for controller in controllers))
+    recorder = Recorder(cluster, now, is_busy=lambda: any(controller.queue.is_busy for controller in controllers))
     selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
     # Labels are free for all: somebody else's objects may have ours.
     is_ours = owned_by((*jobs, *children))
@@ -311,7 +324,7 @@ def build_manager(
             executor=executor,
             recorder=recorder,
             ports=ports,
-            now=_now,
+            now=now,
             workers=workers,
             related={wanted: related[wanted] for wanted in each.related},
             children={resource: children[resource] for resource in each.children},
@@ -352,12 +365,3 @@ def chosen(kinds: Sequence[ResourceKinds], names: Sequence[str]) -> Sequence[Res
     if unknown := sorted(wanted - known):
         raise BadConfig(f"--enable-scheme {unknown[0]}: there is no such kind; there are {', '.join(sorted(known))}")
     return [each for each in kinds if not wanted.isdisjoint(each.spellings)]
-
-
-def _elapsed() -> float:
-    """Seconds that also pass while the machine sleeps: a lease does not wait for a lid to open."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -48,6 +48,7 @@ class KubeCluster:
     ``timeout`` limits every call except watches, including all attempts and the renewal of a credential;
     ``watch_idle`` limits the silence of a watch; ``connections`` limits the concurrent calls.
     ``observe(method, code, seconds)`` is called for every request, with code "<error>" if there was no answer.
+    ``on_date(date)`` is called with the ``Date`` header of every answer.
     ``gate()`` is called directly before each write, except for leases and events, and may raise.
     """
 
@@ -60,6 +61,7 @@ class KubeCluster:
         connections: int = CONNECTIONS,
         retry_after_cap: float = RETRY_AFTER_CAP,
         observe: Observe | None = None,
+        on_date: Callable[[str], None] | None = None,
         gate: Gate | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -74,6 +76,7 @@ class KubeCluster:
         self._watch_idle = watch_idle
         self._retry_after_cap = retry_after_cap
         self._observe = observe or _ignore
+        self._on_date = on_date
         self._clock = asyncio.get_running_loop().time
 
     async def __aenter__(self) -> Self:
@@ -249,6 +252,8 @@ class KubeCluster:
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(call, started, error) from safe_cause(error)
         self._observe(call.method, str(answer.status), time.perf_counter() - started)
+        if self._on_date is not None:
+            self._on_date(answer.date)
         if answer.status >= 300:
             raise self._refusal(call, answer.status, answer.body, answer.retry_after)
         return answer

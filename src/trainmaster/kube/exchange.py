@@ -28,6 +28,8 @@ class Answer(NamedTuple):
     retry_after: str
     warnings: Sequence[str]
     """Values of ``Warning`` headers."""
+    date: str
+    """The ``Date`` header, or empty."""
     body: bytes
 
 
@@ -89,8 +91,8 @@ class Exchange:
             if message.code >= 200:  # 1xx: the final answer follows
                 headers = message.headers
                 warnings = headers.getall("Warning", ())
-                body = await _read(payload, max_bytes)
-                return Answer(message.code, headers.get("Retry-After", ""), warnings, body)
+                retry_after, date = headers.get("Retry-After", ""), headers.get("Date", "")
+                return Answer(message.code, retry_after, warnings, date, await _read(payload, max_bytes))
 
     def _bytes_of(self, call: Call, route: _Route) -> bytes:
         # A proxy without a tunnel reads the request itself and needs the absolute URL.

@@ -41,6 +41,7 @@ REQUEST_TIME = Histogram(
     "rest_client_request_duration_seconds", "How long the API server took", ["verb"], buckets=_SECONDS
 )
 
+CLOCK_AHEAD = Gauge("trainmaster_clock_ahead_seconds", "How far our clock is ahead of the API server's")
 LEADING = Gauge("leader_election_master_status", "1 while this process leads", ["name"])
 
 _OF_JOBS = ("job_namespace", "framework")
