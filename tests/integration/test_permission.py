@@ -395,10 +395,13 @@ async def test_an_operator_of_one_namespace_needs_a_role_there_and_touches_nothi
             await live_all(scene)
             assert await asyncio.to_thread(operator.terminate) == 0
 
-    # It asks for nodes, which are in no namespace, is told that it may not, and does without them.
-    about_nodes = [call for call in proxy.calls if call.resource == "nodes"]
-    assert {call.code for call in about_nodes} == {403}
-    rest = [call for call in proxy.calls if call not in about_nodes]
+    # It asks for nodes and definitions, which are in no namespace, is told that it may not, and does without them.
+    of_the_cluster = [call for call in proxy.calls if call.resource in ("nodes", "customresourcedefinitions")]
+    assert {(call.resource, call.code) for call in of_the_cluster} == {
+        ("nodes", 403),
+        ("customresourcedefinitions", 403),
+    }
+    rest = [call for call in proxy.calls if call not in of_the_cluster]
     assert {call.namespace for call in rest} == {scene.namespace}
     assert [str(call) for call in rest if call.code in (401, 403)] == []
     assert [job.status for job in alone] == [{}, {}]

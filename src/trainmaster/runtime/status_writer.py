@@ -57,6 +57,7 @@ class StatusWriter:
         self._queue = queue
         self._on_stored = on_stored
         self._now = now
+        self._refused = metrics.STATUS_REFUSED.labels(kinds.resource.kind)
         self._deferred_since: dict[Key, float] = {}
         self._after_creates: set[Key] = set()
         """Jobs whose last pass created something and left the status to the next one."""
@@ -127,7 +128,7 @@ class StatusWriter:
         try:
             await self._send(write)
         except UnknownField as error:
-            metrics.STATUS_REFUSED.labels(self.resource.kind).inc()
+            self._refused.inc()
             plan = self._kinds.of(write.job.raw).unstored(write.job, error.fields, self._now())
             with suppress(UnknownField):  # a definition may lack the condition, too
                 await self._send(write._replace(plan=plan))
