@@ -17,7 +17,7 @@ import msgspec
 from trainmaster.core import condition
 from trainmaster.core.condition import Conditions
 from trainmaster.core.definition import outdated
-from trainmaster.core.errors import BadSpec, Trainmaster, located
+from trainmaster.core.errors import ApiError, BadSpec, located
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.job_size import size_error
 from trainmaster.core.nesting import TOO_DEEP
@@ -71,7 +71,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     action: Create | Delete | Patch
     error: str
-    cause: Trainmaster | None = None
+    cause: ApiError | None = None
     """Set if the next try may succeed without a change."""
 
 

@@ -1,8 +1,8 @@
 """Applies a Plan: deletes, creates with a slow start, patches, one status patch. It decides nothing.
 
 What went wrong is either a *refusal* (returned as a Failure: the job's status will say it) or *passing* (no answer,
-overload, a lost race: the pass is tried again). A passing error of a create is a Failure with a cause, because it may
-last; any other is raised.
+overload, a lost race: the pass is tried again). An answer to a create that may pass is a Failure with a cause, because
+it may last; anything else that may pass is raised.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from trainmaster.core.definition import UPDATE_COMMAND
-from trainmaster.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Unreachable
+from trainmaster.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.plan import Create, Delete, Patch, Plan, merge_patch
 from trainmaster.core.template import MANAGED_BY
@@ -142,8 +142,8 @@ class Executor:
                 applied.failures.append(Failure(action, error))
         except (Invalid, Forbidden, NotFound) as refusal:
             applied.failures.append(Failure(action, refusal.message))
-        except (ApiError, Unreachable) as error:
-            applied.failures.append(Failure(action, str(error), error))
+        except ApiError as error:
+            applied.failures.append(Failure(action, error.message, error))
 
     async def _claim(self, job: JobView, resource: Resource, key: Key) -> str:
         """Whose is the object of that name? Ours: the store is late and the barrier waits. Else: an error."""
