@@ -192,7 +192,10 @@ class FakeCluster:
         async with self._call("patch", resource, key, given, subresource=subresource, strict=strict):
             old = self._existing(resource, key)
             self._check(old, {"resourceVersion": given.get("metadata", {}).get("resourceVersion")})
-            stored = self._store(resource, key, _merged(old, given), "MODIFIED")
+            new = _merged(old, given)
+            stored = (
+                old if new == old else self._store(resource, key, new, "MODIFIED")
+            )  # as etcd: no change, no version
         return _written(stored)
 
     async def delete(self, resource: Resource, key: Key, *, uid: str, grace: int | None = None) -> Written:

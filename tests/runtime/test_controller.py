@@ -19,6 +19,7 @@ from tests.runtime.kind import (
     Toy,
     ToyKind,
     a_child,
+    a_page,
     a_pod,
     a_service,
     a_toy,
@@ -1294,6 +1295,19 @@ async def test_a_job_goes_on_as_soon_as_its_definition_was_updated() -> None:
         rig.cluster.before = refusing()
         rig.queue.retry_all()
         await asyncio.sleep(2)
+        assert rig.cluster.find(POD, Key("ml", "mnist-worker-0")) is None
+
+
+async def test_a_status_that_the_api_server_has_and_the_store_does_not_show_is_listed_again() -> None:
+    """While a definition is replaced, a watch may still show jobs without the fields that were added."""
+    rig = Rig(recording)
+    rig.cluster.put(POD, pod_json())
+    stored = rig.cluster.put(TOY, toy_json(status={"phase": "Ended", "active": 1}))
+    pruned = {**stored, "status": {"phase": "Ended"}}
+    version = int(stored["metadata"]["resourceVersion"])
+    rig.cluster.pages.extend([a_page(pruned, version=version)])
+    rig.cluster.watches.append([3600.0])
+    async with rig.working(CONFLICT_SECONDS + 2):
         assert rig.cluster.find(POD, Key("ml", "mnist-worker-0")) is None
 
 

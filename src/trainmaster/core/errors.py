@@ -7,6 +7,7 @@ Trainmaster
 │   ├── NotFound            404
 │   ├── AlreadyExists       409 with reason AlreadyExists
 │   ├── Conflict            409 otherwise: a precondition (uid, resourceVersion) does not hold
+│   │   └── Stale           200: nothing had to be changed, although our copy of the object differs
 │   ├── Gone                410: the resourceVersion is too old, list again
 │   ├── Invalid             400, 413, 422: the body can never be accepted
 │   │   └── UnknownField    400, 422: the definition of a custom resource is older than the body
@@ -50,6 +51,9 @@ class AlreadyExists(ApiError): ...
 
 
 class Conflict(ApiError): ...
+
+
+class Stale(Conflict): ...
 
 
 class Gone(ApiError): ...

@@ -93,7 +93,7 @@ class Controller:
         self._ports = ports
         self._now = now
         self._is_working = False
-        self._statuses = StatusWriter(kinds, executor, self.queue, self._stored, now)
+        self._statuses = StatusWriter(kinds, executor, self.queue, self._stored, jobs.doubt, now)
         self._pauses: dict[Key, float] = {}
         """Seconds before the next pass, of jobs with many pods."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from trainmaster.core.definition import UPDATE_COMMAND
-from trainmaster.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from trainmaster.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Stale
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.plan import Create, Delete, Patch, Plan, merge_patch
 from trainmaster.core.template import MANAGED_BY
@@ -104,6 +104,8 @@ class Executor:
             # Deleted meanwhile: the watch will say so before the next try. Or its CRD is the ancestors'.
             hint = f"if the job exists, its CRD has no status: {UPDATE_COMMAND}"
             raise Conflict(f"{error.message}; {hint}") from error
+        if written.resource_version == job.resource_version:
+            raise Stale(f"{resource} {job.key}: the API server has this status already, and the cache does not show it")
         self._barrier.wrote(job.uid, resource, written.resource_version)
         metrics.STATUS_WRITES.labels(resource.kind).inc()
         return True

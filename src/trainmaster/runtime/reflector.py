@@ -11,6 +11,7 @@ The size of a page is bounded in bytes, because its objects are as large as thei
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Generic
 
 import msgspec
@@ -80,11 +81,18 @@ class Reflector(Generic[V]):
         self._lost_at: float | None = None
         """Since when the store is not current."""
         self._version = ""
+        self._end_watch: Callable[[], None] | None = None
         self._left_out: set[Key | None] = set()
         """Objects that cannot be read, and of which the log says so."""
         self.synced = asyncio.Event()
         self.settled = asyncio.Event()
         """Set as soon as it is known what there is: a complete list, or no such resource."""
+        store.on_doubt(self.list_again)
+
+    def list_again(self) -> None:
+        """Ends the watch, and lists. While there is no watch, a list follows anyway, or is being read."""
+        if self._end_watch is not None:
+            self._end_watch()
 
     async def run(self) -> None:
         while True:
@@ -94,6 +102,8 @@ class Reflector(Generic[V]):
                 if not self._version:
                     await self._list()
                 await self._watch()
+            except TimeoutError:
+                self._version = ""
             except Gone as error:
                 self._version = ""
                 await self._expire(error)
@@ -180,7 +190,8 @@ class Reflector(Generic[V]):
             resource_version=self._version,
             timeout=WATCH_SECONDS,
         )
-        async with watch as lines:
+        async with asyncio.timeout(None) as limit, watch as lines:
+            self._end_watch = lambda: limit.reschedule(_time())
             opened = _time()
             self._become_current()
             try:
@@ -188,6 +199,7 @@ class Reflector(Generic[V]):
                     self._take(line)
                     self._failures = 0
             finally:
+                self._end_watch = None
                 is_short = _time() - opened < SHORTEST_WATCH
                 if not is_short:
                     self._failures = 0

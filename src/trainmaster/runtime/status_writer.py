@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from trainmaster.core.definition import outdated
-from trainmaster.core.errors import Conflict, UnknownField
+from trainmaster.core.errors import Conflict, Stale, UnknownField
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Plan, merge_patch
@@ -50,12 +50,14 @@ class StatusWriter:
         executor: Executor,
         queue: KeyQueue,
         on_stored: Callable[[Write], None],
+        on_stale: Callable[[], None],
         now: Callable[[], datetime],
     ) -> None:
         self._kinds = kinds
         self._executor = executor
         self._queue = queue
         self._on_stored = on_stored
+        self._on_stale = on_stale
         self._now = now
         self._refused = metrics.STATUS_REFUSED.labels(kinds.resource.kind)
         self._deferred_since: dict[Key, float] = {}
@@ -140,7 +142,9 @@ class StatusWriter:
         self._unconfirmed.setdefault(key, write)
         try:
             is_stored = await self._executor.store_status(self.resource, write.job, write.old, write.plan)
-        except Conflict:
+        except Conflict as error:
+            if isinstance(error, Stale):
+                self._on_stale()
             if key in self._lost:
                 raise
             # Somebody else changed the job, such as di-server. Its event brings the next pass about.

@@ -35,6 +35,7 @@ class Store(Generic[V]):
         self._listeners: list[Listener[V]] = []
         self._recoveries: list[Callable[[], None]] = []
         self._rewinds: list[Callable[[], None]] = []
+        self._doubts: list[Callable[[], None]] = []
 
     @property
     def is_synced(self) -> bool:
@@ -75,6 +76,15 @@ class Store(Generic[V]):
         for callback in self._rewinds:
             callback()
 
+    def on_doubt(self, callback: Callable[[], None]) -> None:
+        """Call it when an object of the store is not as the API server has it."""
+        self._doubts.append(callback)
+
+    def doubt(self) -> None:
+        """An object is not as the API server has it, in the same version: it was read by an older definition."""
+        for callback in self._doubts:
+            callback()
+
     def replace(self, views: Iterable[V], version: int) -> None:
         """Take over a complete list. Listeners are called for what differs, and for all objects after a rewind: a
         version may stand for another content then."""
@@ -85,8 +95,7 @@ class Store(Generic[V]):
             self._index(view)
         for key in old.keys() | new.keys():
             before, after = old.get(key), new.get(key)
-            is_new = before is None or after is None or before.resource_version != after.resource_version
-            if is_new or is_rewound:
+            if before != after or is_rewound:  # also in the same version, see doubt()
                 self._notify(before, after)
 
     def put(self, view: V) -> None:
