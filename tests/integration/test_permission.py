@@ -316,7 +316,8 @@ async def meet_taken_names(scene: Scene, proxy: FaultProxy, life: Life) -> None:
 async def grant(scene: Scene, kinds: Sequence[ResourceKinds]) -> None:
     """The tenant of the plane is an operator of these kinds, with Leases in the namespace of the test."""
     admin, name = scene.admin, scene.namespace
-    cluster_role = {"metadata": {"name": name}, "rules": rights.rules(rights.operator(kinds))}
+    rules = [*rights.rules(rights.operator(kinds)), *rights.operator_definitions(kinds)]
+    cluster_role = {"metadata": {"name": name}, "rules": rules}
     role = {"metadata": {"name": name}, "rules": rights.election(kinds)}
     await admin.create(f"{RBAC}/v1/clusterroles", cluster_role)
     await admin.create(f"{RBAC}/v1/clusterrolebindings", binding(TENANT, "ClusterRole", name))
@@ -348,7 +349,8 @@ async def test_an_operator_of_a_kind_may_do_what_it_does_and_nothing_else(
     watched = {each for each in granted(rights.operator(enabled)) if each.verb in rights.WATCH}
     # An admission plug-in of some clusters checks it, and no request uses it.
     unasked = {each for each in granted(rights.operator(own)) if each.resource.endswith("/finalizers")}
-    assert used(proxy.calls) == (granted(rights.operator(own), LEASES) | watched) - unasked
+    allowed = granted(rights.operator(own), LEASES, rights.READ_DEFINITIONS)
+    assert used(proxy.calls) == (allowed | watched) - unasked
 
 
 def test_every_kind_has_a_life_here() -> None:
