@@ -240,7 +240,7 @@ async def test_the_server_may_do_what_it_does_and_nothing_else(
             assert await asyncio.to_thread(server.terminate) == 0
 
     assert [str(call) for call in proxy.calls if call.code in (401, 403)] == []
-    allowed = granted(rights.server())
+    allowed = granted(rights.server(), rights.READ_DEFINITIONS)
     unused = allowed - used(proxy.calls)
     assert used(proxy.calls) - allowed == set()
     # The same Event again is a patch; a config that is there, and nodes for it, are asked for only together.
