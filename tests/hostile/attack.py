@@ -69,12 +69,12 @@ async def _as(target: Target, user: str) -> AsyncIterator[Admin]:
 
 
 async def _all(calls: Iterable[Awaitable[Any]]) -> None:
-    """Refusals are what the attacker has to live with."""
+    """Refusals are what the attacker has to live with. Some answers are nested too deeply for Python."""
     room = asyncio.Semaphore(AT_ONCE)
 
     async def one(call: Awaitable[Any]) -> None:
         async with room:
-            with suppress(Refused, aiohttp.ClientError, TimeoutError, ConnectionError):
+            with suppress(Refused, aiohttp.ClientError, TimeoutError, ConnectionError, RecursionError):
                 await call
 
     await asyncio.gather(*(one(call) for call in calls))
@@ -301,7 +301,7 @@ async def odd_requests(target: Target) -> None:
         for method in ("GET", "POST", "DELETE", "PUT", "TRACE"):
             for body in bodies:
                 with suppress(aiohttp.ClientError, TimeoutError):
-                    async with session.request(method, url, data=body) as response:
+                    async with session.request(method, url, data=BytesIO(body)) as response:
                         await response.read()
 
 

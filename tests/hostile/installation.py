@@ -24,6 +24,8 @@ from trainmaster.runtime.elector import lease_name
 from trainmaster.settings import OPERATOR
 
 SYSTEM = "trainmaster-system"
+LEASES = "kube-system"
+"""Where the Leases of all installations are."""
 LIMITS = {"operator": 256 * MB, "di-server": 200 * MB, "webhook": 128 * MB}
 
 GROUPS = (

@@ -33,7 +33,7 @@ IN_FLIGHT = 4 * LARGEST
 BODY_PATIENCE = 1.0
 BODY_TIMEOUT = 3.0
 """Seconds that a review waits for the others, and in which it must arrive. An API server waits five."""
-CONNECTIONS = 128
+CONNECTIONS = 64
 """Each takes 0.4 MB, most of it for TLS."""
 KEEP_ALIVE = 100.0
 """Seconds. API servers close their idle connections after 90 s. A review that is sent while its connection is being

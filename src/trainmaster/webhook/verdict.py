@@ -11,6 +11,7 @@ import msgspec
 
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.ids import Key
+from trainmaster.core.job_size import size_error
 from trainmaster.core.nesting import TOO_DEEP, prune
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Kind
@@ -48,7 +49,7 @@ def verdict(kind: Kind[Any], request: Request) -> Verdict:
 def _mutation(kind: Kind[Any], request: Request) -> list[Operation]:
     new, old = _objects(request)
     spec = (new or {}).get("spec")
-    if new is None or not isinstance(spec, dict) or _is_left_alone(kind, new, old):
+    if new is None or not isinstance(spec, dict) or _is_left_alone(kind, request):
         return []
     if old is not None and old.get("spec") == spec:
         return []  # a label must not change the spec of a job that was stored before
@@ -64,7 +65,7 @@ def _verdict(kind: Kind[Any], request: Request) -> Verdict:
     if new is None:
         return Verdict()
     changes = kind.refused_changes(_view(request.old_object), _view(request.object)) if old is not None else []
-    if _is_left_alone(kind, new, old):
+    if _is_left_alone(kind, request):
         return Verdict(tuple(changes))
     known = set(_errors(kind, request.old_object)) if old is not None else set()
     errors = changes + [error for error in _errors(kind, request.object) if error not in known]
@@ -75,42 +76,68 @@ def _verdict(kind: Kind[Any], request: Request) -> Verdict:
 
 def _verdict_of_unreadable(kind: Kind[Any], request: Request, error: str) -> Verdict:
     """Refuses what cannot be read, and does not lock in what is stored already."""
-    stored = bytes(request.old_object)
-    if prune(stored) != stored:
-        return Verdict()
-    new, old = _part_of(prune(bytes(request.object))), _part_of(stored)
-    return Verdict() if _is_left_alone(kind, new or {}, old) else Verdict((error,))
+    is_known = _reading_error(bytes(request.old_object)) in (error, TOO_DEEP)
+    return Verdict() if is_known or _is_left_alone(kind, request) else Verdict((error,))
 
 
 def _objects(request: Request) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """The job and what it was before; no job when the request changes nothing that is ours to judge."""
     if request.operation not in _REVIEWED or request.sub_resource:
         return None, None
+    # Before it is parsed: as Python objects, 1.5 MB of JSON may take 100 MB.
+    if error := size_error(bytes(request.object)):
+        raise Unreadable(error)
     new = review.parsed(request.object)
     if new is None:
         raise review.BadReview(f"the request is a {request.operation} without an object")
-    return new, _part_of(bytes(request.old_object))
+    # Nothing is known of a stored object that cannot be read.
+    return new, {} if _reading_error(bytes(request.old_object)) else review.parsed(request.old_object)
 
 
-def _part_of(raw: bytes) -> dict[str, Any] | None:
-    """As ``review.parsed``; nothing is known of an object that cannot be read."""
+def _reading_error(raw: bytes) -> str:
+    """Why a job is not read; empty if it is."""
     try:
-        return review.parsed(msgspec.Raw(raw))
-    except Unreadable:
-        return {}
+        msgspec.json.decode(raw, type=msgspec.Raw)
+        return size_error(raw)
+    except RecursionError:
+        return TOO_DEEP
+    except ValueError as error:
+        return str(error)
 
 
-def _is_left_alone(kind: Kind[Any], new: dict[str, Any], old: dict[str, Any] | None) -> bool:
-    """True when the job is being deleted or has ended: it never runs again."""
-    if old is None:
-        return False
-    is_going = bool(_part(new, "metadata").get("deletionTimestamp"))
-    return is_going or str(_part(old, "status").get("phase")) in kind.ended
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    deletion_timestamp: str | None = None
 
 
-def _part(job: dict[str, Any], field: str) -> dict[str, Any]:
-    found = job.get(field)
-    return found if isinstance(found, dict) else {}
+class _Status(msgspec.Struct, frozen=True):
+    phase: str | None = None
+
+
+class _Progress(msgspec.Struct, frozen=True):
+    """The part of a job by which it is left alone."""
+
+    metadata: _Meta = _Meta()
+    status: _Status = _Status()
+
+
+_PROGRESS = msgspec.json.Decoder(_Progress)
+
+
+def _is_left_alone(kind: Kind[Any], request: Request) -> bool:
+    """True when a stored job is being deleted or has ended: it never runs again."""
+    old, new = bytes(request.old_object), bytes(request.object)
+    return old != b"null" and (
+        bool(_progress(new).metadata.deletion_timestamp) or _progress(old).status.phase in kind.ended
+    )
+
+
+def _progress(raw: bytes) -> _Progress:
+    try:
+        return _PROGRESS.decode(raw)
+    except RecursionError:
+        return _PROGRESS.decode(prune(raw))
+    except ValueError:
+        return _Progress()  # another type than ours
 
 
 def _errors(kind: Kind[Any], raw: msgspec.Raw) -> tuple[str, ...]:
