@@ -256,6 +256,7 @@ class Program(NamedTuple):
     """Its limit. There is none for processor time: an operator that is throttled loses its lease."""
     replicas: int = 2
     """All of them answer; of operators, one leads."""
+    env: Sequence[Object] = ()
 
 
 def _programs(variant: Variant) -> Iterator[Program]:
@@ -275,6 +276,8 @@ def _programs(variant: Variant) -> Iterator[Program]:
         "health",
         {"cpu": "100m", "memory": "128Mi"},
         "512Mi",
+        # A restarted container is the same candidate for the Leases as before.
+        env=[{"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
     )
     if variant.has_server:
         yield _server(variant)
@@ -340,6 +343,7 @@ def _pod_spec(variant: Variant, program: Program) -> Object:
         "imagePullPolicy": "IfNotPresent",
         "command": ["trainmaster"],
         "args": list(program.args),
+        **({"env": list(program.env)} if program.env else {}),
         "ports": [{"name": name, "containerPort": port} for name, port in program.ports.items()],
         "livenessProbe": _probe("/healthz", program.health, initialDelaySeconds=15, periodSeconds=20),
         "readinessProbe": _probe("/readyz", program.health, initialDelaySeconds=1, periodSeconds=5),

@@ -73,6 +73,7 @@ def election_rights(namespace: str, user: str) -> str:
 class OperatorProcess:
     """One operator. `server` is another address of the API, say of a proxy; `args` are further options.
 
+    With `pod_uid` it is a container of that pod, and so is whoever comes again in its place.
     `election` is the namespace of its Leases, which it gets the rights of deploy/rbac.yaml for. Without one it always
     leads: several operators of one plane would wait for each other.
     With `is_waited_for` False it is not waited for until /readyz says yes: for an operator that cannot get ready.
@@ -87,6 +88,7 @@ class OperatorProcess:
         user: str = "operator",
         verbosity: int = 4,
         election: str = "",
+        pod_uid: str = "",
         is_waited_for: bool = True,
     ) -> None:
         self._plane = plane
@@ -95,6 +97,7 @@ class OperatorProcess:
         self._user = user
         self._verbosity = verbosity
         self._election = election
+        self._pod_uid = pod_uid
         self._is_waited_for = is_waited_for
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -200,7 +203,7 @@ class OperatorProcess:
             self.metrics_port, self.health_port = free_port(), free_port()
             self.log_file.unlink(missing_ok=True)
             self._process = Process(
-                self._command(), log=self.log_file, environ=_environ(self.folder), watchdog=self._watchdog
+                self._command(), log=self.log_file, environ=self._environ(), watchdog=self._watchdog
             )
             if not self._is_waited_for:
                 return
@@ -212,6 +215,9 @@ class OperatorProcess:
                 self.kill()
             else:
                 return
+
+    def _environ(self) -> dict[str, str]:
+        return _environ(self.folder) | ({"POD_UID": self._pod_uid} if self._pod_uid else {})
 
     def _command(self) -> list[str | Path]:
         master = ["--master", self._server] if self._server else []

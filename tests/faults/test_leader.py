@@ -152,6 +152,21 @@ async def test_a_leader_that_was_paused_for_longer_than_its_lease_writes_nothing
     _assert_one_after_the_other(first, second)
 
 
+async def test_a_container_that_is_killed_leads_again_at_once_when_its_pod_restarts_it(
+    plane: ControlPlane, election: Election, new_life: NewLife
+) -> None:
+    times = [f"--leader-elect-lease-duration={ENDLESS:g}s", f"--leader-elect-renew-deadline={ENDLESS / 2:g}s"]
+    before, after = new_life(AITRAININGJOB), new_life(AITRAININGJOB)
+    async with OperatorProcess(plane, args=times, election=election.namespace, pod_uid="1-2-3") as operator:
+        await before.create()
+        await before.until(before.has_all_pods, "all pods are there")
+        await asyncio.to_thread(operator.come_again)
+        await after.create()
+        await after.until(after.has_all_pods, "all pods are there")
+    for life in (before, after):
+        await election.admin.delete(life.subject.resource, life.namespace, "job")
+
+
 async def test_a_leader_that_gets_no_answers_stops_before_its_lease_ends(
     election: Election, lives: Sequence[Life], newborn: Sequence[Life]
 ) -> None:

@@ -56,6 +56,8 @@ MANAGED = {"app.kubernetes.io/managed-by": "trainmaster"}
 _numbers = count(1)
 AT_ONCE = 16
 """Requests of one attacker at a time."""
+HELD = 4.0
+"""Seconds for which an attack stays as it is, so that it has its effect."""
 
 
 def _name(prefix: str) -> str:
@@ -115,6 +117,7 @@ async def huge_jobs(target: Target) -> None:
         mxjob(_name("workers"), mxReplicaSpecs=worker),
         mxjob(_name("workers"), mxReplicaSpecs=worker | {"Worker": mx_replica(replicas=1000)}),
     )
+    await asyncio.sleep(HELD)
     await _delete_jobs(target)
 
 
@@ -136,6 +139,7 @@ async def all_host_ports(target: Target) -> None:
         role: {"replicas": 5000, "template": template(container(TRAINER), hostNetwork=True)} for role in ("a", "b")
     }
     await _create_jobs(target, aitrainingjob(_name("ports"), replicaSpecs=roles))
+    await asyncio.sleep(HELD)
     await _delete_jobs(target)
 
 
@@ -288,7 +292,7 @@ async def idle_connections(target: Target) -> None:
                 _, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), 2)
                 held.append(writer)
                 writer.write(b"G" * (number % 2))
-    await asyncio.sleep(2)  # the attack is that they stay
+    await asyncio.sleep(HELD)
     for writer in held:
         writer.close()
 

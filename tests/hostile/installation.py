@@ -14,7 +14,7 @@ from typing import Any
 from testbed.admin import Admin, path_of
 from testbed.answer import Object
 from testbed.operator import OperatorProcess, install
-from testbed.plane import ControlPlane, User, free_port
+from testbed.plane import CONTROLLERS, ControlPlane, User, free_port
 from testbed.server import ServerProcess
 from tests.hostile.attack import EDIT_SPACE, EDIT_USER, JOBS_SPACE, JOBS_USER, MB, Target
 from tests.integration.scene import give_aggregators, give_node
@@ -151,7 +151,7 @@ def installation(binaries: Path) -> Iterator[Installation]:
         install(plane)
         give_aggregators(plane)
         give_node(plane)
-        plane.start_controller_manager(("job-controller",))
+        plane.start_controller_manager(("job-controller", *CONTROLLERS))
         _admit_tenants(plane)
         port = free_port()
         plane.apply(by_url(port))

@@ -233,7 +233,7 @@ async def _electing(
     namespace = options.leader_elect_resource_namespace or options.namespace or OPERATOR.lease_namespace
     leases = {each.name: options.leader_elect_resource_name or lease_name(each.resource) for each in kinds}
     names = set(leases.values())
-    identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+    identity = identity_of(os.environ)
     connections = LEASE_CONNECTIONS * len(names)
     async with KubeCluster(config, timeout=times.renew_deadline, connections=connections, observe=observe) as cluster:
         electors = {
@@ -241,6 +241,13 @@ async def _electing(
             for name in names
         }
         yield {controller: electors[name] for controller, name in leases.items()}
+
+
+def identity_of(environ: Mapping[str, str]) -> str:
+    """A container that is restarted in its pod is the same candidate: the process before it has ended, so the Lease
+    that the process held need not run out. Other processes have nothing that their successors share."""
+    own = environ.get("POD_UID") or f"{os.getpid()}_{uuid.uuid4().hex[:8]}"
+    return f"{socket.gethostname()}_{own}"
 
 
 def _election_times(options: OperatorOptions) -> ElectionTimes:

@@ -14,8 +14,8 @@ class Delays(NamedTuple):
 
 RECONCILE = Delays(1.0, 120.0)
 """Passes of one job."""
-WATCH = Delays(0.2, 8.0)
-"""Lists and watches of one resource. With jitter at most 10 s."""
+WATCH = Delays(0.2, 2.4)
+"""Lists and watches of one resource. With jitter at most 3 s: so long jobs wait after an outage."""
 EVENTS = Delays(1.0, 60.0)
 """Events of one job."""
 REGISTER_NODE = Delays(0.2, 5.0)
