@@ -174,8 +174,9 @@ class _Acceptor:
         self._limits = limits
         self._tls = tls
         self._handshakes: dict[asyncio.Task[None], str] = {}
-        """With the addresses of the clients, the oldest first, as in ``_opened``."""
-        self._opened: dict[RequestHandler, str] = {}
+        """With the addresses of the clients, the oldest first."""
+        self._opened: dict[int, str] = {}
+        """Addresses by the id of a connection: the object itself would keep the buffers of one that has ended."""
 
     async def run(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -210,7 +211,7 @@ class _Acceptor:
         task.add_done_callback(self._handshakes.pop)
 
     def _forget_ended(self) -> None:
-        alive = set(self._server.connections)
+        alive = {id(each) for each in self._server.connections}
         self._opened = {each: address for each, address in self._opened.items() if each in alive}
 
     def _has_many(self, address: str) -> bool:
@@ -219,7 +220,11 @@ class _Acceptor:
 
     def _close_one(self) -> None:
         idle: list[tuple[RequestHandler | asyncio.Task[None], str]] = [
-            *((each, address) for each, address in self._opened.items() if each not in self._in_hand),
+            *(
+                (each, self._opened[id(each)])
+                for each in self._server.connections
+                if id(each) in self._opened and each not in self._in_hand
+            ),
             *self._handshakes.items(),
         ]
         if not idle or len(idle) < self._limits.connections // 2:
@@ -229,7 +234,7 @@ class _Acceptor:
         if isinstance(oldest, asyncio.Task):
             oldest.cancel()
         else:
-            del self._opened[oldest]
+            del self._opened[id(oldest)]
             oldest.force_close()
 
     async def _shake_hands(self, connection: socket.socket, address: str) -> None:
@@ -238,7 +243,7 @@ class _Acceptor:
             transport, opened = await asyncio.get_running_loop().connect_accepted_socket(
                 self._server, connection, ssl=self._tls, ssl_handshake_timeout=timeout
             )
-            self._opened[opened] = address
+            self._opened[id(opened)] = address
             if self._tls is not None:
                 # Otherwise 256 KiB are read ahead. Only transports of TLS have it, which typeshed does not know.
                 transport.set_read_buffer_limits(RECEIVE_BUFFER)  # type: ignore[attr-defined]
