@@ -92,3 +92,25 @@ async def test_a_body_that_is_larger_than_the_budget_has_it_alone() -> None:
         with pytest.raises(NoRoom):
             async with budget.reserved(1):
                 pass
+
+
+async def test_bodies_that_give_up_while_others_get_room_take_none_of_it() -> None:
+    budget = BodyBudget(10, patience=60)
+
+    async def hold(size: int) -> None:
+        async with budget.reserved(size):
+            pass
+
+    async with budget.reserved(10):
+        impatient = [asyncio.ensure_future(hold(4)) for _ in range(2)]
+        patient = asyncio.ensure_future(hold(4))
+        await asyncio.sleep(0)
+        for each in impatient:
+            each.cancel()  # and their turn comes before they notice
+
+    await patient
+    assert [type(each) for each in await asyncio.gather(*impatient, return_exceptions=True)] == [
+        asyncio.CancelledError
+    ] * 2
+    async with asyncio.timeout(1), budget.reserved(10):
+        pass

@@ -44,7 +44,6 @@ class BodyBudget:
             if turn.done() and not turn.cancelled():
                 self._give(size)  # the turn came in the same moment
             else:
-                self._waiting.remove((size, turn))
                 self._admit()
             if isinstance(error, TimeoutError):
                 raise NoRoom from None
@@ -55,6 +54,7 @@ class BodyBudget:
         self._admit()
 
     def _admit(self) -> None:
+        self._waiting = deque((size, turn) for size, turn in self._waiting if not turn.done())  # done: it gave up
         while self._waiting and self._waiting[0][0] <= self._free:
             size, turn = self._waiting.popleft()
             self._free -= size
@@ -71,13 +71,16 @@ async def read(request: web.Request, limit: int, budget: BodyBudget) -> bytes:
         raise TooLarge
     async with budget.reserved(_size_of(request, limit)):
         size, chunks = 0, list[bytes]()
-        # aiohttp's own read() has the body in memory up to three times.
-        while chunk := await request.content.readany():
-            size += len(chunk)
-            if size > limit:
-                raise TooLarge
-            chunks.append(chunk)
-        return b"".join(chunks)
+        try:
+            # aiohttp's own read() has the body in memory up to three times.
+            while chunk := await request.content.readany():
+                size += len(chunk)
+                if size > limit:
+                    raise TooLarge
+                chunks.append(chunk)
+            return b"".join(chunks)
+        finally:
+            chunks.clear()  # the traceback of an error would keep them until the next garbage collection
 
 
 def _size_of(request: web.Request, limit: int) -> int:

@@ -133,7 +133,8 @@ class Installation:
         """And they have met no defect, and the operator has led from the start."""
         self.assert_running()
         for name, program in self.programs.items():
-            assert "Traceback" not in program.log, f"{name}: {program.log[-3000:]}"
+            before, _, after = program.log.partition("Traceback")
+            assert not after, f"{name}: {before[-500:]}Traceback{after[:4000]}"
         for name in map(lease_name, (each.resource for each in all_resource_kinds(OPERATOR.jobs))):
             lease = self.plane.request("GET", path_of("coordination.k8s.io/v1/leases", OPERATOR.lease_namespace, name))
             assert f"_{self.operator.pid}_" in lease["spec"]["holderIdentity"], lease

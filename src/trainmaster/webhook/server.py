@@ -28,12 +28,12 @@ log = structlog.get_logger(__name__)
 LARGEST = (3 * 1024 + 64) * 1024
 """Bytes of a review. etcd stores objects of 1.5 MiB, and an update holds two of them. A larger review is answered with
 400, after which the API server would store the job; but etcd does not."""
-IN_FLIGHT = 4 * LARGEST
+IN_FLIGHT = 2 * LARGEST
 """Bytes of all reviews that are read at once. Most have some kilobytes."""
 BODY_PATIENCE = 1.0
 BODY_TIMEOUT = 3.0
 """Seconds that a review waits for the others, and in which it must arrive. An API server waits five."""
-CONNECTIONS = 64
+CONNECTIONS = 48
 """Each takes 0.4 MB, most of it for TLS."""
 KEEP_ALIVE = 100.0
 """Seconds. API servers close their idle connections after 90 s. A review that is sent while its connection is being
