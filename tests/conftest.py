@@ -24,6 +24,7 @@ _numbers = itertools.count(1)
 _LONG = (
     "tests/local/test_",
     "tests/examples/",
+    "tests/hostile/",
     "tests/deploy/test_image.py",
     "tests/local/apiserver/test_fuzz.py",
     "tests/local/apiserver/test_odd_object.py",

@@ -4,6 +4,9 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.installation import Installation, installation
+from tests.local.conftest import start, state, up
+
+__all__ = ["start", "state", "up"]
 
 
 @pytest.fixture(scope="module")
