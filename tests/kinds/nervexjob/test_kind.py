@@ -123,6 +123,17 @@ def test_a_job_whose_aggregator_is_gone_waits_for_the_aggregatorconfig_and_keeps
     assert condition_of(with_status(job, plan), "PodCreateFailed")["reason"] == "NoAggregatorConfig"
 
 
+def test_a_running_aggregator_gets_its_service_again_also_without_the_aggregatorconfig() -> None:
+    job, children = settled(a_nervexjob())
+    services = {(child.key.name, type(child).__name__) for child in children}
+    assert ("cartpole-aggregator", "ServiceView") in services
+    left = [c for c in children if (c.key.name, type(c).__name__) != ("cartpole-aggregator", "ServiceView")]
+
+    plan = plan_of(job, left, agconfig={})
+
+    assert [(create.resource.kind, create.key.name) for create in plan.creates] == [("Service", "cartpole-aggregator")]
+
+
 def test_the_aggregatorconfig_is_the_one_that_the_operator_was_told() -> None:
     resource = kind_of(a_nervexjob()).related
     told = kind_of(a_nervexjob(), Settings(aggregator_config=Key("here", "mine"))).related

@@ -44,13 +44,15 @@ class Builder:
 
     def pod(self, slot: Slot) -> Body | None:
         """None while the template of the role is missing, or for a DDP learner the pod of its aggregator."""
-        if not self._is_ready(slot):
+        if self._templates.of(slot.role) is None or not self._is_ready(slot):
             return None
         body = self._fixed_pod(slot) if slot.name in self._fixed else self._member_pod(slot)
         return gang.member(body, self._gang, slot.role) if self._gang else body
 
     def service(self, slot: Slot) -> Body | None:
-        if not self._is_ready(slot):
+        """An aggregator that runs needs its service, also when the AggregatorConfig is gone."""
+        has_pod = slot.role == AGGREGATOR and slot.name in self._pods
+        if not (has_pod or self._templates.of(slot.role) is not None) or not self._is_ready(slot):
             return None
         job, role, name = self._job, slot.role, slot.name
         member = None if name in self._fixed else job.status.declared.members[name]
@@ -60,12 +62,14 @@ class Builder:
         return _service(job, self._templates.of(role) or {}, name, pod_labels, owners, ports)
 
     def _is_ready(self, slot: Slot) -> bool:
-        has_template = self._templates.of(slot.role) is not None
+        """Its address can be told to the others."""
+        has_aggregator = AGGREGATOR in self._fixed.values() if slot.name in self._fixed else slot.role == AGGREGATOR
+        if has_aggregator and address.aggregator_of(self._job) is None:
+            return False
         if slot.name in self._fixed:  # each of them has the address of the others
-            is_known = AGGREGATOR not in self._fixed.values() or address.aggregator_of(self._job) is not None
-            return has_template and is_known
+            return True
         aggregator = self._job.status.declared.members[slot.name].aggregator
-        return has_template and (not aggregator or aggregator in self._pods)
+        return not aggregator or aggregator in self._pods
 
     def _fixed_pod(self, slot: Slot) -> Body:
         job, role, given = self._job, slot.role, self._templates.of(slot.role) or {}
