@@ -27,6 +27,7 @@ from trainmaster.core.view import (
     ServiceView,
     owned_by,
     version_of,
+    version_of_list,
 )
 
 CODECS = (
@@ -831,3 +832,13 @@ def test_a_list_without_a_version_is_no_list() -> None:
         body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "items": []})
         with pytest.raises(msgspec.DecodeError):
             POD_CODEC.page(body)
+
+
+@pytest.mark.parametrize(
+    "items", ["null", "[]", '[{"metadata":{"name":"a"}}]', '[{"spec":' + '{"a":' * 2000 + "1" + "}" * 2001 + "]"]
+)
+def test_the_version_of_a_list_is_read_whatever_its_items_are(items: str) -> None:
+    """A real API server answers ``null`` for an empty list of metadata."""
+    body = f'{{"kind":"PartialObjectMetadataList","metadata":{{"resourceVersion":"245"}},"items":{items}}}'
+
+    assert version_of_list(body.encode()) == 245

@@ -314,7 +314,11 @@ def owned_by(owners: Iterable[Resource]) -> Callable[["PodView | ServiceView | C
 
 def version_of_list(body: bytes) -> int:
     """Raises ``msgspec.DecodeError`` if the body is not a list."""
-    return int(_version(_split_page(body)[0]))
+    try:
+        metadata = _ANY_LIST.decode(body).metadata
+    except RecursionError:
+        metadata, _ = _split_page(body)
+    return int(_version(metadata))
 
 
 def _version(metadata: "_ListMetaWire") -> str:
@@ -330,7 +334,8 @@ def _split_page(body: bytes) -> tuple["_ListMetaWire", list[bytes]]:
     except (ValueError, RecursionError):
         fields = members(body)
         metadata = msgspec.json.decode(fields.get(b"metadata", b""), type=_ListMetaWire)
-        return metadata, elements(fields.get(b"items", b"[]"))
+        items = fields.get(b"items", b"null")
+        return metadata, elements(items) if items != b"null" else []  # an empty list of metadata has null
 
 
 def _name_of(raw: bytes) -> Key | None:
@@ -531,6 +536,10 @@ class _ListMetaWire(msgspec.Struct):
     cursor: str = msgspec.field(name="continue", default="")
 
 
+class _AnyListWire(msgspec.Struct):
+    metadata: _ListMetaWire
+
+
 class _PageWire(msgspec.Struct, Generic[W]):
     metadata: _ListMetaWire
     items: list[W] = []
@@ -565,6 +574,7 @@ class _ErrorWire(msgspec.Struct):
 
 _VERSION = re.compile(r"[0-9]{1,19}")
 _KIND = msgspec.json.Decoder(_KindWire)
+_ANY_LIST = msgspec.json.Decoder(_AnyListWire)
 _RAW_PAGE = msgspec.json.Decoder(_PageWire[msgspec.Raw])
 _ERROR = msgspec.json.Decoder(_ErrorWire)
 _JOB = msgspec.json.Decoder(_JobWire)
