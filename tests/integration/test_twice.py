@@ -5,6 +5,7 @@ in times, uids and versions alone.
 """
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import groupby
@@ -231,18 +232,31 @@ async def played(scene: Scene, play: Play) -> Job:
 
 
 async def all_events(scene: Scene) -> dict[str, list[Object]]:
-    """What is told of jobs, by uid. Events are sent in their order: when those of a later job are there, all are."""
-    later = await scene.create(aitrainingjob("later"))
-    await later.pods_are_there()
+    """What is told of jobs, by uid. Namespaces take turns: before the event of a later job is sent, each namespace
+    whose events wait has sent one. So all are there when there are no more than before the last later job."""
+    found, before = await _events(scene), -1
+    for number in itertools.count():
+        if len(found) == before:
+            break
+        before = len(found)
+        later = await scene.create(aitrainingjob(f"later-{number}"))
+        await later.pods_are_there()
+        is_told = partial(_is_told, later.uid)
+        await scene.admin.wait_list("events", scene.namespace, is_told, timeout=PATIENCE)
+        found = await _events(scene)
+    by_job: dict[str, list[Object]] = {}
+    for event in found:
+        by_job.setdefault(event["involvedObject"]["uid"], []).append(event)
+    return by_job
 
-    def is_complete(events: list[Object]) -> bool:
-        return any(event["involvedObject"]["uid"] == later.uid for event in events)
 
-    await scene.admin.wait_list("events", scene.namespace, is_complete, timeout=PATIENCE)
-    found: dict[str, list[Object]] = {}
-    for event in await scene.admin.list("events"):
-        found.setdefault(event["involvedObject"]["uid"], []).append(event)
-    return found
+def _is_told(job: str, events: list[Object]) -> bool:
+    return any(event["involvedObject"]["uid"] == job for event in events)
+
+
+async def _events(scene: Scene) -> list[Object]:
+    """Of all namespaces but this one."""
+    return [event for event in await scene.admin.list("events") if event["metadata"]["namespace"] != scene.namespace]
 
 
 def trace_of(job: Job | str, events: dict[str, list[Object]]) -> Trace | str:

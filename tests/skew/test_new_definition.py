@@ -16,8 +16,8 @@ from tests.skew.definition import current, manifest, newer
 
 FIELD = "future"
 VALUE = {"verdict": {"by": "a newer operator"}}
+LEASE = "aitrainingjobs.elasticdeeplearning.ai"
 ELECTION = (
-    "--leader-elect",
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",
     "--leader-elect-retry-period=500ms",
@@ -100,15 +100,14 @@ async def test_when_the_leader_of_a_rolling_upgrade_dies_the_other_version_goes_
     plane: ControlPlane, scene: Scene
 ) -> None:
     body, role = AITRAININGJOB
-    args = (*ELECTION, f"--leader-elect-resource-name={scene.namespace}")
-    async with OperatorProcess(plane, args=args) as leader:
+    async with OperatorProcess(plane, args=ELECTION, election=scene.namespace) as leader:
         job = await scene.create(body)
         await job.start()
         await write_as_a_newer_operator(job, role)
-        async with OperatorProcess(plane, args=args) as follower:
+        async with OperatorProcess(plane, args=ELECTION, election=scene.namespace) as follower:
             leader.kill()
             await restart_and_succeed(job)
 
-            assert f'leader_election_master_status{{name="{scene.namespace}"}} 1.0' in follower.metrics()
+            assert f'leader_election_master_status{{name="{LEASE}"}} 1.0' in follower.metrics()
     assert kept(job, role) == [VALUE, VALUE, VALUE]
     assert job.status["restarts"][role]["count"] == 1
