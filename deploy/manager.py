@@ -137,7 +137,7 @@ _ADMISSION = """
 # Admission: `trainmaster webhook --run-in-cluster` behind this Service defaults and checks jobs before they are stored.
 # It writes the caBundle of both configurations itself; docs/admission.md says how to use cert-manager instead.
 #
-# A webhook that is down stops nobody: the rules match our own resources only, and failurePolicy is Ignore, since the
+# A webhook that is down blocks no request: the rules match our own resources, and failurePolicy is Ignore, since the
 # definitions check most of it and the operator all of it again.
 """
 

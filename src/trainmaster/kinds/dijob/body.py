@@ -62,7 +62,7 @@ class Builder:
         return _service(job, self._templates.of(role) or {}, name, pod_labels, owners, ports)
 
     def _is_ready(self, slot: Slot) -> bool:
-        """Its address can be told to the others."""
+        """All addresses that its pod and service need are known."""
         has_aggregator = AGGREGATOR in self._fixed.values() if slot.name in self._fixed else slot.role == AGGREGATOR
         if has_aggregator and address.aggregator_of(self._job) is None:
             return False

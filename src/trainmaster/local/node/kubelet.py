@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
@@ -56,15 +57,15 @@ def _tls(options: KubeletOptions) -> ssl.SSLContext:
     return context
 
 
-def _authenticated(options: KubeletOptions) -> web.middleware:  # type: ignore[valid-type]
+def _authenticated(options: KubeletOptions) -> Middleware:
     @web.middleware
-    async def check(request: web.Request, handler: Callable[[web.Request], object]) -> web.StreamResponse:
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         name = _certified_name(request)
         if name not in ("", options.client_name):
             return web.Response(status=403, text=f"Forbidden: {name} is not {options.client_name}")
         if not name and not _has_token(request, options.token):
             return web.Response(status=401, text="Unauthorized")
-        return await handler(request)  # type: ignore[misc,no-any-return]
+        return await handler(request)
 
     return check
 
