@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -37,8 +38,8 @@ class Heard:
         self.retries += 1
 
 
-def a_queue(observer: Heard | None = None) -> KeyQueue:
-    return KeyQueue(Backoff(BASE, CAP, jitter=lambda: 0.0), observer or Heard())
+def a_queue(observer: Heard | None = None, *, share: int = 1000) -> KeyQueue:
+    return KeyQueue(Backoff(BASE, CAP, jitter=lambda: 0.0), observer or Heard(), share=share)
 
 
 def clock() -> float:
@@ -466,9 +467,64 @@ async def test_a_waiter_that_gave_up_long_ago_does_not_swallow_a_key() -> None:
     assert await asyncio.wait_for(second, 1) == A
 
 
+# --- several namespaces ---
+
+OTHER = Key("rl", "other")
+
+
+async def test_namespaces_take_turns() -> None:
+    queue = a_queue()
+    for key in (A, B, C, OTHER):
+        queue.add(key)
+
+    assert await drained(queue) == [A, OTHER, B, C]
+
+
+async def test_urgent_work_of_one_namespace_comes_before_normal_work_of_another() -> None:
+    queue = a_queue()
+    queue.add(OTHER)
+    for key in (A, B):
+        queue.add(key, priority=URGENT)
+
+    assert await drained(queue) == [A, B, OTHER]
+
+
+async def test_a_namespace_occupies_its_share_of_the_workers_and_no_more() -> None:
+    queue = a_queue(share=2)
+    for key in (A, B, C, OTHER):
+        queue.add(key)
+
+    assert await drained(queue) == [A, OTHER, B]
+    queue.done(A)
+    assert await drained(queue) == [C]
+
+
+async def test_a_worker_that_sleeps_is_woken_when_a_namespace_is_below_its_share_again() -> None:
+    queue = a_queue(share=1)
+    queue.add(A)
+    queue.add(B)
+    assert await next_of(queue) == A
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.done(A)
+
+    assert await asyncio.wait_for(waiting, 1) == B
+
+
+async def test_workers_for_urgent_keys_do_not_count_for_the_share() -> None:
+    queue = a_queue(share=1)
+    queue.add(A, priority=URGENT)
+    queue.add(B, priority=URGENT)
+    queue.add(C)
+
+    assert await queue.get(only_urgent=True) == A
+    assert await queue.get(only_urgent=True) == B
+    assert await next_of(queue) == C
+
+
 # --- any sequence ---
 
-KEYS = st.sampled_from([A, B, C])
+KEYS = st.sampled_from([A, B, C, OTHER])
 OPERATIONS = st.one_of(
     st.tuples(st.just("add"), KEYS, st.sampled_from([0.0, 0.0, 0.5, 3.0]), st.sampled_from([STARTUP, NORMAL, URGENT])),
     st.tuples(st.sampled_from(["done", "retry", "forget"]), KEYS),
@@ -481,7 +537,7 @@ class Model:
     """Drives a queue and remembers what it owes, and from when on: every key that was added and not given out since."""
 
     def __init__(self) -> None:
-        self.queue = a_queue()
+        self.queue = a_queue(share=2)
         self.owed: dict[Key, float] = {}
         self.in_hand: set[Key] = set()
         self.not_before: dict[Key, float] = {}
@@ -533,7 +589,7 @@ class Model:
         for _ in range(4):
             for key in list(self.in_hand):
                 self._done(key)
-            self.getters += [asyncio.create_task(self._get()) for _ in (A, B, C)]
+            self.getters += [asyncio.create_task(self._get()) for _ in (A, B, C, OTHER)]
             await asyncio.sleep(2 * CAP)
         assert not self.owed, "a key got lost"
         self.queue.close()
@@ -566,31 +622,45 @@ def test_no_key_is_lost_and_none_is_worked_on_twice_at_once(operations: list[tup
 
 @given(
     rounds=st.lists(
-        st.lists(st.sampled_from([STARTUP, NORMAL, URGENT]), min_size=1, max_size=5), min_size=1, max_size=5
+        st.lists(
+            st.tuples(st.sampled_from(["ml", "rl"]), st.sampled_from([STARTUP, NORMAL, URGENT])),
+            min_size=1,
+            max_size=5,
+        ),
+        min_size=1,
+        max_size=5,
     ),
     workers=st.integers(1, 4),
     reserved=st.integers(0, 2),
+    share=st.integers(1, 4),
 )
 @settings(deadline=None)
-def test_no_ready_key_waits_while_a_worker_sleeps(rounds: list[list[int]], workers: int, reserved: int) -> None:
+def test_no_ready_key_waits_while_a_worker_may_take_it_and_sleeps(
+    rounds: list[list[tuple[str, int]]], workers: int, reserved: int, share: int
+) -> None:
     """Keys of all priorities are added in one step of the loop; passes never end."""
 
     async def play() -> None:
-        queue, taken = a_queue(), list[Key]()
+        queue, taken, ready = a_queue(share=share), Counter[str](), Counter[str]()
 
         async def work(*, only_urgent: bool) -> None:
-            taken.append(await queue.get(only_urgent=only_urgent))
+            key = await queue.get(only_urgent=only_urgent)
+            ready[key.namespace] -= 1
+            taken[key.namespace] += not only_urgent
 
         pool = [asyncio.ensure_future(work(only_urgent=index >= workers)) for index in range(workers + reserved)]
         names = itertools.count()
-        for priorities in rounds:
+        for added in rounds:
             await asyncio.sleep(0)
-            for priority in priorities:
-                queue.add(Key("ml", str(next(names))), priority=priority)
+            for namespace, priority in added:
+                ready[namespace] += 1
+                queue.add(Key(namespace, str(next(names))), priority=priority)
             for _ in range(2 * len(pool)):
                 await asyncio.sleep(0)
             sleeping = [task for task in pool[:workers] if not task.done()]
-            assert not (len(queue) and sleeping), f"{len(queue)} keys are ready, {len(sleeping)} workers sleep"
+            left = {name: count for name, count in ready.items() if count and taken[name] < share}
+            assert not (left and sleeping), f"{left} are ready, {len(sleeping)} workers sleep"
+            assert max(taken.values(), default=0) <= share
         for task in pool:
             task.cancel()
         await asyncio.gather(*pool, return_exceptions=True)

@@ -42,6 +42,8 @@ PASSING_ERRORS = 2
 
 RESERVED = 8
 """Additional workers, which reconcile urgent keys only."""
+SHARE = 0.75
+"""Part of the other workers that the jobs of one namespace may occupy."""
 
 MANY_PODS = 100
 PAUSE_OF_A_POD = 0.0002
@@ -74,7 +76,11 @@ class Controller:
     ) -> None:
         self.name = kinds.name
         self.workers = workers
-        self.queue = KeyQueue(backoff or Backoff(*RECONCILE), metrics.QueueMetrics(self.name))
+        self.queue = KeyQueue(
+            backoff or Backoff(*RECONCILE),
+            metrics.QueueMetrics(self.name),
+            share=max(1, int(workers * SHARE)),
+        )
         self._kinds = kinds
         self._jobs = jobs
         self.observer = Observer(

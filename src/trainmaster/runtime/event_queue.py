@@ -14,6 +14,7 @@ import msgspec
 
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.plan import Event
+from trainmaster.runtime.turns import Turns
 
 WARNING = "Warning"
 TURNS_OF_WARNINGS = 3
@@ -74,39 +75,14 @@ class _Job(msgspec.Struct):
         return any(note.is_warning for note in self.notes)
 
 
-class _Turns:
-    """Jobs that can be served: namespaces in turn, and in each of them its jobs in turn."""
-
-    def __init__(self) -> None:
-        self._namespaces: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._namespaces)
-
-    def add(self, namespace: str, uid: str) -> None:
-        self._namespaces.setdefault(namespace, OrderedDict())[uid] = None
-
-    def discard(self, namespace: str, uid: str) -> None:
-        jobs = self._namespaces.get(namespace, OrderedDict())
-        jobs.pop(uid, None)
-        if not jobs:
-            self._namespaces.pop(namespace, None)
-
-    def next(self) -> str:
-        namespace, jobs = next(iter(self._namespaces.items()))
-        uid = next(iter(jobs))
-        self._namespaces.move_to_end(namespace)
-        self.discard(namespace, uid)
-        return uid
-
-
 class EventQueue:
     def __init__(self, limits: EventLimits = LIMITS) -> None:
         self._limits = limits
         self._jobs: dict[str, _Job] = {}
         self._waiting = 0
         self._by_namespace: dict[str, OrderedDict[str, None]] = {}
-        self._urgent, self._calm = _Turns(), _Turns()
+        self._urgent: Turns[str] = Turns()
+        self._calm: Turns[str] = Turns()
         self._delayed: list[tuple[float, str]] = []
         self._urgent_turns = 0
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
@@ -137,11 +113,11 @@ class EventQueue:
     def take(self, now: float, *, hurry: bool = False) -> Note | None:
         """The next event, if one can be sent now. ``hurry`` does not wait for jobs that are slowed down or failed."""
         self._wake(float("inf") if hurry else now)
-        if not self._urgent and not self._calm:
-            return None
         is_urgent = bool(self._urgent) and not (self._calm and self._urgent_turns >= TURNS_OF_WARNINGS)
+        uid = (self._urgent if is_urgent else self._calm).take()
+        if uid is None:
+            return None
         self._urgent_turns = self._urgent_turns + 1 if is_urgent else 0
-        uid = (self._urgent if is_urgent else self._calm).next()
         job = self._jobs[uid]
         job.state = "in hand"
         note = job.notes.popleft()

@@ -23,14 +23,18 @@ from trainmaster.kinds.base import Failure
 from trainmaster.runtime import metrics
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Cluster
+from trainmaster.runtime.namespace_limit import NamespaceLimit
 
 IN_FLIGHT = 8
 """Requests of one job at once. The API server is hardly faster with more, and the connections are for all jobs: a job
 of thousands of pods must not make a small one wait."""
+IN_FLIGHT_OF_NAMESPACE = 16
+"""Requests of all jobs of one namespace at once, for the same reason."""
 
 log = structlog.get_logger(__name__)
 
 A = TypeVar("A", Create, Delete, Patch)
+Do = Callable[[JobView, A, "Applied"], Awaitable[None]]
 
 
 class Applied(msgspec.Struct):
@@ -75,19 +79,20 @@ class Executor:
     def __init__(self, cluster: Cluster, barrier: Barrier) -> None:
         self._cluster = cluster
         self._barrier = barrier
+        self._limit = NamespaceLimit(IN_FLIGHT_OF_NAMESPACE)
 
     async def act(self, job: JobView, plan: Plan) -> Applied:
         """Deletes, then creates, then patches. Stops at the first batch that something passing went wrong in."""
         applied = Applied()
-        await self._batch(plan.deletes, lambda action: self._delete(job, action, applied), applied)
+        await self._batch(plan.deletes, job, self._delete, applied)
         size, rest = 1, plan.creates
         while rest and not applied.failures:
             # 1, 2, 4, …: a namespace without quota is asked once, not a thousand times.
             batch, rest = rest[:size], rest[size:]
-            await self._batch(batch, lambda action: self._create(job, action, applied), applied)
+            await self._batch(batch, job, self._create, applied)
             size *= 2
         if not applied.failures:
-            await self._batch(plan.patches, lambda action: self._patch(job, action, applied), applied)
+            await self._batch(plan.patches, job, self._patch, applied)
         applied.in_order_of(plan)
         return applied
 
@@ -99,7 +104,9 @@ class Executor:
         preconditions = {"uid": job.uid, "resourceVersion": str(job.resource_version)}
         body = msgspec.json.encode({"metadata": preconditions, "status": patch})
         try:
-            written = await self._cluster.patch(resource, job.key, body, subresource="status", strict=True)
+            # Before creates and deletes: a status is one request, and people wait to see it.
+            async with self._limit.request(job.key.namespace, first=True):
+                written = await self._cluster.patch(resource, job.key, body, subresource="status", strict=True)
         except NotFound as error:
             # Deleted meanwhile: the watch will say so before the next try. Or its CRD is the ancestors'.
             hint = f"if the job exists, its CRD has no status: {UPDATE_COMMAND}"
@@ -110,11 +117,12 @@ class Executor:
         metrics.STATUS_WRITES.labels(resource.kind).inc()
         return True
 
-    async def _batch(self, actions: Sequence[A], do: Callable[[A], Awaitable[None]], applied: Applied) -> None:
+    async def _batch(self, actions: Sequence[A], job: JobView, do: Do[A], applied: Applied) -> None:
         """All of them, a few at once; after the first passing error no other is begun. If it is raised, that is when
         those under way have ended."""
         if len(actions) == 1:
-            await do(actions[0])
+            async with self._limit.request(job.key.namespace):
+                await do(job, actions[0], applied)
             return
         errors: list[BaseException] = []
         rest = iter(actions)  # shared: each free worker takes the next action
@@ -122,7 +130,8 @@ class Executor:
         async def work() -> None:
             for action in rest:
                 try:
-                    await do(action)
+                    async with self._limit.request(job.key.namespace):
+                        await do(job, action, applied)
                 except Exception as error:
                     errors.append(error)
                 if errors or any(failure.cause for failure in applied.failures):

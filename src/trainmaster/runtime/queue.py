@@ -4,16 +4,20 @@ A key waits at most once; adding it again takes the earlier time and the higher 
 being worked on and is added meanwhile comes back when it is done. A key that failed is not worked on
 again before ``backoff.base`` has passed, however many events ask for it: no job can spin. Some workers take urgent
 keys alone: what people wait to see does not wait for jobs whose requests the API server holds up.
+
+Keys of the same priority come by namespaces in turn. Keys of one namespace occupy at most ``share`` workers at a time,
+so that a worker is free for another namespace; workers for urgent keys do not count.
 """
 
 import asyncio
 import heapq
 import itertools
-from collections import deque
+from collections import Counter, deque
 from typing import NamedTuple, Protocol
 
 from trainmaster.core.ids import Key
 from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.turns import Turns
 
 URGENT = 2
 """A pod changed its phase: people wait to see that on the job."""
@@ -22,6 +26,7 @@ SOON = 1
 NORMAL = 0
 STARTUP = -1
 """Work found at start: ten thousand old jobs must not keep a new one waiting."""
+_PRIORITIES = (URGENT, SOON, NORMAL, STARTUP)
 
 
 class QueueClosed(Exception):
@@ -41,14 +46,22 @@ class _Entry(NamedTuple):
 
 
 class KeyQueue:
-    def __init__(self, backoff: Backoff, observer: QueueObserver) -> None:
+    def __init__(self, backoff: Backoff, observer: QueueObserver, *, share: int) -> None:
+        """``share`` is the number of keys of one namespace that ordinary workers may have at the same time."""
         self._backoff = backoff
         self._observer = observer
+        self._share = share
         self._order = itertools.count()
         self._entries: dict[Key, _Entry] = {}
-        self._ready: list[tuple[int, int, Key, _Entry]] = []
+        self._ready: dict[int, Turns[Key]] = {priority: Turns() for priority in _PRIORITIES}
         self._delayed: list[tuple[float, int, Key, _Entry]] = []
         self._working: set[Key] = set()
+        self._counted: set[Key] = set()
+        """Keys that ordinary workers have."""
+        self._of_namespace: Counter[str] = Counter()
+        """How many of these each namespace has."""
+        self._full: set[str] = set()
+        """Namespaces that have their share of the workers."""
         self._again: dict[Key, _Entry] = {}
         self._failures: dict[Key, int] = {}
         self._not_before: dict[Key, float] = {}
@@ -60,12 +73,12 @@ class KeyQueue:
 
     def __len__(self) -> int:
         """Keys that could be worked on now."""
-        return sum(self._entries.get(key) is entry for _, _, key, entry in self._ready)
+        return sum(map(len, self._ready.values()))
 
     @property
     def is_busy(self) -> bool:
         """Keys wait for a worker."""
-        return bool(self._ready) and not self._is_closed
+        return any(self._ready.values()) and not self._is_closed
 
     def add(self, key: Key, *, after: float = 0.0, priority: int = NORMAL) -> None:
         now = self._now()
@@ -76,6 +89,7 @@ class KeyQueue:
             entry = _Entry(min(due, old.due), max(priority, old.priority), old.since)
             if entry == old:
                 return
+            self._ready[old.priority].discard(key.namespace, key)
         self._observer.added()
         waiting[key] = entry
         if waiting is self._entries:
@@ -83,9 +97,9 @@ class KeyQueue:
 
     async def get(self, *, only_urgent: bool = False) -> Key:
         """The most urgent key, or with ``only_urgent`` one that is. It is being worked on until ``done``."""
-        least, waiters = (URGENT, self._reserved) if only_urgent else (STARTUP, self._waiters)
+        waiters = self._reserved if only_urgent else self._waiters
         while not self._is_closed:
-            key = self._pop(least)
+            key = self._pop(only_urgent=only_urgent)
             self._wake_next()
             if key is not None:
                 return key
@@ -101,6 +115,8 @@ class KeyQueue:
 
     def done(self, key: Key) -> None:
         self._working.discard(key)
+        if key in self._counted:
+            self._uncount(key)
         if entry := self._again.pop(key, None):
             due = max(entry.due, self._not_before.get(key, 0.0))
             entry = entry._replace(due=due)
@@ -150,21 +166,38 @@ class KeyQueue:
             self._delayed = [place for place in self._delayed if self._entries.get(place[2]) is place[3]]
             heapq.heapify(self._delayed)
 
-    def _pop(self, least: int) -> Key | None:
-        while self._ready and -self._ready[0][0] >= least:
-            _, _, key, entry = heapq.heappop(self._ready)
-            if self._entries.get(key) is entry:  # else an outdated place in the heap
-                del self._entries[key]
+    def _pop(self, *, only_urgent: bool) -> Key | None:
+        for priority in (URGENT,) if only_urgent else _PRIORITIES:
+            key = self._ready[priority].take(() if only_urgent else self._full)
+            if key is not None:
+                entry = self._entries.pop(key)
                 self._working.add(key)
+                if not only_urgent:
+                    self._count(key)
                 self._observer.taken(self._now() - max(entry.since, entry.due))
                 return key
         return None
 
+    def _count(self, key: Key) -> None:
+        self._counted.add(key)
+        self._of_namespace[key.namespace] += 1
+        if self._of_namespace[key.namespace] >= self._share:
+            self._full.add(key.namespace)
+
+    def _uncount(self, key: Key) -> None:
+        self._counted.discard(key)
+        self._of_namespace[key.namespace] -= 1
+        if not self._of_namespace[key.namespace]:
+            del self._of_namespace[key.namespace]
+        if key.namespace in self._full:
+            self._full.discard(key.namespace)
+            self._wake_next()
+
     def _wake_next(self) -> None:
         """A woken worker may take another key than the one that it was woken for, or none: then that key is left."""
-        if self._ready:
+        if any(turns.has_turn(self._full) for turns in self._ready.values()):
             _wake(self._waiters)
-        if self._ready and -self._ready[0][0] >= URGENT:
+        if self._ready[URGENT]:
             _wake(self._reserved)
 
     def _arm(self) -> None:
@@ -183,9 +216,11 @@ class KeyQueue:
         self._arm()
 
     def _make_ready(self, key: Key, entry: _Entry) -> None:
-        heapq.heappush(self._ready, (-entry.priority, next(self._order), key, entry))
+        self._ready[entry.priority].add(key.namespace, key)
         # One waiter a key, since waking all of them would cost workers × keys; reserved workers first.
-        if entry.priority < URGENT or not _wake(self._reserved):
+        if entry.priority == URGENT and _wake(self._reserved):
+            return
+        if key.namespace not in self._full:
             _wake(self._waiters)
 
     @staticmethod
