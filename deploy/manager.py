@@ -30,6 +30,9 @@ SERVER_PORT = 8080
 WEBHOOK_PORT = 9443
 PRIORITY = 1_000_000_000
 """The highest value of a PriorityClass that is not Kubernetes' own: no training pod preempts the operator."""
+FLOW_CONTROL = "flowcontrol.apiserver.k8s.io/v1"
+FLOW_SHARES = 40
+"""Part of the API server's concurrency, as Kubernetes' own controllers have it (workload-high)."""
 METRICS_NAMESPACES = {"metrics": "enabled"}
 """The label of namespaces whose pods may read metrics, as kubebuilder's projects have it."""
 
@@ -106,6 +109,7 @@ def bodies(variant: Variant) -> list[Object]:
         *_webhook_rights(variant),
         *_user_roles(variant),
         _priority(variant),
+        *_flow_control(variant),
         *_services(variant),
         *_network_policies(variant),
         *(_deployment(variant, program) for program in _programs(variant)),
@@ -116,7 +120,7 @@ def bodies(variant: Variant) -> list[Object]:
 
 def rbac(variant: Variant) -> list[Object]:
     """The rights of operator and server, and of users."""
-    return [_namespace(variant), *_rights(variant), *_user_roles(variant)]
+    return [_namespace(variant), *_rights(variant), *_user_roles(variant), *_flow_control(variant)]
 
 
 def admission(variant: Variant) -> list[Object]:
@@ -380,6 +384,36 @@ def _priority(variant: Variant) -> Object:
     why = "Operator, server and webhook of trainmaster: training pods do not preempt them."
     name = _priority_name(variant)
     return _body("scheduling.k8s.io/v1", "PriorityClass", name, value=PRIORITY, description=why)
+
+
+def _flow_control(variant: Variant) -> Iterator[Object]:
+    """A busy API server works on requests of tenants and on ours side by side: without it, ours wait in the same queues
+    as those of all service accounts. Renewals of Leases go before all else."""
+    name = variant.name("manager")
+    limited = {
+        "nominalConcurrencyShares": FLOW_SHARES,
+        "lendablePercent": 50,
+        "limitResponse": {"type": "Queue", "queuing": {"queues": 16, "handSize": 4, "queueLengthLimit": 100}},
+    }
+    level = {"type": "Limited", "limited": limited}
+    yield _body(FLOW_CONTROL, "PriorityLevelConfiguration", name, spec=level)
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": True}
+    leases = {"verbs": ["*"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "namespaces": ["*"]}
+    for schema, precedence, level_name, rule in (
+        (variant.name("leases"), 400, "leader-election", leases),
+        (name, 700, name, everything),
+    ):
+        subjects = [
+            {"kind": "ServiceAccount", "serviceAccount": {"name": variant.name(part), "namespace": variant.namespace}}
+            for part in ("operator", *(("server",) if variant.has_server else ()), "webhook")
+        ]
+        spec = {
+            "matchingPrecedence": precedence,
+            "priorityLevelConfiguration": {"name": level_name},
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": [{"subjects": subjects, "resourceRules": [rule]}],
+        }
+        yield _body(FLOW_CONTROL, "FlowSchema", schema, spec=spec)
 
 
 def _budget(variant: Variant, program: Program) -> Object:

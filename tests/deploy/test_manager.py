@@ -208,6 +208,21 @@ def test_no_training_pod_preempts_our_programs(variant: Variant) -> None:
     assert priority["value"] == 1_000_000_000  # more is Kubernetes' own
 
 
+@each_variant
+def test_requests_of_our_programs_have_a_priority_level_of_their_own(variant: Variant) -> None:
+    accounts = {
+        (a["metadata"]["namespace"], a["metadata"]["name"]) for a in of_kind("ServiceAccount", variant).values()
+    }
+    [level] = of_kind("PriorityLevelConfiguration", variant)
+    schemas = of_kind("FlowSchema", variant)
+
+    assert {s["spec"]["priorityLevelConfiguration"]["name"] for s in schemas.values()} == {level, "leader-election"}
+    for schema in schemas.values():
+        [rule] = schema["spec"]["rules"]
+        subjects = [subject["serviceAccount"] for subject in rule["subjects"]]
+        assert {(subject["namespace"], subject["name"]) for subject in subjects} == accounts
+
+
 # --- who may connect ---
 
 

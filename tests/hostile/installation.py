@@ -26,6 +26,9 @@ from trainmaster.settings import OPERATOR
 SYSTEM = "trainmaster-system"
 LEASES = "kube-system"
 """Where the Leases of all installations are."""
+APISERVER = ("--max-requests-inflight=24", "--max-mutating-requests-inflight=12")
+"""Requests that the API server works on at a time: the defaults, 400 and 200, are for a machine with many cores. On two
+cores that many would all be slow at once, and no priority would help."""
 LIMITS = {"operator": 256 * MB, "di-server": 200 * MB, "webhook": 128 * MB}
 
 GROUPS = (
@@ -148,7 +151,7 @@ def installation(binaries: Path) -> Iterator[Installation]:
         JOBS_USER: User(JOBS_USER),
         EDIT_USER: User(EDIT_USER),
     }
-    with ControlPlane(binaries=binaries, users=users) as plane:
+    with ControlPlane(binaries=binaries, users=users, apiserver_arguments=APISERVER) as plane:
         install(plane)
         give_aggregators(plane)
         give_node(plane)

@@ -42,8 +42,8 @@ PASSING_ERRORS = 2
 
 RESERVED = 8
 """Additional workers, which reconcile urgent keys only."""
-SHARE = 0.75
-"""Part of the other workers that the jobs of one namespace may occupy."""
+KEPT_FREE = 4
+"""One worker in so many is free of jobs of any one namespace, for jobs of the others."""
 
 MANY_PODS = 100
 PAUSE_OF_A_POD = 0.0002
@@ -79,7 +79,7 @@ class Controller:
         self.queue = KeyQueue(
             backoff or Backoff(*RECONCILE),
             metrics.QueueMetrics(self.name),
-            share=max(1, int(workers * SHARE)),
+            share=workers - workers // KEPT_FREE,
         )
         self._kinds = kinds
         self._jobs = jobs
