@@ -31,8 +31,8 @@ WEBHOOK_PORT = 9443
 PRIORITY = 1_000_000_000
 """The highest value of a PriorityClass that is not Kubernetes' own: no training pod preempts the operator."""
 FLOW_CONTROL = "flowcontrol.apiserver.k8s.io/v1"
-FLOW_SHARES = 40
-"""Part of the API server's concurrency, as Kubernetes' own controllers have it (workload-high)."""
+FLOW_SHARES = 100
+"""Part of the API server's concurrency, as all other service accounts have it together (workload-low)."""
 METRICS_NAMESPACES = {"metrics": "enabled"}
 """The label of namespaces whose pods may read metrics, as kubebuilder's projects have it."""
 
@@ -388,12 +388,12 @@ def _priority(variant: Variant) -> Object:
 
 def _flow_control(variant: Variant) -> Iterator[Object]:
     """A busy API server works on requests of tenants and on ours side by side: without it, ours wait in the same queues
-    as those of all service accounts. Renewals of Leases go before all else."""
+    as those of all service accounts. Among ours namespaces take turns. Renewals of Leases go before all else."""
     name = variant.name("manager")
     limited = {
         "nominalConcurrencyShares": FLOW_SHARES,
         "lendablePercent": 50,
-        "limitResponse": {"type": "Queue", "queuing": {"queues": 16, "handSize": 4, "queueLengthLimit": 100}},
+        "limitResponse": {"type": "Queue", "queuing": {"queues": 64, "handSize": 6, "queueLengthLimit": 50}},
     }
     level = {"type": "Limited", "limited": limited}
     yield _body(FLOW_CONTROL, "PriorityLevelConfiguration", name, spec=level)
@@ -410,7 +410,7 @@ def _flow_control(variant: Variant) -> Iterator[Object]:
         spec = {
             "matchingPrecedence": precedence,
             "priorityLevelConfiguration": {"name": level_name},
-            "distinguisherMethod": {"type": "ByUser"},
+            "distinguisherMethod": {"type": "ByNamespace"},
             "rules": [{"subjects": subjects, "resourceRules": [rule]}],
         }
         yield _body(FLOW_CONTROL, "FlowSchema", schema, spec=spec)

@@ -29,6 +29,8 @@ LEASES = "kube-system"
 APISERVER = ("--max-requests-inflight=24", "--max-mutating-requests-inflight=12")
 """Requests that the API server works on at a time: the defaults, 400 and 200, are for a machine with many cores. On two
 cores that many would all be slow at once, and no priority would help."""
+CONTROLLER_MANAGER = ("--kube-api-qps=1000", "--kube-api-burst=1000")
+"""The Job controller creates the pods of MxJobs. By default it sends 20 requests a second, and tenants use them up."""
 LIMITS = {"operator": 256 * MB, "di-server": 200 * MB, "webhook": 128 * MB}
 
 GROUPS = (
@@ -155,7 +157,7 @@ def installation(binaries: Path) -> Iterator[Installation]:
         install(plane)
         give_aggregators(plane)
         give_node(plane)
-        plane.start_controller_manager(("job-controller", *CONTROLLERS))
+        plane.start_controller_manager(("job-controller", *CONTROLLERS), arguments=CONTROLLER_MANAGER)
         _admit_tenants(plane)
         port = free_port()
         plane.apply(by_url(port))
