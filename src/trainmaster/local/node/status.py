@@ -9,9 +9,9 @@ from trainmaster.local.node.record import Ended, Record
 OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
-def status_of(pod: Pod, records: Records, decision: Decision, now: float, *, is_gone: bool = False) -> Object:
+def status_of(pod: Pod, records: Records, decision: Decision, now: float) -> Object:
     """The whole new status; fields and conditions of other writers are kept."""
-    phase, reason, message = _phase(pod, records, decision, is_gone=is_gone)
+    phase, reason, message = _phase(pod, records, decision)
     status = {key: value for key, value in pod.status.items() if key not in ("reason", "message")}
     status |= {
         "phase": phase,
@@ -33,15 +33,15 @@ def status_of(pod: Pod, records: Records, decision: Decision, now: float, *, is_
 # --- the phase ---------------------------------------------------------------------------------
 
 
-def _phase(pod: Pod, records: Records, decision: Decision, *, is_gone: bool) -> tuple[str, str, str]:
+def _phase(pod: Pod, records: Records, decision: Decision) -> tuple[str, str, str]:
     if pod.is_ended:
         return pod.phase, pod.status.get("reason", ""), pod.status.get("message", "")
     if decision.failure is not None and decision.is_over:
         return "Failed", decision.failure.reason, decision.failure.message
-    return _phase_of_containers(pod, records, decision, is_leaving=is_gone or pod.is_deleting), "", ""
+    return _phase_of_containers(pod, records, decision), "", ""
 
 
-def _phase_of_containers(pod: Pod, records: Records, decision: Decision, *, is_leaving: bool) -> str:
+def _phase_of_containers(pod: Pod, records: Records, decision: Decision) -> str:
     mains = [records[container["name"]] for container in pod.containers]
     if not decision.is_over:
         begun = all(record.attempt >= 0 for record in mains)
@@ -49,7 +49,7 @@ def _phase_of_containers(pod: Pod, records: Records, decision: Decision, *, is_l
     ends = [record.ended for record in mains]
     if all(end is not None and end.exit_code == 0 for end in ends):
         return "Succeeded"
-    if is_leaving and not any(record.attempt >= 0 for record in records.values()):
+    if pod.is_deleting and not any(record.attempt >= 0 for record in records.values()):
         return pod.phase or "Pending"  # deleted before any container started
     return "Failed"
 
