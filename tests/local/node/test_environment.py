@@ -84,6 +84,13 @@ def test_fields_of_the_pod(path: str, value: str) -> None:
     assert env_of(origin("X", fieldRef={"fieldPath": path})) == {"X": value}
 
 
+@pytest.mark.parametrize("path", ["status.podIP", "status.podIPs"])
+def test_a_pod_with_an_address_of_its_own_sees_it(path: str) -> None:
+    container = a_container(env=[origin("X", fieldRef={"fieldPath": path})])
+
+    assert environment(a_pod(container), container, AROUND._replace(address="127.64.0.1")) == {"X": "127.64.0.1"}
+
+
 RESOURCES = {"limits": {"cpu": "1500m", "memory": "1Gi"}, "requests": {"cpu": "250m"}}
 
 

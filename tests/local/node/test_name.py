@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.local.node.build import a_pod
 from tests.local.node.life import PYTHON, Scene, container
 from trainmaster.core.ids import Key
-from trainmaster.local.node.name import NamedPod, files_first, hosts_text, overwrite, resolver_mounts
+from trainmaster.local.node.name import NamedPod, NamedService, files_first, hosts_text, overwrite, resolver_mounts
 
 BASE = "127.0.0.1 localhost\n10.0.0.7 printer\n"
 
@@ -16,16 +17,21 @@ def names_in(text: str) -> set[str]:
     return {name for address, *names in filter(None, words) for name in names if address == "127.0.0.1"}
 
 
+def addresses_in(text: str, name: str) -> set[str]:
+    words = (line.partition("#")[0].split() for line in text.splitlines())
+    return {address for address, *names in filter(None, words) if name in names}
+
+
 @pytest.mark.parametrize(
     ("services", "pods", "names"),
     [
         ([], [], set()),
         (
-            [Key("here", "svc")],
+            [NamedService(Key("here", "svc"))],
             [],
             {"svc", "svc.here", "svc.here.svc", "svc.here.svc.cluster.local"},
         ),
-        ([Key("there", "svc")], [], {"svc.there", "svc.there.svc", "svc.there.svc.cluster.local"}),
+        ([NamedService(Key("there", "svc"))], [], {"svc.there", "svc.there.svc", "svc.there.svc.cluster.local"}),
         ([], [NamedPod(Key("here", "p"))], {"p", "p.here"}),
         ([], [NamedPod(Key("there", "p"))], {"p.there"}),
         (
@@ -40,7 +46,9 @@ def names_in(text: str) -> set[str]:
         ),
     ],
 )
-def test_short_names_only_within_the_namespace(services: list[Key], pods: list[NamedPod], names: set[str]) -> None:
+def test_short_names_only_within_the_namespace(
+    services: list[NamedService], pods: list[NamedPod], names: set[str]
+) -> None:
     text = hosts_text("here", services, pods, BASE)
 
     assert names_in(text) == {"localhost"} | names
@@ -49,14 +57,77 @@ def test_short_names_only_within_the_namespace(services: list[Key], pods: list[N
 
 def test_a_name_is_never_the_alias_of_another_pod() -> None:
     """What a resolver calls canonical is the first name of the line."""
-    text = hosts_text("n", [Key("n", "web")], [NamedPod(Key("n", "web")), NamedPod(Key("n", "sig"))], BASE)
+    text = hosts_text(
+        "n", [NamedService(Key("n", "web"))], [NamedPod(Key("n", "web")), NamedPod(Key("n", "sig"))], BASE
+    )
 
     assert [line.split()[1] for line in text.splitlines() if "web" in line.split()] == ["web.n"]
     assert not [line for line in text.splitlines() if {"web", "sig"} <= set(line.split())]
 
 
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        pytest.param({}, {"127.0.0.1"}, id="no selector"),
+        pytest.param({"job": "b"}, {"127.0.0.1"}, id="no pods"),
+        pytest.param({"job": "a"}, {"127.64.0.1", "127.64.0.2"}, id="all pods of a job"),
+        pytest.param({"job": "a", "rank": "1"}, {"127.64.0.2"}, id="by two labels"),
+        pytest.param({"job": "c"}, {"127.0.0.1"}, id="a pod without an address of its own"),
+    ],
+)
+def test_a_service_has_the_addresses_of_its_pods(selector: dict[str, str], found: set[str]) -> None:
+    pods = [
+        NamedPod(Key("n", "p0"), "", "s", "127.64.0.1", {"job": "a", "rank": "0"}),
+        NamedPod(Key("n", "p1"), "", "s", "127.64.0.2", {"job": "a", "rank": "1"}),
+        NamedPod(Key("elsewhere", "p2"), "", "s", "127.64.0.3", {"job": "a", "rank": "1"}),
+        NamedPod(Key("n", "p3"), labels={"job": "c"}),
+    ]
+
+    text = hosts_text("n", [NamedService(Key("n", "s"), selector)], pods, BASE)
+
+    assert addresses_in(text, "s.n.svc.cluster.local") == found
+
+
+def test_a_service_does_not_select_pods_that_have_ended() -> None:
+    labels = {"labels": {"job": "a"}}
+    pods = [
+        NamedPod.of(a_pod(metadata={**labels, "name": "p0"}, status={"phase": "Failed"}), "127.64.0.1"),
+        NamedPod.of(a_pod(metadata={**labels, "name": "p1"}), "127.64.0.2"),
+    ]
+
+    text = hosts_text("ns", [NamedService(Key("ns", "s"), {"job": "a"})], pods, BASE)
+
+    assert addresses_in(text, "s") == {"127.64.0.2"}
+    assert addresses_in(text, "p0") == {"127.64.0.1"}
+
+
+def test_every_name_of_a_pod_has_its_address_and_the_full_one_is_canonical() -> None:
+    text = hosts_text("n", [NamedService(Key("n", "p"))], [NamedPod(Key("n", "p"), "h", "s", "127.64.0.1")], BASE)
+
+    (line,) = [line.split() for line in text.splitlines() if line.startswith("127.64.0.1\t")]
+    assert line[1] == "h.s.n.svc.cluster.local"
+    assert {name for name in line[1:] if addresses_in(text, name) == {"127.64.0.1"}} == {
+        *("p", "p.n", "p.n.svc", "p.n.svc.cluster.local"),
+        *("h", "h.s", "h.s.n", "h.s.n.svc", "h.s.n.svc.cluster.local"),
+    }
+
+
+def test_a_name_is_that_of_the_newest_pod() -> None:
+    old, new = (NamedPod(Key("n", "p"), "", "s", address) for address in ("127.64.0.1", "127.64.0.2"))
+
+    assert addresses_in(hosts_text("n", [], [old, new], BASE), "p.s") == {"127.64.0.2"}
+
+
+def test_a_service_of_the_cluster_has_its_own_address_in_every_namespace() -> None:
+    text = hosts_text("n", [NamedService(Key("di-system", "di-server"), address="127.32.0.1")], [], BASE)
+
+    for name in ("di-server.di-system", "di-server.di-system.svc", "di-server.di-system.svc.cluster.local"):
+        assert addresses_in(text, name) == {"127.32.0.1"}
+    assert addresses_in(text, "di-server") == set()
+
+
 def test_no_line_is_too_long_for_a_resolver() -> None:
-    text = hosts_text("n", [Key("n", f"{'s' * 50}-{number}") for number in range(100)], [], BASE)
+    text = hosts_text("n", [NamedService(Key("n", f"{'s' * 50}-{number}")) for number in range(100)], [], BASE)
 
     assert max(map(len, text.splitlines())) < 1024
 

@@ -37,7 +37,9 @@ def test_thresholds(probe: Object, initially: bool, outcomes: list[bool], comple
     ],
 )
 async def test_a_closed_port_has_a_short_message(tmp_path: Path, handler: Object, said: str) -> None:
-    outcome = await run_handler(handler, Target([], tmp_path, 0, "/", {}, {}), 5.0)
+    target = Target(shim=[], folder=tmp_path, pid=0, cwd="/", env={}, ports={}, address="127.0.0.1")
+
+    outcome = await run_handler(handler, target, 5.0)
 
     assert (outcome.ok, outcome.message) == (False, said)
 

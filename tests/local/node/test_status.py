@@ -22,6 +22,13 @@ def status(pod: Pod, *found: Record, decision: Decision | None = None) -> Object
     return status_of(pod, records(*found), decision or Decision(), NOW)
 
 
+def test_the_address_of_the_pod_is_reported() -> None:
+    found = status_of(a_pod(), records(running()), Decision(), NOW, address="127.64.0.1")
+
+    assert (found["podIP"], found["podIPs"]) == ("127.64.0.1", [{"ip": "127.64.0.1"}])
+    assert (found["hostIP"], found["hostIPs"]) == ("127.0.0.1", [{"ip": "127.0.0.1"}])
+
+
 def conditions(found: Object) -> dict[str, tuple[str, str]]:
     return {each["type"]: (each["status"], each.get("reason", "")) for each in found["conditions"]}
 

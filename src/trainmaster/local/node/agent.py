@@ -5,7 +5,7 @@ outlive the node: a restarted node adopts the running containers.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key
 from trainmaster.core.view import SERVICE_CODEC, WHOLE_CODEC, JobView, ServiceView
 from trainmaster.local.lock import Taken, locked
 from trainmaster.local.node.account import Access
+from trainmaster.local.node.address import Addresses, why_single
 from trainmaster.local.node.attempt import end_orphans
 from trainmaster.local.node.backoff import RestartBackoff
 from trainmaster.local.node.container import Container
@@ -25,7 +26,7 @@ from trainmaster.local.node.event import PodEvents
 from trainmaster.local.node.host import Host
 from trainmaster.local.node.isolation import Isolation, probe_isolation
 from trainmaster.local.node.kubelet import KubeletOptions, serve_kubelet
-from trainmaster.local.node.name import HostsFiles, NamedPod
+from trainmaster.local.node.name import HostsFiles, NamedPod, NamedService
 from trainmaster.local.node.pod import Pod
 from trainmaster.local.node.process import running_shims
 from trainmaster.local.node.registration import Registration, capacity
@@ -69,6 +70,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """True: pods whose security context cannot be had are refused, as on a node of a cluster with many users."""
     is_tainted: bool = False
     """True: only pods that tolerate the taint of process nodes run here."""
+    services: Mapping[Key, str] = {}
+    """Loopback addresses of services that the cluster itself has, which pods find by their names."""
 
 
 async def run_node(
@@ -125,13 +128,15 @@ class Agent:
         self._shims: dict[str, int] = {}
         """Shims that an earlier node left running; used only at the start."""
         self._room = capacity()
-        self._hosts = HostsFiles(folder / "hosts", self._service_keys, self._named_pods, _text(HOSTS))
+        self._named_services = {key: NamedService(key, address=each) for key, each in options.services.items()}
+        self._hosts = HostsFiles(folder / "hosts", self._named_services.values, self._named_pods, _text(HOSTS))
         self._host = Host(
             cluster,
             folder=folder,
             workdir=options.workdir,
             isolation=isolation,
             hosts=self._hosts,
+            addresses=Addresses(str(folder), why_single()),
             events=PodEvents(self._recorder),
             allocatable=self._room,
             backoff=RestartBackoff(options.restart_backoff),
@@ -186,7 +191,14 @@ class Agent:
         """Adopts the pods on disk, then watches the API."""
         self._shims = await asyncio.to_thread(running_shims, self._folder)
         await asyncio.to_thread(end_orphans, self._folder, self._shims)
-        for uid, kept in kept_pods(self._folder).items():
+        self._services.listen(self._service_changed)
+        for key in list(self._services.keys()):
+            self._service_changed(None, self._services.get(key))
+        pods = kept_pods(self._folder)
+        for uid, kept in pods.items():
+            if kept is not None:
+                self._host.addresses.keep(uid, kept.status.get("podIP", ""))
+        for uid, kept in pods.items():
             if kept is None:
                 await asyncio.to_thread(end_leftover, self._folder, uid)
                 continue
@@ -196,8 +208,9 @@ class Agent:
         for key in list(self._pods.keys()):
             self._pod_changed(None, self._pods.get(key))
         self._shims = {}
+        self._hosts.keep(worker.pod.key.namespace for worker in self._workers.values())
+        self._rename()
         self._pods.listen(self._pod_changed)
-        self._services.listen(self._service_changed)
         self._config_maps.listen(self._config_map_changed)
 
     def _pod_changed(self, before: JobView | None, after: JobView | None) -> None:
@@ -216,10 +229,16 @@ class Agent:
         if after is not None:
             pod = Pod.of(after.raw)
             if after.uid in self._workers:
-                self._workers[after.uid].see(pod)
+                self._see(self._workers[after.uid], pod)
             else:
                 self._start(pod)
         if before is None or after is None:
+            self._rename()
+
+    def _see(self, worker: PodWorker, pod: Pod) -> None:
+        old = NamedPod.of(worker.pod, worker.address)
+        worker.see(pod)
+        if NamedPod.of(pod, worker.address) != old:
             self._rename()
 
     def _start(self, pod: Pod) -> PodWorker:
@@ -233,8 +252,10 @@ class Agent:
     def _ended(self, pod: Pod, task: asyncio.Task[None]) -> None:
         self._workers.pop(pod.uid, None)
         self._tasks.pop(pod.uid, None)
+        self._host.addresses.release(pod.uid)
         if not any(worker.pod.key.namespace == pod.key.namespace for worker in self._workers.values()):
             self._hosts.drop(pod.key.namespace)
+        self._rename()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the worker of a pod has failed: a defect in trainmaster", pod=str(pod.key), exc_info=error)
 
@@ -263,7 +284,13 @@ class Agent:
     # --- names ---
 
     def _service_changed(self, before: JobView | None, after: JobView | None) -> None:
-        if before is None or after is None:
+        view = after or before
+        if view is None or view.key in self._options.services:
+            return
+        old = self._named_services.pop(view.key, None)
+        if after is not None:
+            self._named_services[view.key] = NamedService(view.key, _selector(after.raw))
+        if self._named_services.get(view.key) != old:
             self._rename()
 
     def _rename(self) -> None:
@@ -280,13 +307,21 @@ class Agent:
                 log.warning("cannot write the names of pods", because=str(error))
             await asyncio.sleep(NAME_PAUSE)
 
-    def _service_keys(self) -> Iterable[Key]:
-        return self._services.keys()
-
     def _named_pods(self) -> Iterable[NamedPod]:
         for worker in self._workers.values():
-            spec = worker.pod.spec
-            yield NamedPod(worker.pod.key, spec.get("hostname", ""), spec.get("subdomain", ""))
+            yield NamedPod.of(worker.pod, worker.address)
+
+
+class _ServiceSpec(msgspec.Struct):
+    selector: dict[str, str] | None = None
+
+
+class _Service(msgspec.Struct):
+    spec: _ServiceSpec = msgspec.field(default_factory=_ServiceSpec)
+
+
+def _selector(service: bytes) -> dict[str, str]:
+    return msgspec.json.decode(service, type=_Service).spec.selector or {}
 
 
 def _text(file: Path) -> str:

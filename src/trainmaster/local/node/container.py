@@ -32,6 +32,7 @@ class Container:
         record_event: RecordEvent,
         shim: Sequence[str],
         keeps_logs: bool,
+        address: str,
     ) -> None:
         self.spec = spec
         self.name: str = spec["name"]
@@ -40,6 +41,7 @@ class Container:
         self._record_event = record_event
         self._shim = shim
         self._keeps_logs = keeps_logs
+        self._address = address
         self._attempt: Attempt | None = None
         self._previous: Attempt | None = None
         self._waiting: Waiting | None = None
@@ -245,8 +247,16 @@ class Container:
     def _target(self, attempt: Attempt) -> Target:
         spec = attempt.spec
         ports = {port["name"]: port["containerPort"] for port in self.spec.get("ports") or () if "name" in port}
-        limits = spec.get("limits") or {}  # an older node wrote none
-        return Target(self._shim, attempt.folder, attempt.main_pid(), spec["cwd"], spec["env"], ports, limits)
+        return Target(
+            shim=self._shim,
+            folder=attempt.folder,
+            pid=attempt.main_pid(),
+            cwd=spec["cwd"],
+            env=spec["env"],
+            ports=ports,
+            address=self._address,
+            limits=spec.get("limits") or {},  # an older node wrote none
+        )
 
     def _ended(self) -> None:
         for task in self._tasks:

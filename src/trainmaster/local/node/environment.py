@@ -97,6 +97,8 @@ class VariableContext(NamedTuple):
     allocatable: Mapping[str, str]
     """The node's resources, which are the limits of a container without limits."""
     tokens: Mapping[Token, bytes] = {}
+    address: str = LOOPBACK
+    """Of the pod."""
 
 
 def environment(pod: Pod, container: Object, context: VariableContext) -> dict[str, str]:
@@ -130,7 +132,7 @@ def _from_objects(pod: Pod, container: Object, sources: Sources) -> Iterator[tup
 
 def _value(pod: Pod, container: Object, origin: Object, context: VariableContext) -> str | None:
     if reference := origin.get("fieldRef"):
-        return field_of(pod, reference["fieldPath"])
+        return field_of(pod, reference["fieldPath"], context.address)
     if reference := origin.get("resourceFieldRef"):
         return resource_of(pod, container, reference, context.allocatable)
     for kind, field in ((CONFIG_MAP, "configMapKeyRef"), (SECRET, "secretKeyRef")):
@@ -174,12 +176,13 @@ _FIELDS: Mapping[str, Callable[[Pod], str]] = {
     "spec.serviceAccountName": lambda pod: pod.spec.get("serviceAccountName", "default"),
     "status.hostIP": lambda _: LOOPBACK,
     "status.hostIPs": lambda _: LOOPBACK,
-    "status.podIP": lambda _: LOOPBACK,
-    "status.podIPs": lambda _: LOOPBACK,
 }
 
 
-def field_of(pod: Pod, path: str) -> str:
+def field_of(pod: Pod, path: str, address: str) -> str:
+    """``address`` is that of the pod."""
+    if path in ("status.podIP", "status.podIPs"):
+        return address
     if match := _SUBSCRIPT.fullmatch(path):
         values = pod.metadata.get(match[1]) or {}
         return str(values.get(match[2], ""))

@@ -11,6 +11,7 @@ from trainmaster.core.errors import NotFound
 from trainmaster.core.ids import Key
 from trainmaster.local.node import environment, resource
 from trainmaster.local.node.account import Access
+from trainmaster.local.node.address import Addresses
 from trainmaster.local.node.backoff import RestartBackoff
 from trainmaster.local.node.environment import Source, Sources, data_of
 from trainmaster.local.node.event import PodEvents
@@ -32,6 +33,7 @@ class Host:
         workdir: Path,
         isolation: Isolation,
         hosts: HostsFiles,
+        addresses: Addresses,
         events: PodEvents,
         allocatable: Mapping[str, str],
         backoff: RestartBackoff,
@@ -47,6 +49,7 @@ class Host:
         self.shim = compiled_shim(folder)
         self.resolver_mounts = resolver_mounts(folder / "hosts") if isolation.mode else []
         self.hosts = hosts
+        self.addresses = addresses
         self.events = events
         self.allocatable = allocatable
         self.backoff = backoff

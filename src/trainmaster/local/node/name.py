@@ -2,36 +2,57 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from trainmaster.core.ids import Key
-from trainmaster.local.node.pod import LOOPBACK
+from trainmaster.local.node.pod import LOOPBACK, Pod
 
 DOMAIN = "svc.cluster.local"
 
 
 class NamedPod(NamedTuple):
-    """The fields of a pod that its names depend on."""
+    """The fields of a pod that names depend on."""
 
     key: Key
     hostname: str = ""
     subdomain: str = ""
+    address: str = LOOPBACK
+    labels: Mapping[str, str] = {}
+
+    @classmethod
+    def of(cls, pod: Pod, address: str) -> "NamedPod":
+        spec = pod.spec
+        labels = {} if pod.is_ended else pod.metadata.get("labels") or {}  # services do not select a pod that has ended
+        return cls(pod.key, spec.get("hostname", ""), spec.get("subdomain", ""), address, labels)
 
 
-def hosts_text(namespace: str, services: Iterable[Key], pods: Iterable[NamedPod], base: str) -> str:
+class NamedService(NamedTuple):
+    """A service has the addresses of the pods that it selects, unless it has an ``address`` of its own."""
+
+    key: Key
+    selector: Mapping[str, str] = {}
+    address: str = ""
+
+
+def hosts_text(namespace: str, services: Iterable[NamedService], pods: Iterable[NamedPod], base: str) -> str:
     """``base`` is the machine's own hosts file, whose names still resolve."""
-    lines: dict[Key, dict[str, None]] = {}  # one line for each object; its first name is the canonical one
+    newest = {pod.key: pod for pod in pods}  # an older pod of the same name may still be terminating
+    selected = _Selection(newest.values())
+    lines: dict[tuple[Key, str], dict[str, None]] = {}  # one line for each object and address of it
+    for pod in newest.values():
+        lines[pod.key, pod.address] = dict.fromkeys(_pod_names(namespace, pod))
     for service in services:
-        lines.setdefault(service, {}).update(dict.fromkeys(_service_names(namespace, service)))
-    for pod in pods:
-        lines.setdefault(pod.key, {}).update(dict.fromkeys(_pod_names(namespace, pod)))
-    entries = [f"{LOOPBACK}\t{' '.join(lines[key])}" for key in sorted(lines)]
+        for address in [newest[service.key].address] if service.key in newest else selected.addresses(service):
+            lines.setdefault((service.key, address), {}).update(dict.fromkeys(service_names(namespace, service.key)))
+    entries = [f"{address}\t{' '.join(lines[key, address])}" for key, address in sorted(lines)]
     return "\n".join([base.rstrip("\n"), f"# pods and services of {namespace}, and what it can see", *entries, ""])
 
 
-def _service_names(namespace: str, service: Key) -> Iterator[str]:
+def service_names(namespace: str, service: Key) -> Iterator[str]:
+    """The names of a service within a namespace. The first name of a line is the canonical one."""
     full = f"{service.name}.{service.namespace}"
     yield from (full, f"{full}.svc", f"{full}.{DOMAIN}")
     if service.namespace == namespace:
@@ -39,16 +60,36 @@ def _service_names(namespace: str, service: Key) -> Iterator[str]:
 
 
 def _pod_names(namespace: str, pod: NamedPod) -> Iterator[str]:
+    """The canonical name of a pod with a subdomain is its full one, which ``hostname -f`` prints, as on a cluster."""
+    if pod.subdomain:
+        full = f"{pod.hostname or pod.key.name}.{pod.subdomain}.{pod.key.namespace}"
+        yield from (f"{full}.{DOMAIN}", full, f"{full}.svc")
+        if pod.key.namespace == namespace:
+            yield f"{pod.hostname or pod.key.name}.{pod.subdomain}"
     yield f"{pod.key.name}.{pod.key.namespace}"
     if pod.key.namespace == namespace:
         yield pod.key.name
         if pod.hostname:
             yield pod.hostname
-    if pod.subdomain:
-        full = f"{pod.hostname or pod.key.name}.{pod.subdomain}.{pod.key.namespace}"
-        yield from (full, f"{full}.svc", f"{full}.{DOMAIN}")
-        if pod.key.namespace == namespace:
-            yield f"{pod.hostname or pod.key.name}.{pod.subdomain}"
+
+
+class _Selection:
+    """Finds the pods that services select, by one of their labels first: there may be thousands of both."""
+
+    def __init__(self, pods: Iterable[NamedPod]) -> None:
+        self._by_label: dict[tuple[str, str, str], list[NamedPod]] = defaultdict(list)
+        for pod in pods:
+            for name, value in pod.labels.items():
+                self._by_label[pod.key.namespace, name, value].append(pod)
+
+    def addresses(self, service: NamedService) -> list[str]:
+        """Sorted; 127.0.0.1 for a service without pods."""
+        if service.address:
+            return [service.address]
+        labels = service.selector.items()
+        rows = [self._by_label.get((service.key.namespace, *label), []) for label in labels]
+        pods = [pod for pod in min(rows, key=len, default=[]) if labels <= pod.labels.items()]
+        return sorted({pod.address for pod in pods}) or [LOOPBACK]
 
 
 class HostsFiles:
@@ -58,7 +99,11 @@ class HostsFiles:
     """
 
     def __init__(
-        self, folder: Path, services: Callable[[], Iterable[Key]], pods: Callable[[], Iterable[NamedPod]], base: str
+        self,
+        folder: Path,
+        services: Callable[[], Iterable[NamedService]],
+        pods: Callable[[], Iterable[NamedPod]],
+        base: str,
     ) -> None:
         self._folder = folder
         self._services = services
@@ -67,8 +112,12 @@ class HostsFiles:
         self._stale: set[str] = set()
         self._known: set[str] = set()
 
+    def keep(self, namespaces: Iterable[str]) -> None:
+        """Called with the namespaces of pods that an earlier node left: their containers read its files."""
+        self._known.update(namespaces)
+
     def invalidate(self) -> None:
-        """Called when a pod or service was added or deleted."""
+        """Called when a pod or service was added or deleted, or its names changed."""
         self._stale = set(self._known)
 
     def file(self, namespace: str) -> Path:

@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 DEFAULT_GRACE = 30
 LOOPBACK = "127.0.0.1"
-"""Pods share the machine's network: this is the address of every pod and of the node."""
+"""The address of the node, and of every pod without an address of its own: pods share the machine's network."""
 
 
 class Pod:

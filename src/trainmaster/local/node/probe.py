@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from trainmaster.local.disk import write_whole
-from trainmaster.local.node.pod import LOOPBACK, Object
+from trainmaster.local.node.pod import Object
 
 OUTPUT_LIMIT = 10 * 1024
 MESSAGE_LIMIT = 300
@@ -22,7 +22,7 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Target(msgspec.Struct, frozen=True):
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The data of a running container for probes and hooks."""
 
     shim: Sequence[str]
@@ -31,6 +31,8 @@ class Target(msgspec.Struct, frozen=True):
     cwd: str
     env: Mapping[str, str]
     ports: Mapping[str, int]
+    address: str
+    """Of the pod."""
     limits: Mapping[str, bool] = {}
     """What the container's program has given up; commands inside of it, too."""
 
@@ -95,7 +97,7 @@ async def _http(action: Object, target: Target) -> Outcome:
     scheme = action.get("scheme", "HTTP").lower()
     port = _port(action["port"], target)
     path = action.get("path") or "/"
-    url = f"{scheme}://{action.get('host') or LOOPBACK}:{port}{path if path.startswith('/') else '/' + path}"
+    url = f"{scheme}://{action.get('host') or target.address}:{port}{path if path.startswith('/') else '/' + path}"
     headers = {header["name"]: header["value"] for header in action.get("httpHeaders") or ()}
     try:
         connector = aiohttp.TCPConnector(ssl=False, force_close=True)
@@ -109,7 +111,7 @@ async def _http(action: Object, target: Target) -> Outcome:
 
 
 async def _tcp(action: Object, target: Target) -> Outcome:
-    host, port = action.get("host") or LOOPBACK, _port(action["port"], target)
+    host, port = action.get("host") or target.address, _port(action["port"], target)
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError as error:

@@ -9,7 +9,7 @@ from trainmaster.local.node.record import Ended, Record
 OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
-def status_of(pod: Pod, records: Records, decision: Decision, now: float) -> Object:
+def status_of(pod: Pod, records: Records, decision: Decision, now: float, *, address: str = LOOPBACK) -> Object:
     """The whole new status; fields and conditions of other writers are kept."""
     phase, reason, message = _phase(pod, records, decision)
     status = {key: value for key, value in pod.status.items() if key not in ("reason", "message")}
@@ -17,8 +17,8 @@ def status_of(pod: Pod, records: Records, decision: Decision, now: float) -> Obj
         "phase": phase,
         "hostIP": LOOPBACK,
         "hostIPs": [{"ip": LOOPBACK}],
-        "podIP": LOOPBACK,
-        "podIPs": [{"ip": LOOPBACK}],
+        "podIP": address,
+        "podIPs": [{"ip": address}],
         "startTime": pod.status.get("startTime") or moment_of(now),
         "containerStatuses": [_container(pod, each, records, decision) for each in pod.containers],
         "conditions": _conditions(pod, records, phase, now),

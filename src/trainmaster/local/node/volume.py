@@ -108,7 +108,7 @@ def _downward(pod: Pod, source: Object, context: VariableContext, mode: int) -> 
     files = {}
     for item in source.get("items") or ():
         if reference := item.get("fieldRef"):
-            text = field_of(pod, reference["fieldPath"])
+            text = field_of(pod, reference["fieldPath"], context.address)
         else:
             text = resource_of(pod, {}, item["resourceFieldRef"], context.allocatable)
         files[item["path"]] = File(text.encode(), item.get("mode", mode))

@@ -14,6 +14,7 @@ from trainmaster.core.errors import Trainmaster
 from trainmaster.core.quantity import amount_of
 from trainmaster.local.disk import remove_folder, write_whole
 from trainmaster.local.node.account import Tokens, without_account
+from trainmaster.local.node.address import has_own
 from trainmaster.local.node.admission import rejection
 from trainmaster.local.node.container import Container
 from trainmaster.local.node.decision import Decision, Records, decide
@@ -52,6 +53,7 @@ class PodWorker:
     def __init__(self, host: Host, pod: Pod, shims: Mapping[str, int]) -> None:
         self.pod = pod = pod if host.access else without_account(pod)
         self._host = host
+        self.address = host.addresses.take(pod)
         self._folder = host.folder / "pods" / pod.uid
         self._is_gone = False
         self._refresh_at = math.inf
@@ -73,6 +75,7 @@ class PodWorker:
                 record_event=self._record_event,
                 shim=host.shim,
                 keeps_logs=host.keeps_logs,
+                address=self.address,
             )
             for spec in (*pod.init_containers, *pod.containers)
         }
@@ -132,6 +135,7 @@ class PodWorker:
         if not self._is_kept:
             self._keep()
             self._mention_ignored()
+            self._mention_shared_address()
         if time.time() >= self._refresh_at or (self._is_stale and self._refresh_at < math.inf):
             await self._refresh()
         decision = self._decide()
@@ -164,7 +168,7 @@ class PodWorker:
             return
         records, now = self._records(), time.time()
         self._reporter.want(
-            lambda pod: status_of(pod, records, decision, now),
+            lambda pod: status_of(pod, records, decision, now, address=self.address),
             then_delete=self.pod.is_deleting and decision.is_over,
         )
         for name in decision.back_off:
@@ -245,7 +249,8 @@ class PodWorker:
     async def _context(self, wanted: set[Source]) -> VariableContext:
         pod, host = self.pod, self._host
         sources = await host.fetch(pod.key.namespace, wanted)
-        return VariableContext(sources, host.allocatable, await self._tokens.get(pod, set(token_references(pod))))
+        tokens = await self._tokens.get(pod, set(token_references(pod)))
+        return VariableContext(sources, host.allocatable, tokens, self.address)
 
     def _next_refresh(self, moment: float) -> float:
         """``moment`` if the pod has files that can change."""
@@ -271,12 +276,22 @@ class PodWorker:
         if ignored:
             self._record_event("Warning", "SecurityContextIgnored", ignored)
 
+    def _mention_shared_address(self) -> None:
+        if (because := self._host.addresses.why_single) and has_own(self.pod):
+            self._record_event(
+                "Warning",
+                "AddressShared",
+                f"the pod has the address {self.address}, as all pods here, because this system has no other loopback "
+                f"addresses ({because}); two pods cannot listen on the same port: use different ports, or Linux",
+            )
+
     # --- the disk ---
 
     def _keep(self) -> None:
-        """Stores the pod: it may be deleted from the API before the next node starts."""
+        """Stores the pod with its address: it may be deleted from the API before the next node starts."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(self._folder / "pod.json", msgspec.json.encode(self.pod.body))
+        body = {**self.pod.body, "status": {**self.pod.status, "podIP": self.address}}
+        write_whole(self._folder / "pod.json", msgspec.json.encode(body))
         self._is_kept = True
 
     def _remove(self) -> None:
