@@ -16,7 +16,7 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 from aiohttp import web
@@ -57,8 +57,10 @@ async def serve_http(
     shutdown_timeout: float = 2.0,
     handler_cancellation: bool = False,
     logger: logging.Logger = server_logger,
+    listeners: Sequence[socket.socket] = (),
 ) -> AsyncIterator[int]:
-    """Serves while the block runs; yields the port. ``address`` is ``host:port``, or ``:port`` for every interface.
+    """Serves while the block runs; yields the port. ``address`` is ``host:port``, or ``:port`` for every interface;
+    ``listeners`` are further sockets, of ``open_listener``, which are closed at the end.
     At most ``connections`` are open, including those that are in their TLS handshake, ``per_address`` of one client.
     ``hint`` says what to do when the address is taken."""
     runner = web.AppRunner(
@@ -76,10 +78,10 @@ async def serve_http(
     await runner.setup()
     try:
         assert runner.server is not None  # noqa: S101 set up above
-        listeners = await _listen(address, hint)
+        own = await _listen(address, hint)
         limits = _Limits(connections, per_address or connections)
-        async with _accepting(_Acceptor(runner.server, in_hand, limits, tls), listeners):
-            yield int(listeners[0].getsockname()[1])
+        async with _accepting(_Acceptor(runner.server, in_hand, limits, tls), [*own, *listeners]):
+            yield int(own[0].getsockname()[1])
     finally:
         await runner.cleanup()
 
@@ -114,10 +116,8 @@ async def _listen(address: str, hint: str) -> list[socket.socket]:
         for family, _, _, _, where in await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
-            if (listener := _socket(family)) is not None:
+            if (listener := open_listener(family, where)) is not None:
                 listeners.append(listener)
-                listener.bind(where)
-                listener.listen(BACKLOG)
     except OSError as error:
         for listener in listeners:
             listener.close()
@@ -126,8 +126,21 @@ async def _listen(address: str, hint: str) -> list[socket.socket]:
     return listeners
 
 
+def open_listener(family: int, where: Any) -> socket.socket | None:
+    """A socket that listens at this address of the family; None if this machine does not have the family: many have no
+    IPv6. Connections wait until it is served."""
+    if (opened := _socket(family)) is None:
+        return None
+    try:
+        opened.bind(where)
+        opened.listen(BACKLOG)
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
 def _socket(family: int) -> socket.socket | None:
-    """None if this machine does not have the family: many have no IPv6."""
     try:
         opened = socket.socket(family, socket.SOCK_STREAM)
     except OSError:

@@ -1,11 +1,13 @@
 """A fixture that starts `trainmaster`, and leaves nothing running."""
 
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.local.network import Network
 from tests.local.program import Program, containers_of
 from trainmaster.local.node.process import send
 
@@ -27,6 +29,19 @@ def start(tmp_path: Path) -> Iterator[Start]:
         program.kill()
     for pid in containers_of(tmp_path):
         send(pid, signal.SIGUSR1)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """A network namespace, where this system allows one."""
+    if not all(map(shutil.which, ("unshare", "nsenter", "ip"))):
+        pytest.skip("there is no unshare, nsenter or ip here")
+    made = Network()
+    if not made.is_there:
+        made.close()
+        pytest.skip("this system does not let us make a network namespace")
+    yield made
+    made.close()
 
 
 @pytest.fixture

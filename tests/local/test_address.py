@@ -1,6 +1,7 @@
 """Pods with a subdomain listen on the same port, each at the address of its own name."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 
 from tests.local.cluster import client_of, create, items_of, until, until_running
 from tests.local.conftest import Start, Up
+from tests.local.network import Network
+from tests.local.node.life import body, container
 from tests.local.program import job, python, role, script, written
 from tests.manifests.build import Manifest
 from trainmaster.core.ids import POD
@@ -91,6 +94,46 @@ def test_pods_of_one_job_listen_on_the_same_port_at_their_own_names(
     assert [address for _, _, address, _ in found] == addresses
     for *_, of_name in found:
         assert of_name == sorted(addresses)[:of_service]
+
+
+EVENTS = """
+import asyncio, json, sys
+from trainmaster.core.ids import EVENT, POD
+from trainmaster.kube.client import KubeCluster
+from trainmaster.kube.kubeconfig import load_config
+
+async def main():
+    async with KubeCluster(load_config(kubeconfig=sys.argv[1])) as cluster:
+        await cluster.create(POD, "default", sys.argv[2].encode())
+        while not (found := [each for each in await items(cluster, EVENT) if each["reason"] == "AddressShared"]):
+            await asyncio.sleep(0.05)
+        while not (ips := [pod["status"].get("podIP") for pod in await items(cluster, POD)])[0]:
+            await asyncio.sleep(0.05)
+    print(json.dumps([found[0]["type"], found[0]["message"], ips[0]]))
+
+async def items(cluster, resource):
+    return json.loads(await cluster.list(resource, namespace="default"))["items"]
+
+asyncio.run(main())
+"""
+
+
+def test_with_a_single_loopback_address_a_pod_has_it_and_an_event_says_so(
+    up: Up, state: Path, network: Network
+) -> None:
+    network.run("ip", "address", "delete", "127.0.0.1/8", "dev", "lo")
+    network.run("ip", "address", "add", "127.0.0.1/32", "dev", "lo")
+    up(inside=network.inside)
+    pod = body("p", container("exec sleep 1000"), node="local", subdomain="s")
+
+    found = network.run(sys.executable, "-c", EVENTS, str(state / "kubeconfig"), json.dumps(pod))
+
+    kind, message, address = json.loads(found)
+    assert (kind, address) == ("Warning", "127.0.0.1")
+    assert message == (
+        "the pod has the address 127.0.0.1, as all pods here, because this system has no other loopback addresses "
+        "(cannot assign requested address); two pods cannot listen on the same port: use different ports, or Linux"
+    )
 
 
 async def addresses_of(state: Path) -> dict[str, str]:

@@ -68,12 +68,14 @@ def idle(name: str) -> dict[str, Any]:
     )
 
 
-def asking(name: str, answers: Path, requests: list[Request]) -> dict[str, Any]:
-    """A job whose coordinator sends these requests, once, and writes the answers."""
+def asking(name: str, answers: Path, requests: list[Request], server: str = "") -> dict[str, Any]:
+    """A job whose coordinator sends these requests, once, and writes the answers; to the server in its environment,
+    unless ``server`` is another."""
     script = f"""{ASK}
 import time
 requests = {requests!r}
-found = [ask(os.environ["KUBERNETES_SERVER_URL"], *each[:3], **each[3]) for each in requests]
+server = {server!r} or os.environ["KUBERNETES_SERVER_URL"]
+found = [ask(server, *each[:3], **each[3]) for each in requests]
 with open({str(answers)!r} + ".new", "w") as file:
     json.dump(found, file)
 os.replace({str(answers)!r} + ".new", {str(answers)!r})

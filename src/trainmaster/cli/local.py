@@ -7,7 +7,7 @@ to pods for a failure of its jobs, then di-server and the node, then the API.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from trainmaster.cli.local_admission import local_admission
+from trainmaster.cli.server_name import ServerName, server_name
 from trainmaster.cli.wiring import build_manager, chosen
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.base import Settings
@@ -40,6 +41,8 @@ class Local(msgspec.Struct, frozen=True):
     url: str
     cluster: KubeCluster
     ready: asyncio.Event
+    warning: str
+    """What does not work, for the user; empty if everything does."""
 
 
 @asynccontextmanager
@@ -60,12 +63,14 @@ async def local_cluster(
     )
     ready = asyncio.Event()
     async with serve_api(api) as server, KubeCluster(_config(server.url, state)) as cluster:
-        async with _node(cluster, _node_options(state, workdir), ready), _server(cluster, state, has_server) as address:
-            stop = asyncio.Event()
-            served = all_resource_kinds(Settings(server_url=address, shared_network=True))
-            manager = build_manager(cluster, chosen(served, kinds), shared_network=True)
-            async with _beside(manager.run(stop), stop):
-                yield Local(server.url, cluster, ready)
+        with server_name(state.folder) if has_server else nullcontext() as name:
+            node = _node_options(state, workdir, name)
+            async with _node(cluster, node, ready), _server(cluster, state, name) as address:
+                stop = asyncio.Event()
+                served = all_resource_kinds(Settings(server_url=address, shared_network=True))
+                manager = build_manager(cluster, chosen(served, kinds), shared_network=True)
+                async with _beside(manager.run(stop), stop):
+                    yield Local(server.url, cluster, ready, name.warning if name else "")
 
 
 @asynccontextmanager
@@ -76,10 +81,10 @@ async def _node(cluster: Cluster, options: NodeOptions, ready: asyncio.Event) ->
 
 
 @asynccontextmanager
-async def _server(cluster: KubeCluster, state: State, has_server: bool) -> AsyncIterator[str]:
-    """The address of di-server."""
+async def _server(cluster: KubeCluster, state: State, name: ServerName | None) -> AsyncIterator[str]:
+    """The address of di-server; without ``name`` no server runs."""
     address = f"{HOST}:{_server_port(state)}"
-    if not has_server:
+    if name is None:
         yield address
         return
     # Imported here: most runs have no job that asks for replicas.
@@ -88,9 +93,13 @@ async def _server(cluster: KubeCluster, state: State, has_server: bool) -> Async
     from trainmaster.diserver.serve import ServerOptions, run_server
 
     stop = asyncio.Event()
-    callers = LocalCallers(state, address)
+    callers = LocalCallers(state, [address, f"localhost:{address.rpartition(':')[2]}", *name.hosts])
     options = ServerOptions(
-        bind_address=address, drain=0.0, rules=Rules(shared_network=True), identify=callers.identify
+        bind_address=address,
+        drain=0.0,
+        rules=Rules(shared_network=True),
+        identify=callers.identify,
+        listeners=(name.listener,) if name.listener else (),
     )
     async with _beside(run_server(cluster, callers, options, stop, now=_now), stop):
         yield address
@@ -133,7 +142,7 @@ def _config(url: str, state: State) -> Config:
     return Config(server=url, source=str(state.folder), tls=Tls(ca=ca), user=User(token=token))
 
 
-def _node_options(state: State, workdir: Path) -> NodeOptions:
+def _node_options(state: State, workdir: Path, name: ServerName | None) -> NodeOptions:
     return NodeOptions(
         name=NODE,
         folder=state.node,
@@ -143,4 +152,5 @@ def _node_options(state: State, workdir: Path) -> NodeOptions:
         token=state.token,
         keeps_logs=not state.keeps,  # of a run, which reads the files and removes the folder
         is_last=not state.keeps,
+        services=name.services if name else {},
     )

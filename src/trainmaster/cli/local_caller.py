@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import sys
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -19,11 +20,12 @@ LOOKUPS_AT_ONCE = 4
 
 
 class LocalCallers:
-    """``address`` is that of di-server. Also the reviewer of tokens: there is one, and it may do everything."""
+    """``hosts`` are the names and addresses of di-server, with their ports. Also the reviewer of tokens: there is one,
+    and it may do everything."""
 
-    def __init__(self, state: State, address: str) -> None:
+    def __init__(self, state: State, hosts: Collection[str]) -> None:
         self._state = state
-        self._hosts = {address, f"localhost:{address.rpartition(':')[2]}"}
+        self._hosts = frozenset(hosts)
         self._lookups = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
     async def identify(self, request: web.Request) -> str | None:

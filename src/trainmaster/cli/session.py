@@ -102,6 +102,8 @@ async def _run(options: RunOptions, state: State, display: Display) -> int:
         kinds = sorted({document.resource.kind for document in options.documents if document.is_job})
         has_server = not KINDS_WITH_SERVER.isdisjoint(kinds)
         async with local_cluster(state, workdir=Path.cwd(), has_server=has_server, kinds=kinds) as local:
+            if local.warning:
+                display.message(f"Warning: {local.warning}")
             session = Session(options, state, local, display, interrupts)
             async with asyncio.TaskGroup() as group:
                 watching = [group.create_task(reflector.run()) for reflector in session.reflectors]

@@ -32,6 +32,8 @@ def run_until_signal(folder: Path, *, port: int, namespace: str, print_line: Pri
 async def _run(state: State, port: int, namespace: str, print_line: Print) -> None:
     interrupts = Interrupts()
     async with local_cluster(state, port=port, workdir=Path.cwd()) as local:
+        if local.warning:
+            log.warning(local.warning)
         await _prepare(local, namespace)
         state.write_kubeconfig(local.url, namespace)
         print_line(_usage(state, local.url))

@@ -1,6 +1,7 @@
 """Starts and stops di-server: ready after the initial lists, drained before it exits."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -45,6 +46,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     limits: ServerLimits = SERVER.limits
     identify: Identify | None = None
     """Tells pods apart that share an address; None where the address tells."""
+    listeners: tuple[socket.socket, ...] = ()
+    """Open sockets of further addresses; the server closes them."""
 
 
 async def run_server(
@@ -85,6 +88,7 @@ async def run_server(
                 hint="choose another --bind-address",
                 keep_alive=KEEP_ALIVE_SECONDS,
                 shutdown_timeout=REQUEST_TIMEOUT,
+                listeners=options.listeners,
             ):
                 log.info("serving", address=options.bind_address, namespace=options.namespace or "all")
                 if started is not None:
