@@ -2,8 +2,11 @@
 
 import asyncio
 import errno
+import gc
+import socket
 import ssl
 import sys
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -204,3 +207,39 @@ async def test_a_server_without_free_descriptors_serves_again_when_there_are_som
     monkeypatch.setattr(loop, "sock_accept", scarce)
     async with serving() as port:
         assert await (await connect(port)).ask() == b"HTTP/1.1 200 OK"
+
+
+def test_a_client_that_does_not_end_its_side_of_tls_leaves_no_open_connection(
+    authority: Authority, tmp_path: Path
+) -> None:
+    tls = authority.serving(tmp_path, names=("127.0.0.1",))
+
+    async def serve_one(client: socket.socket) -> None:
+        async with serving(tls=tls) as port:
+            await asyncio.to_thread(_ask_over_tls, client, port)
+
+    with socket.socket() as client, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(serve_one(client))
+        gc.collect()
+
+    assert [str(each.message) for each in caught if issubclass(each.category, ResourceWarning)] == []
+
+
+def _ask_over_tls(client: socket.socket, port: int) -> None:
+    """One request and its answer; what the server sends after that is never read."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    secured = context.wrap_bio(incoming, outgoing)
+    client.settimeout(10)
+    client.connect(("127.0.0.1", port))
+    for step in (secured.do_handshake, lambda: secured.write(REQUEST), lambda: secured.read(100)):
+        while True:
+            try:
+                step()
+                client.sendall(outgoing.read())
+                break
+            except ssl.SSLWantReadError:
+                client.sendall(outgoing.read())
+                incoming.write(client.recv(65536))

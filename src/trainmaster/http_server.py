@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import structlog
 from aiohttp import web
@@ -76,14 +77,15 @@ async def serve_http(
     in_hand = _InHand()
     app.middlewares.insert(0, in_hand.count)
     await runner.setup()
+    assert runner.server is not None  # noqa: S101 set up above
+    acceptor = _Acceptor(runner.server, in_hand, _Limits(connections, per_address or connections), tls)
     try:
-        assert runner.server is not None  # noqa: S101 set up above
         own = await _listen(address, hint)
-        limits = _Limits(connections, per_address or connections)
-        async with _accepting(_Acceptor(runner.server, in_hand, limits, tls), [*own, *listeners]):
+        async with _accepting(acceptor, [*own, *listeners]):
             yield int(own[0].getsockname()[1])
     finally:
         await runner.cleanup()
+        await acceptor.abort()
 
 
 def split_address(address: str) -> tuple[str | None, int]:
@@ -190,6 +192,8 @@ class _Acceptor:
         """With the addresses of the clients, the oldest first."""
         self._opened: dict[int, str] = {}
         """Addresses by the id of a connection: the object itself would keep the buffers of one that has ended."""
+        self._transports: WeakSet[asyncio.Transport] = WeakSet()
+        """Of connections with TLS."""
 
     async def run(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -212,6 +216,13 @@ class _Acceptor:
             for task in pending:
                 task.cancel()
             await asyncio.wait(pending)
+
+    async def abort(self) -> None:
+        """Ends what is left after aiohttp has closed its connections: over TLS a normal close waits up to 30 seconds
+        for the client."""
+        for transport in list(self._transports):
+            transport.abort()
+        await asyncio.sleep(0)  # a transport closes its socket in the next round of the loop
 
     def _accept(self, connection: socket.socket, address: str) -> None:
         self._forget_ended()
@@ -258,6 +269,7 @@ class _Acceptor:
             )
             self._opened[id(opened)] = address
             if self._tls is not None:
+                self._transports.add(transport)
                 # Otherwise 256 KiB are read ahead. Only transports of TLS have it, which typeshed does not know.
                 transport.set_read_buffer_limits(RECEIVE_BUFFER)  # type: ignore[attr-defined]
         except OSError:
