@@ -26,6 +26,9 @@ class ObjectMeta(Wire, frozen=True):
 Template = Annotated[dict[str, Any], msgspec.Meta(extra={"schema": TemplatePart})]
 """A PodTemplateSpec as the user wrote it; the schema has only the fields that we read."""
 
+Anything = Annotated[Any, msgspec.Meta(extra={"is_anything": True})]
+"""Any JSON value."""
+
 Ports = Annotated[dict[str, dict[str, Port]], msgspec.Meta(extra={"openapi": {"x-kubernetes-map-type": "atomic"}})]
 """Ports of replicas that share a network: by replica, then by the name of the port in its template. The operator alone
 writes them; field by field the managed fields would be as long again."""

@@ -88,6 +88,13 @@ class _Shell(Wire, frozen=True):
 _SHELL = msgspec.json.Decoder(_Shell)
 
 
+class _SpecFields(Wire, frozen=True):
+    spec: dict[str, msgspec.Raw] = {}
+
+
+_SPEC_FIELDS = msgspec.json.Decoder(_SpecFields)
+
+
 class _PhasePart(Wire, frozen=True):
     phase: str = ""
 
@@ -115,6 +122,7 @@ class _Managed(Wire, frozen=True):
 _MANAGED = msgspec.json.Decoder(_Managed)
 
 MANAGED_BY_CHANGED = "is settled when the job is created; create it anew to change who drives it"
+SHAPE_CHANGED = "a job keeps its form, because its fields decide which kind of job it is; delete it and create it anew"
 
 
 class Kind(ABC, Generic[J]):
@@ -261,6 +269,8 @@ class Kind(ABC, Generic[J]):
     def refused_changes(self, old: JobView, new: JobView) -> list[str]:
         """What an edit must not change, each as in ``errors``. What cannot be decoded is not compared."""
         found: list[str] = []
+        if self.shape and (fields := spec_fields(old.raw)) and self.shape.isdisjoint(fields):
+            found.append(f"spec: {SHAPE_CHANGED}")
         with suppress(ValueError, RecursionError):
             found += _managed_by_errors(_MANAGED.decode(old.raw).spec, _MANAGED.decode(new.raw).spec)
         with suppress(ValueError, RecursionError):
@@ -435,6 +445,14 @@ class Kind(ABC, Generic[J]):
             # A foreign shape is worth nothing but its phase: a job that has ended must never run again.
             phase = stored.get("phase")
             return self.status_type(phase=phase) if isinstance(phase, str) else self.status_type()
+
+
+def spec_fields(raw: bytes | msgspec.Raw) -> frozenset[str]:
+    """The names of the fields that the spec of a job has; none for a spec that cannot be read."""
+    try:
+        return frozenset(_SPEC_FIELDS.decode(raw).spec)
+    except (ValueError, RecursionError):
+        return frozenset()
 
 
 def _managed_by_errors(old: _ManagedSpec | None, new: _ManagedSpec | None) -> list[str]:

@@ -8,6 +8,7 @@ from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.definition import Definition
 from trainmaster.kinds.dijob import crd as dijob
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
+from trainmaster.kinds.ditask import crd as ditask
 from trainmaster.kinds.mlkube import crd as mlkube
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
 from trainmaster.kinds.mxjob import crd as mxjob
@@ -24,7 +25,7 @@ KINDS: tuple[type[Kind[Any]], ...] = (
 )
 
 DEFINITIONS: tuple[Definition, ...] = (
-    dijob.DIJOB,
+    ditask.DEFINITION,
     aitrainingjob.DEFINITION,
     dijob.AGGREGATOR_CONFIG,
     dijob.NERVEXJOB,

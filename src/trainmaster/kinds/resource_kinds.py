@@ -8,14 +8,7 @@ import msgspec
 
 from trainmaster.core.ids import Resource
 from trainmaster.kinds.adoption import Predecessor
-from trainmaster.kinds.base import Kind, Related
-
-
-class _Shell(msgspec.Struct, frozen=True):
-    spec: dict[str, msgspec.Raw] = {}
-
-
-_SHELL = msgspec.json.Decoder(_Shell)
+from trainmaster.kinds.base import Kind, Related, spec_fields
 
 
 class ResourceKinds:
@@ -38,7 +31,7 @@ class ResourceKinds:
         first, *others = self.kinds
         if not others:
             return first
-        fields = _fields(raw)
+        fields = spec_fields(raw)
         return next((kind for kind in others if not kind.shape.isdisjoint(fields)), first)
 
     @property
@@ -83,10 +76,3 @@ def by_resource(kinds: Sequence[Kind[Any]]) -> tuple[tuple[Kind[Any], ...], ...]
     for kind in kinds:
         found.setdefault(kind.resource, []).append(kind)
     return tuple(map(tuple, found.values()))
-
-
-def _fields(raw: bytes | msgspec.Raw) -> frozenset[str]:
-    try:
-        return frozenset(_SHELL.decode(raw).spec)
-    except (ValueError, RecursionError):
-        return frozenset()  # a spec that cannot be read

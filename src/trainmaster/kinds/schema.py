@@ -66,6 +66,8 @@ class _Generator:
         match type_:
             case inspect.Metadata(extra={"schema": described}):
                 return _atomic(self.schema(inspect.type_info(described), keeps_unknown=True))
+            case inspect.Metadata(extra={"is_anything": True}):
+                return {"x-kubernetes-preserve-unknown-fields": True}
             case inspect.Metadata(extra={"pattern": pattern}):
                 # For the API server alone: our own check has a better sentence for what does not match.
                 return self.schema(type_.type, keeps_unknown=keeps_unknown) | {"pattern": pattern}

@@ -1,9 +1,10 @@
-"""CustomResourceDefinitions of DIJob, NerveXJob and their AggregatorConfigs."""
+"""CustomResourceDefinitions of NerveXJob and the AggregatorConfigs. That of DIJob, which is for v2alpha1, too, is in
+``kinds/ditask``."""
 
 from trainmaster.core.name import MAX_LABEL
 from trainmaster.kinds.definition import AGE, IS_OLD, MANAGED_BY, NAME, PHASE, SERVICE_NAME, Definition
 from trainmaster.kinds.dijob import aggregatorconfig, nervexjob
-from trainmaster.kinds.dijob.types import RESOURCE, DIJob, DIJobSpec
+from trainmaster.kinds.dijob.types import DIJobSpec
 from trainmaster.kinds.schema import Rule
 
 
@@ -22,8 +23,8 @@ def _child_name(suffix: str) -> Rule:
 
 
 # A job with a template for learners may get DDP learners.
-_DIJOB_NAME = _child_name(
-    "(has(self.spec) && has(self.spec.learner) ? '-ddp-learner-xxxxx' : "
+DIJOB_NAME = _child_name(
+    "(has(self.spec) && has(self.spec.tasks) ? '' : has(self.spec) && has(self.spec.learner) ? '-ddp-learner-xxxxx' : "
     "has(self.spec) && has(self.spec.collector) ? '-collector-xxxxx' : '-coordinator')"
 )
 _NERVEXJOB_NAME = _child_name(
@@ -31,13 +32,6 @@ _NERVEXJOB_NAME = _child_name(
     "has(self.spec) && has(self.spec.learner) ? '-learner-xxxxx' : '-coordinator')"
 )
 
-DIJOB = Definition(
-    resource=RESOURCE,
-    job=DIJob,
-    short_name="dijob",
-    columns=(PHASE, AGE),
-    rules={DIJob: (SERVICE_NAME, _DIJOB_NAME), DIJobSpec: (MANAGED_BY,)},
-)
 NERVEXJOB = Definition(
     resource=nervexjob.RESOURCE,
     job=nervexjob.NerveXJob,

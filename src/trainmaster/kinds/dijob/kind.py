@@ -40,6 +40,7 @@ class DIJobKind(LifecycleKind[DIJob]):
     initial_phase = CREATED
     phases = PHASES
     ended = ENDED
+    shape = frozenset({"coordinator"})
     blocks_owner_deletion = False
     counters = ("replica_status",)
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={DI.resource.group}", reads_pods=True)
@@ -144,6 +145,7 @@ class NerveXJobKind(DIJobKind):
     resource = NERVEX.resource
     component = NERVEX.component
     job_type = type_of(NERVEX)
+    shape = frozenset()
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={NERVEX.resource.group}", reads_pods=True)
     custom = msgspec.structs.replace(
         DIJobKind.custom, main=Main("{role}", "it gets no port of that name, and side-cars keep its pod alive")

@@ -1,0 +1,40 @@
+"""Words on the wire, spelt as the users of DI-orchestrator v1.1 know them."""
+
+from trainmaster.core.observed import SlotLabels
+
+OPERATOR_NAME = "di-operator"
+
+PREFIX = "diengine/"
+JOB = f"{PREFIX}job"
+OPERATOR = f"{PREFIX}operator"
+POD = f"{PREFIX}pod"
+TASK_TYPE = f"{PREFIX}task-type"
+TASK_NAME = f"{PREFIX}task-name"
+RESTART_COUNT = f"{PREFIX}restart-count"
+"""Ours: the attempt that a pod was created for."""
+
+# Annotations of pods. Ours have RANK and TASK_RANK as labels, too: selectors can name these.
+REPLICAS = f"{PREFIX}replicas"
+"""Replicas of the job when the pod was created."""
+RANK = f"{PREFIX}rank"
+TASK_RANK = f"{PREFIX}task-rank"
+"""The index of the pod in its task."""
+NODE = f"{PREFIX}node"
+"""Always empty: the scheduler chooses the node."""
+
+SLOTS = SlotLabels(role=TASK_NAME, index=TASK_RANK)
+
+CONTAINER = "di-container"
+"""The container that trains. In a pod without one of this name all containers do."""
+PORT_NAME = "di-port"
+DEFAULT_PORT = 22270
+
+
+def service_name(job: str) -> str:
+    """The service of a job, by which the names of its pods resolve."""
+    return f"di-{job}"
+
+
+def job_labels(job: str) -> dict[str, str]:
+    """The labels by which the service finds the pods of a job."""
+    return {JOB: job, OPERATOR: OPERATOR_NAME}

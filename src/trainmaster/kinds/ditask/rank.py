@@ -1,0 +1,48 @@
+"""The rank of each replica, and the addresses of all replicas in the order of their ranks.
+
+DI-engine takes the address of a process from ``DI_NODES`` by its ``DI_RANK``, listens there, and dials lower ranks only.
+So a replica keeps its rank as long as the job has pods, and a new one gets the next number: the pods that run need not
+know it. A replica that is scaled away leaves a gap. Its name would not resolve, and DI-engine stops at a name that does
+not resolve; so the gap is called localhost, where a dial is refused and repeated.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+
+from trainmaster.core.slot import Slot, slot_of
+from trainmaster.kinds.ditask import labels
+from trainmaster.kinds.ditask.types import DITaskJob
+
+NODES = "DI_NODES"
+GAP = "localhost"
+
+
+def ranks_of(stored: Mapping[str, int], slots: Iterable[Slot], roles: Container[str]) -> dict[str, int]:
+    """The stored ranks, and the next ones for slots that have none, in the order of the slots. Replicas that are scaled
+    away keep theirs for their return. Those of a task that is in ``roles`` no more do not."""
+    found = {place: rank for place, rank in stored.items() if place.rpartition("-")[0] in roles}
+    following = max(found.values(), default=-1) + 1
+    for slot in slots:
+        if slot.place not in found:
+            found[slot.place] = following
+            following += 1
+    return found
+
+
+def address(job: DITaskJob, pod: str, domain: str) -> str:
+    """The name of a pod in the DNS of the cluster."""
+    return f"{pod}.{labels.service_name(job.metadata.name)}.{job.metadata.namespace}.{domain}"
+
+
+def nodes(job: DITaskJob, slots: Iterable[Slot], ranks: Mapping[str, int], domain: str) -> str:
+    """The addresses of the replicas by rank."""
+    by_rank = {ranks[slot.place]: address(job, slot.name, domain) for slot in slots}
+    return ",".join(by_rank.get(rank, GAP) for rank in range(max(by_rank, default=-1) + 1))
+
+
+def nodes_size(job: DITaskJob, counts: Mapping[str, int], domain: str) -> int:
+    """At most so long ``nodes`` is for so many replicas of each task, with the gaps that the stored ranks leave."""
+    longest = {
+        task: len(address(job, slot_of(job.metadata.name, task, n - 1).name, domain)) for task, n in counts.items()
+    }
+    gaps = max(max(job.status.ranks.values(), default=-1) + 1 - sum(counts.values()), 0)
+    return sum(n * (longest[task] + 1) for task, n in counts.items()) + gaps * len(f"{GAP},")
