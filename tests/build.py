@@ -31,7 +31,8 @@ from trainmaster.core.view import (
     ServiceView,
 )
 from trainmaster.kinds.base import Kind, Settings
-from trainmaster.kinds.registry import all_kinds
+from trainmaster.kinds.registry import all_resource_kinds
+from trainmaster.kinds.resource_kinds import ResourceKinds
 
 Json = dict[str, Any]
 Child = PodView | ServiceView | ChildView
@@ -123,6 +124,32 @@ def a_dijob(
         "DIJob",
         _metadata(name, namespace, generation, labels),
         {"coordinator": {"template": template}, **written, **(spec or {})},
+        status,
+    )
+
+
+def a_task(name: str = "", replicas: int = 1, template: Json | None = None, **fields: Any) -> Json:
+    """An entry of spec.tasks. A name that is a type stands for the type."""
+    named = {"type": name} if name in ("learner", "collector", "evaluator") else {"name": name} if name else {}
+    given = a_template(a_container("di-container")) if template is None else template
+    return {**named, "replicas": replicas, "template": given, **fields}
+
+
+def a_ditask(
+    name: str = "cartpole",
+    *tasks: Json,
+    namespace: str = "rl",
+    spec: Json | None = None,
+    status: Json | None = None,
+    generation: int = 1,
+    labels: Json | None = None,
+) -> Json:
+    """A DIJob of v2alpha1; unless told with one learner and two collectors."""
+    return _a_job(
+        "diengine.opendilab.org/v2alpha1",
+        "DIJob",
+        _metadata(name, namespace, generation, labels),
+        {"tasks": list(tasks) or [a_task("learner"), a_task("collector", 2)], **(spec or {})},
         status,
     )
 
@@ -570,13 +597,13 @@ def view_of_create(create: Create, *, phase: str = "Pending", node: str = "", re
 
 def kind_of(job: Json, settings: Settings = SETTINGS) -> Kind[Any]:
     group = job["apiVersion"].rpartition("/")[0]
-    return _kinds(msgspec.json.encode(settings))[group, job["kind"]]
+    return _kinds(msgspec.json.encode(settings))[group, job["kind"]].of(msgspec.json.encode(job))
 
 
 @cache
-def _kinds(settings: bytes) -> dict[tuple[str, str], Kind[Any]]:
-    found = all_kinds(msgspec.json.decode(settings, type=Settings))
-    return {(kind.resource.group, kind.resource.kind): kind for kind in found}
+def _kinds(settings: bytes) -> dict[tuple[str, str], ResourceKinds]:
+    found = all_resource_kinds(msgspec.json.decode(settings, type=Settings))
+    return {(kinds.resource.group, kinds.resource.kind): kinds for kinds in found}
 
 
 def observed(

@@ -17,6 +17,8 @@ class JobSettings(msgspec.Struct, frozen=True):
 
     server_url: str = "di-server.di-system:8080"
     """Address under which pods reach di-server."""
+    service_domain: str = "svc.cluster.local"
+    """What follows the namespace in the DNS names of pods of DIJobs with tasks."""
     shared_network: bool = False
     """All pods are processes of one machine, as in local mode: ports are assigned to them."""
     max_host_ports_per_job: int = 1000

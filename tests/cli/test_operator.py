@@ -36,6 +36,7 @@ DEFAULTS = OperatorOptions(
     namespace="",
     kinds=(),
     server_url="di-server.di-system:8080",
+    service_domain_name="svc.cluster.local",
     agconfig_namespace="",
     agconfig_name="aggregator-config",
     controller_config_file="",
@@ -87,6 +88,9 @@ DEFAULTS = OperatorOptions(
             ["--node-fail-grace-period=1m", "--bad-node-condition=A", "--bad-node-condition", "B"],
             {"node_fail_grace_period": 60.0, "bad_node_conditions": ("A", "B")},
             id="nodes",
+        ),
+        pytest.param(
+            ["--service-domain-name=svc.x.org"], {"service_domain_name": "svc.x.org"}, id="another DNS domain"
         ),
         pytest.param(["--gang-scheduler-name=volcano"], {"gang_scheduler_name": "volcano"}, id="gangs"),
         pytest.param(

@@ -24,6 +24,7 @@ from tests.laws.operator import (
     Operator,
     Trouble,
     VirtualLoop,
+    counts_of,
     restarts_of,
     stored_ports,
 )
@@ -236,7 +237,7 @@ class JobMachine(RuleBasedStateMachine):
     def a_failure_is_counted_once(self) -> None:
         """That it is counted at all, before its pod is deleted, is a law about that delete."""
         for job in self._jobs():
-            uid, restarts = job["metadata"]["uid"], job.get("status", {}).get("restarts", {})
+            uid, restarts = job["metadata"]["uid"], counts_of(job.get("status", {}))
             used = sum(of_role.get("used", 0) for of_role in restarts.values())
             failed = self.failures.get(uid, set()) | (self._missed(uid) if self.maker.misses_pods else set())
             if used > len(failed):
@@ -297,7 +298,9 @@ class JobMachine(RuleBasedStateMachine):
         elif to != "bound" and pod["status"]["phase"] not in ("Succeeded", "Failed"):
             name = pod["spec"]["containers"][0]["name"]
             state = {} if to == "Running" else {"terminated": {"exitCode": int(to == "Failed"), "reason": "Error"}}
-            self.api.set_status(POD, key, {"phase": to, "containerStatuses": [{"name": name, "state": state}]})
+            ready = {"type": "Ready", "status": str(to == "Running")}
+            containers = [{"name": name, "state": state}]
+            self.api.set_status(POD, key, {"phase": to, "conditions": [ready], "containerStatuses": containers})
             if to == "Failed":
                 self.failures.setdefault(owner_uid(pod), set()).add(pod["metadata"]["uid"])
 
@@ -343,7 +346,7 @@ class JobMachine(RuleBasedStateMachine):
             return
         if phase not in ENDED:
             wanted = self.maker.children(key, job["spec"])
-            if {k.name for k in pods} | _done(key, job) != wanted or services != wanted:
+            if {k.name for k in pods} | _done(key, job) != wanted or services != self.maker.services(key, job["spec"]):
                 raise LawBroken(f"settles: {sorted(wanted)} wanted, pods {sorted(pods)}, services {services}")
             return
         if stored_ports(job):
@@ -519,6 +522,45 @@ class NodeMachine(JobMachine):
         return owner_uid(pod) in {owner["metadata"]["uid"] for owner in owners}
 
 
+class RankMachine(JobMachine):
+    """Its pods find each other by rank."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counters: dict[str, tuple[int, int]] = {}
+
+    @invariant()
+    def a_rank_belongs_to_one_pod_and_is_on_record(self) -> None:
+        for job in self._jobs():
+            pods = [pod for pod in self.api.owned_by(job["metadata"]["uid"], POD).values() if _is_going_on(pod)]
+            found = [int(pod["metadata"]["annotations"]["diengine/rank"]) for pod in pods]
+            if len(found) != len(set(found)):
+                raise LawBroken(f"two pods have one rank: {sorted(found)}")
+
+    @invariant()
+    def a_pod_finds_its_own_address_by_its_rank(self) -> None:
+        for key, pod in self.api.objects.get(POD, {}).items():
+            env = {entry["name"]: entry["value"] for entry in pod["spec"]["containers"][0]["env"]}
+            own = env["DI_NODES"].split(",")[int(env["DI_RANK"])]
+            if not own.startswith(f"{key.name}."):
+                raise LawBroken(f"{key.name} of rank {env['DI_RANK']} would listen at {own}: {env['DI_NODES']}")
+
+    @invariant()
+    def restarts_and_reschedules_are_never_taken_back(self) -> None:
+        for job in self._jobs():
+            uid, status = job["metadata"]["uid"], job.get("status", {})
+            counted = status.get("restarts", 0), status.get("reschedules", 0)
+            if any(now < before for now, before in zip(counted, self.counters.get(uid, (0, 0)), strict=True)):
+                raise LawBroken(f"monotone: restarts and reschedules were {self.counters[uid]}, now {counted}")
+            self.counters[uid] = counted
+            if counted[0] > len(self.failures.get(uid, ())):
+                raise LawBroken(f"monotone: {counted[0]} restarts, but {len(self.failures.get(uid, ()))} failures")
+
+
+def _is_going_on(pod: Object) -> bool:
+    return "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] not in ("Succeeded", "Failed")
+
+
 class BatchMachine(JobMachine):
     """Its pods are those of batch Jobs, which Kubernetes makes, counts and gives up."""
 
@@ -650,6 +692,7 @@ class BatchMachine(JobMachine):
 def machine_of(made: Maker) -> type[JobMachine]:
     base = RelatedMachine if made.related is not None else BatchMachine if made.has_batch_jobs else JobMachine
     others = () if base is JobMachine else (base,)
+    others = (RankMachine,) if made.has_ranks else others
     bases = (NodeMachine, *others) if made.kind.looks_at_nodes else (base,)
     return type(f"{made.kind.__name__}Machine", bases, {"maker": made})
 

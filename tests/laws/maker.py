@@ -10,6 +10,7 @@ from trainmaster.core.ids import Key
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
+from trainmaster.kinds.ditask.kind import DITaskKind
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
 from trainmaster.kinds.mxjob.kind import MXJobKind
 
@@ -32,6 +33,9 @@ class Maker:
     misses_pods: bool = False
     """A pod that somebody takes away is a failure, too."""
 
+    has_ranks: bool = False
+    """Its pods find each other by rank."""
+
     def is_stopped(self, job: Object) -> bool:
         """It was told to have no running pods for now."""
         return False
@@ -42,9 +46,13 @@ class Maker:
     def children(self, key: Key, spec: Object) -> set[str]:
         raise NotImplementedError
 
+    def services(self, key: Key, spec: Object) -> set[str]:
+        """The services among them; mostly each replica has one of its name."""
+        return self.children(key, spec)
+
     def names(self, key: Key, job: Object) -> set[str]:
         """The children that a stored job must have; most kinds name them by the spec alone."""
-        return self.children(key, job["spec"])
+        return self.children(key, job["spec"]) | self.services(key, job["spec"])
 
     def policy(self, spec: Object) -> str:
         raise NotImplementedError
@@ -133,6 +141,54 @@ class DIJobMaker(Maker):
 
     def children(self, key: Key, spec: Object) -> set[str]:
         return {f"{key.name}-coordinator"}
+
+    def policy(self, spec: Object) -> str:
+        given: str = spec.get("cleanPodPolicy", "")
+        return {"ALL": "All", "": "Running"}.get(given, given)
+
+
+class DITaskMaker(Maker):
+    kind = DITaskKind
+    has_ranks = True
+
+    def specs(self) -> st.SearchStrategy[Object]:
+        # The port of DI-engine's program cannot be changed: no template is on the network of its machine.
+        main = {"name": "di-container", "image": "x", "ports": [{"name": "di-port", "containerPort": 80}]}
+        fields = {
+            "template": st.just({"spec": {"containers": [main]}}),
+            "replicas": st.integers(1, 3),
+            "restartScope": st.sampled_from(["Pod", "Pod", "All"]),
+        }
+        kinds = st.lists(st.sampled_from(["learner", "collector", "evaluator"]), min_size=1, unique=True)
+        tasks = kinds.flatmap(lambda types: st.tuples(*(self._task(type_, fields) for type_ in types)).map(list))
+        run_policy = st.fixed_dictionaries(
+            {},
+            optional={
+                "activeDeadlineSeconds": st.sampled_from([5, 700]),
+                "ttlSecondsAfterFinished": st.sampled_from([0, 30]),
+                "suspend": st.sampled_from([False, False, True]),
+            },
+        )
+        return st.fixed_dictionaries(
+            {"tasks": tasks, "runPolicy": run_policy},
+            optional={
+                "cleanPodPolicy": st.sampled_from(["All", "ALL", "Running", "None", ""]),
+                "backoffLimit": st.integers(-1, 3),
+                "preemptible": st.booleans(),
+            },
+        )
+
+    def _task(self, type_: str, fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Object]:
+        return st.fixed_dictionaries({"type": st.just(type_), **fields})
+
+    def is_stopped(self, job: Object) -> bool:
+        return bool(job["spec"]["runPolicy"].get("suspend"))
+
+    def children(self, key: Key, spec: Object) -> set[str]:
+        return {f"{key.name}-{task['type']}-{index}" for task in spec["tasks"] for index in range(task["replicas"])}
+
+    def services(self, key: Key, spec: Object) -> set[str]:
+        return {f"di-{key.name}"}
 
     def policy(self, spec: Object) -> str:
         given: str = spec.get("cleanPodPolicy", "")
@@ -272,6 +328,7 @@ class FirstMxJobMaker(MxJobMaker):
 
 MAKERS: tuple[Maker, ...] = (
     DIJobMaker(),
+    DITaskMaker(),
     AITrainingJobMaker(),
     NerveXJobMaker(),
     MXJobMaker(),

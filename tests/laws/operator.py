@@ -251,13 +251,29 @@ def _is_outdated(pod: Object, status: Object) -> bool:
     return bool(restarts_of(status).get(role, 0) > int(label))
 
 
-_ROLE_LABELS = ("TrainingJobReplicaName", "training.kubeflow.org/replica-type", "replica-type")
-_ATTEMPT_LABELS = ("RestartCount", "training.kubeflow.org/restart-count", "restart-count")
+_ROLE_LABELS = (
+    "TrainingJobReplicaName",
+    "training.kubeflow.org/replica-type",
+    "replica-type",
+    "diengine/task-name",
+)
+_ATTEMPT_LABELS = (
+    "RestartCount",
+    "training.kubeflow.org/restart-count",
+    "restart-count",
+    "diengine/restart-count",
+)
 
 
 def restarts_of(status: Object) -> dict[str, int]:
     """The restarts that were counted, by role in lower case."""
-    return {role.lower(): counted.get("count", 0) for role, counted in status.get("restarts", {}).items()}
+    return {role.lower(): counted.get("count", 0) for role, counted in counts_of(status).items()}
+
+
+def counts_of(status: Object) -> Object:
+    """What is remembered of the restarts of each role. Jobs with tasks have a number of that name."""
+    found: Object = status["attempts"] if "attempts" in status else status.get("restarts", {})
+    return found
 
 
 def _is_leaving(pod: Object) -> bool:

@@ -142,11 +142,14 @@ class Cluster:
             if pod["status"].get("containerStatuses", [{}])[0].get("state") != state:
                 phase = "Pending" if stuck else "Running"
                 started = pod["status"].get("startTime", self.api.stamp())
-                ready = {"type": "PodReadyToStartContainers", "status": "False" if stuck else "True"}
+                ready = [
+                    {"type": type_, "status": "False" if stuck else "True"}
+                    for type_ in ("PodReadyToStartContainers", "Ready")
+                ]
                 self.api.set_status(
                     POD,
                     key,
-                    {"phase": phase, "startTime": started, "containerStatuses": statuses, "conditions": [ready]},
+                    {"phase": phase, "startTime": started, "containerStatuses": statuses, "conditions": ready},
                 )
 
     def _evict(self) -> None:

@@ -11,8 +11,10 @@ from tests.build import (
     Json,
     a_container,
     a_dijob,
+    a_ditask,
     a_nervexjob,
     a_replica,
+    a_task,
     a_template,
     an_agconfig,
     an_aitj,
@@ -25,6 +27,7 @@ from trainmaster.core.ids import Key, Resource
 from trainmaster.kinds.base import Kind
 
 AITRAININGJOB, MXJOB, MXJOB_MLKUBE = "AITrainingJob", "MXJob", "MxJob"
+TASKS = "DIJob with tasks"
 COORDINATOR, COLLECTOR, DI = "coordinator", "collector", "DIJob and NerveXJob"
 """What the expected outcomes of the table are told by: rows of the same contract share them."""
 
@@ -66,6 +69,8 @@ class Row:
     ended: Mapping[str, Any] = field(default_factory=dict)
     """The status of a job that the operator before us ended."""
     related: tuple[tuple[Resource, Json], ...] = ()
+    has_one_service: bool = False
+    """One service for all pods."""
     kind: Kind[Any] | None = None
     """Of a job whose kind is not registered."""
 
@@ -234,6 +239,14 @@ def _a_condition(type_: str, **more: str) -> Json:
     return {"type": type_, "status": "True", "lastUpdateTime": at, "lastTransitionTime": at, **more}
 
 
+# --- DIJob of v2alpha1: a learner and two collectors ---
+
+
+def _ditask(options: Options) -> Json:
+    template = template_of("di-container", options)
+    return with_options(a_ditask("job", a_task("learner", 1, template), a_task("collector", 2, template)), options)
+
+
 # --- the rows ---
 
 AITJ = Row(
@@ -272,6 +285,26 @@ KUBEFLOW = Row(
     template=("mxReplicaSpecs", "Worker", "template"),
     replicas=("mxReplicaSpecs", "Worker", "replicas"),
     ended={"conditions": [_a_condition("Succeeded")], "completionTime": "2025-12-31T23:00:00Z"},
+)
+
+DITASK = Row(
+    name="dijob-v2alpha1",
+    contract=TASKS,
+    build=_ditask,
+    size=3,
+    victim="job-collector-1",
+    main="di-container",
+    restarts_all=False,
+    result=_result_of_phase,
+    is_running=lambda job: job["status"].get("phase") == "Running",
+    counted=lambda job: int(job["status"].get("restarts", 0)),
+    suspend=("runPolicy", "suspend"),
+    deadline=("runPolicy", "activeDeadlineSeconds"),
+    ttl=("runPolicy", "ttlSecondsAfterFinished"),
+    template=("tasks", 1, "template"),
+    replicas=("tasks", 1, "replicas"),
+    ended={"phase": "Succeeded", "conditions": [_a_condition("Succeeded")]},
+    has_one_service=True,
 )
 
 
@@ -320,10 +353,11 @@ def _role_of(contract: str) -> str:
 BY_POD: Sequence[Row] = (
     AITJ,
     KUBEFLOW,
+    DITASK,
     *MLKUBE,
     *_rl_rows((COORDINATOR, "job-coordinator", "-coordinator"), (COLLECTOR, COLLECTORS[0], "-collector")),
 )
 """For faults of one pod: those around a coordinator have two kinds of pods, with contracts of their own."""
 
-BY_JOB: Sequence[Row] = (AITJ, KUBEFLOW, *MLKUBE, *_rl_rows((DI, "job-coordinator", "")))
+BY_JOB: Sequence[Row] = (AITJ, KUBEFLOW, DITASK, *MLKUBE, *_rl_rows((DI, "job-coordinator", "")))
 """For what happens to a job as a whole."""

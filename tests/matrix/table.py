@@ -18,6 +18,7 @@ from tests.matrix.kinds import (
     DI,
     MXJOB,
     MXJOB_MLKUBE,
+    TASKS,
     Options,
     Row,
 )
@@ -70,7 +71,7 @@ PREDECESSORS = {
     MXJOB_MLKUBE: "mxjob-mlkube-c377703/dist/running",
     DI: "di-v0.2.2/parallel/running",
 }
-"""Files of tests/takeover/objects; none was recorded of the nervex-operator."""
+"""Files of tests/takeover/objects; none was recorded of the nervex-operator and of DI-orchestrator v1.1."""
 
 POD_AND_NODE = "(?s)(?=.*{pod})(?=.*{node})"
 EVICTED = "(?si)(?=.*{pod})(?=.*(evict|disrupt|drain))"
@@ -80,12 +81,16 @@ _NODE_FAULT = GoesOn(SCOPE, counted=1, event=POD_AND_NODE)
 _COORDINATOR_ENDS = "0015: the end of the coordinator's program is the end of the job"
 _PROGRAM_ENDS = "docs/mxjob.md, When it ends: exit codes 1-127 and OOMKilled are for good"
 _PS_LITE = "docs/mxjob.md, What restarts: ps-lite takes no lost process back, so all pods restart"
-_NO_POLICY = dict.fromkeys((MXJOB_MLKUBE, COORDINATOR, COLLECTOR), Differs(None, "it has no restart policy"))
+_NO_POLICY = dict.fromkeys((MXJOB_MLKUBE, COORDINATOR, COLLECTOR, TASKS), Differs(None, "it has no restart policy"))
 _KEPT = "0015: a replica is there until it is given back"
 
 
+_RESCHEDULED = {
+    TASKS: Differs(replace(_NODE_FAULT, counted=0), "docs/dijob.md: what a node does to a pod is a reschedule")
+}
+
 NODES = (
-    Situation("node-lost", do.lose_node, _NODE_FAULT),
+    Situation("node-lost", do.lose_node, _NODE_FAULT, _RESCHEDULED),
     Situation(
         "node-lost-while-the-operator-was-away",
         do.lose_node_while_the_operator_is_away,
@@ -97,7 +102,7 @@ NODES = (
         GoesOn(SCOPE, counted=None, event=POD_AND_NODE),
         {AITRAININGJOB: Differs(GoesOn(VICTIM, event=POD_AND_NODE), "0020: like every deleted pod, it is not counted")},
     ),
-    Situation("node-deleted", do.delete_node, _NODE_FAULT),
+    Situation("node-deleted", do.delete_node, _NODE_FAULT, _RESCHEDULED),
     Situation(
         "drained",
         do.drain,
@@ -117,14 +122,14 @@ NODES = (
         rows=BY_JOB,
     ),
     *(
-        Situation(name, act, _NODE_FAULT, manifest=do.with_gpu)
+        Situation(name, act, _NODE_FAULT, _RESCHEDULED, manifest=do.with_gpu)
         for name, act in (
             ("gpu-unhealthy", do.report_unhealthy_gpu),
             ("gpu-lost-on-a-node-of-several-jobs", do.lose_gpu_beside_another_job),
         )
     ),
     Situation("device-plugin-upgraded", do.upgrade_device_plugin, GoesOn(NO_POD), manifest=do.with_gpu),
-    Situation("evicted", do.evict, _NODE_FAULT),
+    Situation("evicted", do.evict, _NODE_FAULT, _RESCHEDULED),
     Situation(
         "evicted-with-a-policy-for-node-faults",
         do.evict,
@@ -133,7 +138,7 @@ NODES = (
         manifest=do.restarting_after_node_faults,
     ),
     *(
-        Situation(f"ended-by-node-{reason}", do.ended_by_node(reason, message), _NODE_FAULT)
+        Situation(f"ended-by-node-{reason}", do.ended_by_node(reason, message), _NODE_FAULT, _RESCHEDULED)
         for reason, message in (
             ("OutOfcpu", "Node didn't have enough resource: cpu, requested: 4000, used: 6000, capacity: 8000"),
             ("Shutdown", "Node is shutting, evicting pods"),
@@ -304,7 +309,7 @@ TAKEN_OVER = (
         "children-left-by-another-operator",
         do.nothing,
         GoesOn(NO_POD),
-        rows=tuple(row for row in BY_JOB if row.name != "nervexjob"),
+        rows=tuple(row for row in BY_JOB if row.contract in PREDECESSORS and row.name != "nervexjob"),
         found=True,
     ),
 )

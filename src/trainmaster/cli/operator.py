@@ -51,7 +51,13 @@ _MEANINGLESS = (
     "--server-address",
     default=OPERATOR.jobs.server_url,
     show_default=True,
-    help="Address of di-server for pods (KUBERNETES_SERVER_URL).",
+    help="Address of di-server for pods (KUBERNETES_SERVER_URL, DI_SERVER_URL).",
+)
+@click.option(
+    "--service-domain-name",
+    default=OPERATOR.jobs.service_domain,
+    show_default=True,
+    help="What follows the namespace in DNS names of pods (DI_NODES).",
 )
 @click.option(
     "--agconfig-namespace",

@@ -88,6 +88,7 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     kinds: tuple[str, ...]
     server_url: str
+    service_domain_name: str
     agconfig_namespace: str
     agconfig_name: str
     controller_config_file: str
@@ -183,6 +184,7 @@ async def _operate(options: OperatorOptions) -> None:
 def _job_settings(options: OperatorOptions) -> JobSettings:
     return JobSettings(
         server_url=options.server_url,
+        service_domain=options.service_domain_name,
         aggregator_config=_aggregator_config(options, OPERATOR.jobs.aggregator_config),
         dijob_aggregator_config=_aggregator_config(options, OPERATOR.jobs.dijob_aggregator_config),
         accelerators=accelerators_in(options.controller_config_file),

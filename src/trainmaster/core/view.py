@@ -135,6 +135,8 @@ class PodView(msgspec.Struct, frozen=True):
     """The number of its devices that the kubelet reports as Unhealthy, by name."""
     healthy: tuple[str, ...] = ()
     """The names of devices that the kubelet reports as Healthy, all of them. Most kubelets report none."""
+    is_ready: bool = False
+    """The condition Ready is True."""
 
     @property
     def is_ended(self) -> bool:
@@ -630,6 +632,7 @@ def _slim_pod(wire: _PodWire) -> PodView:
         ),
         unhealthy=unhealthy,
         healthy=healthy,
+        is_ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions or ()),
     )
 
 

@@ -26,7 +26,7 @@ class ObjectMeta(Wire, frozen=True):
 Template = Annotated[dict[str, Any], msgspec.Meta(extra={"schema": TemplatePart})]
 """A PodTemplateSpec as the user wrote it; the schema has only the fields that we read."""
 
-Anything = Annotated[Any, msgspec.Meta(extra={"is_anything": True})]
+Anything = Annotated[Any, msgspec.Meta(extra={"openapi": {"x-kubernetes-preserve-unknown-fields": True}})]
 """Any JSON value."""
 
 Ports = Annotated[dict[str, dict[str, Port]], msgspec.Meta(extra={"openapi": {"x-kubernetes-map-type": "atomic"}})]

@@ -149,6 +149,8 @@ class Kind(ABC, Generic[J]):
     """Fields of the spec that only jobs of this kind have, where several kinds share a resource."""
     looks_at_nodes: ClassVar[bool] = False
     """Whether it wants ``Observed.nodes``."""
+    looks_at_readiness: ClassVar[bool] = False
+    """Whether its jobs are planned again when a pod becomes ready, or is ready no more."""
     predecessor: ClassVar[Predecessor | None] = None
     """The operator whose children its jobs adopt."""
 

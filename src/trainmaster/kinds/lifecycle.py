@@ -1,14 +1,19 @@
 """A kind that describes its jobs, and leaves the decisions to the lifecycle."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, ClassVar
+
+import msgspec
 
 from trainmaster.core.ids import Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
+from trainmaster.core.view import JobView
 from trainmaster.kinds import status
-from trainmaster.kinds.base import J, Kind
+from trainmaster.kinds.base import Failure, J, Kind, changed_status
+from trainmaster.kinds.priority import classless
 from trainmaster.lifecycle import decide
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.decide import Builder, Report, Verdict
@@ -22,6 +27,8 @@ class LifecycleKind(Kind[J]):
     counters: ClassVar[tuple[str, ...]] = ("replica_statuses", "conditions")
     """The fields of the status that may wait to be stored while nothing else changes. Conditions are among them where
     they stay true for long."""
+    priority_label: ClassVar[str] = ""
+    """The label of pods with the priority of the job, if that may be the name of a PriorityClass."""
 
     @abstractmethod
     def read(self, job: J, observed: Observed) -> JobModel:
@@ -50,6 +57,17 @@ class LifecycleKind(Kind[J]):
 
     def decide(self, job: J, observed: Observed, now: datetime) -> Plan:
         return decide.decide(self, job, observed, now)
+
+    def conclude(self, view: JobView, plan: Plan, failures: Sequence[Failure], now: datetime) -> Plan:
+        concluded = super().conclude(view, plan, failures, now)
+        if not self.priority_label or concluded.status is None:
+            return concluded
+        stored = self._status(concluded.status)
+        conditions = classless(stored.conditions, failures, self.priority_label, now.replace(microsecond=0))
+        if conditions == stored.conditions:
+            return concluded
+        new = msgspec.structs.replace(stored, conditions=conditions)
+        return msgspec.structs.replace(concluded, status=changed_status(stored, new))
 
     def delay(self, job: J, new: Any) -> float:
         """Seconds that the new status may wait to be stored."""

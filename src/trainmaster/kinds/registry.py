@@ -9,6 +9,7 @@ from trainmaster.kinds.definition import Definition
 from trainmaster.kinds.dijob import crd as dijob
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 from trainmaster.kinds.ditask import crd as ditask
+from trainmaster.kinds.ditask.kind import DITaskKind
 from trainmaster.kinds.mlkube import crd as mlkube
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
 from trainmaster.kinds.mxjob import crd as mxjob
@@ -17,6 +18,7 @@ from trainmaster.kinds.resource_kinds import ResourceKinds, by_resource
 
 KINDS: tuple[type[Kind[Any]], ...] = (
     DIJobKind,
+    DITaskKind,
     AITrainingJobKind,
     NerveXJobKind,
     MXJobKind,

@@ -66,6 +66,10 @@ class ResourceKinds:
         return tuple(dict.fromkeys(kind.predecessor for kind in self.kinds if kind.predecessor))
 
     @property
+    def looks_at_readiness(self) -> bool:
+        return any(kind.looks_at_readiness for kind in self.kinds)
+
+    @property
     def looks_at_nodes(self) -> bool:
         return any(kind.looks_at_nodes for kind in self.kinds)
 

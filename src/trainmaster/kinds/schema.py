@@ -66,14 +66,13 @@ class _Generator:
         match type_:
             case inspect.Metadata(extra={"schema": described}):
                 return _atomic(self.schema(inspect.type_info(described), keeps_unknown=True))
-            case inspect.Metadata(extra={"is_anything": True}):
-                return {"x-kubernetes-preserve-unknown-fields": True}
             case inspect.Metadata(extra={"pattern": pattern}):
                 # For the API server alone: our own check has a better sentence for what does not match.
                 return self.schema(type_.type, keeps_unknown=keeps_unknown) | {"pattern": pattern}
             case inspect.Metadata(extra={"openapi": keywords}):
                 # For the API server alone: a stored status that does not fit is still read.
-                return {**self.schema(type_.type, keeps_unknown=keeps_unknown), **keywords}
+                is_anything = isinstance(type_.type, inspect.AnyType)
+                return {**({} if is_anything else self.schema(type_.type, keeps_unknown=keeps_unknown)), **keywords}
             case inspect.Metadata(extra={"default": default}):
                 return self.schema(type_.type, keeps_unknown=keeps_unknown) | {"default": default}
             case inspect.UnionType(types=(inspect.IntType(), inspect.StrType())):

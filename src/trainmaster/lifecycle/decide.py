@@ -203,8 +203,8 @@ class Pass(Generic[J]):
             for f in failed
             if rules[f.role].is_always_replaced or restart.is_wanted(rules[f.role].policy, f.fault, run.exit_codes)
         )
-        evicted = tuple(f for f in wanted if f.fault.is_disruption)  # no limit is about these
-        charged = tuple(f for f in wanted if not f.fault.is_disruption)
+        evicted = tuple(f for f in wanted if f.fault.is_free)  # no limit is about these
+        charged = tuple(f for f in wanted if not f.fault.is_free)
         again = restart.admitted(charged, rules, restarts, self._calm, limit=run.restart_limit)
         return Verdict(failed, wanted, (*again, *evicted), spared)
 
@@ -224,7 +224,7 @@ class Pass(Generic[J]):
         extra = self.kind.other_children(self.job, facts, self.now)
         waits, delays = restart.waits(self.model.memory.restarts, self.now), self._delays()
         removed = self.kind.replica_removal(self.model, facts, None)
-        is_stored = allotted.is_stored and self.model.has_stored_names
+        is_stored = allotted.is_stored and self.model.is_recorded
         is_clear = is_stored and removed.is_done and not facts.outdated
         creates = chain(self._environment(), self._group(), extra.creates, self._missing(waits, delays))
         batch = batch_of(creates) if is_clear else Batch()
@@ -248,8 +248,8 @@ class Pass(Generic[J]):
             creates=batch.creates,
             patches=(*extra.patches, *removed.patches, *self._group_changes()),
             status=self.kind.changed(self.job, new),
-            # Names and ports are stored before a pod gets them.
-            status_first=allotted.is_new or extra.is_new or not self.model.has_stored_names,
+            # Names, ranks and ports are stored before a pod gets them.
+            status_first=allotted.is_new or extra.is_new or not self.model.is_recorded,
             lazy=self.kind.delay(self.job, new),
             events=self.kind.events(self.job, report, new),
             requeue_after=soonest(
@@ -287,7 +287,7 @@ class Pass(Generic[J]):
     def _environments(self) -> set[str]:
         """The environments that pods need, those that will be created included."""
         needed = environment.needed_by(self.facts.observed.all_pods)
-        new = self._builder.environment.digest if self.facts.missing else ""
+        new = self._builder.environment.digest if self.facts.missing and self.model.is_recorded else ""
         return needed | {new} if new else needed
 
     def _environment(self) -> Iterator[Create]:

@@ -123,7 +123,7 @@ def classify(model: JobModel, pods: Mapping[str, PodView], observed: Observed, r
     for slot in model.slots:
         _classify(model, slot, pods.get(slot.name), known[slot.role], nodes, waiting, found)
     surplus = _surplus(model, pods, observed)
-    addressed = [slot for slot in model.slots if model.roles[slot.role].has_services]
+    addressed = model.slots if model.services is None else model.services
     # A pod that is being deleted is still reached by its name: it may have something to hand over.
     kept = {slot.name for slot in addressed} | {pod.key.name for pod in surplus}
     services = sorted(observed.services.items(), reverse=True)
@@ -140,7 +140,7 @@ def classify(model: JobModel, pods: Mapping[str, PodView], observed: Observed, r
         replaced=tuple(found.replaced),
         surplus_services=tuple(service for name, service in services if name not in kept),
         leaving=_leaving(model, observed),
-        failed=tuple(found.failed),
+        failed=tuple(_charged(failed, model) for failed in found.failed),
         stranded=tuple(found.stranded),
         recovering=found.recovering,
         succeeded=by_role(found.succeeded),
@@ -305,6 +305,13 @@ def _fault(model: JobModel, role: str, pod: PodView, state: str, nodes: Nodes, w
     if pod.deleting:
         return fault.disruption(pod) if pod.disruption else lost(f"pod {pod.key.name}", pod.node)
     return fault.failure(pod, lambda container: model.takes_part(pod, container)) if state == "Failed" else None
+
+
+def _charged(failed: FailedPod, model: JobModel) -> FailedPod:
+    """The failed pod, with a fault that says whether it is charged."""
+    if model.is_free is None or failed.fault.is_free or not model.is_free(failed.fault):
+        return failed
+    return msgspec.structs.replace(failed, fault=msgspec.structs.replace(failed.fault, is_free=True))
 
 
 def _leaving(model: JobModel, observed: Observed) -> tuple[Place, ...]:

@@ -55,8 +55,8 @@ class Fault(msgspec.Struct, frozen=True):
     """The pod has ended and failed."""
     is_node: bool = False
     """The node caused the fault."""
-    is_disruption: bool = False
-    """Kubernetes evicted the pod to free its node: no restart limit is charged for it."""
+    is_free: bool = False
+    """No restart limit is charged for it: Kubernetes evicted the pod to free its node, or the kind says so."""
     comes_again: bool | None = None
     """Whether it is started again, whatever the policy of its role says; None leaves it to that."""
     exits: tuple[int, ...] = ()
@@ -111,7 +111,7 @@ def disruption(pod: PodView) -> Fault:
         node=pod.node,
         has_failed=True,
         is_node=True,
-        is_disruption=True,
+        is_free=True,
         reason=pod.disruption,
     )
 

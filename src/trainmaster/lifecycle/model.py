@@ -28,8 +28,6 @@ class Role(msgspec.Struct, frozen=True):
     rules: Rules
     misses_deleted_pods: bool = False
     """A pod that ran and was deleted has failed; else it is created again and nothing is counted."""
-    has_services: bool = True
-    """Each replica has a service of its own name."""
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -106,8 +104,10 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     replicas: Mapping[str, Replica] | None = None
     """What fills the slots, by name, where that is not pods: pods are then deleted with it, and not by themselves."""
     replica_resource: Resource = POD
-    has_stored_names: bool = True
-    """False while the status has to be stored before anything is created, because an edit may change the names."""
+    services: tuple[Slot, ...] | None = None
+    """Those that have a service, if not all slots have one: some of them, or one that stands for all."""
+    is_recorded: bool = True
+    """False while the status has to be stored before anything is created: names that an edit may change, or ranks."""
     run: RunPolicy
     memory: Memory
     attempt_label: str
@@ -138,6 +138,8 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     gang: Gang | None = None
     restarts_after_node_loss: bool = False
     """A pod on a lost node has failed, for every policy that restarts failed pods; else a policy has to say so."""
+    is_free: Callable[[Fault], bool] | None = None
+    """The faults that no restart limit is charged for. Evictions are never charged."""
     limits_creation: bool = False
     """A pod whose containers cannot be created for long has failed; else its kubelet goes on trying."""
     replaces_pending_pods: bool = False

@@ -14,6 +14,8 @@ UNKNOWN_FIELD = "UnknownField"
 STORED = "Stored"
 """The status was stored whole again."""
 
+CLASS_NOT_FOUND = "NotFound"
+"""There is no PriorityClass with the name of the job's priority."""
 FAILED_CREATE = "FailedCreate"
 """The API server refuses a child."""
 NO_FREE_PORT = "NoFreePort"

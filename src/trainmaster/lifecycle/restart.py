@@ -296,7 +296,7 @@ def _causes(failed: Sequence[FailedPod], rules: Mapping[str, Rules]) -> list[Fai
 
 def _begun(old: Restarts, causes: Sequence[FailedPod], rule: Rules, now: datetime) -> Restarts:
     count = old.count + len(causes)
-    charged = sum(not f.fault.is_disruption for f in causes)
+    charged = sum(not f.fault.is_free for f in causes)
     new = old if rule.scope == "Pod" else _attempt(old, count)
     attempts = new.attempts | {str(f.index): count for f in causes} if rule.scope == "Pod" else new.attempts
     return msgspec.structs.replace(

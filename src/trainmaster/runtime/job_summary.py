@@ -14,7 +14,13 @@ SUCCEEDED, FAILED = "Succeeded", "Failed"
 class StatusSummary(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = ""
     conditions: Conditions = ()
-    restarts: dict[str, Restarts] = {}
+    restarts: dict[str, Restarts] | int = {}
+    """Of each role. A number in kinds that have ``attempts`` for this."""
+    attempts: dict[str, Restarts] = {}
+
+    @property
+    def by_role(self) -> dict[str, Restarts]:
+        return self.restarts if isinstance(self.restarts, dict) else self.attempts
 
     @property
     def has_succeeded(self) -> bool | None:
@@ -25,7 +31,8 @@ class StatusSummary(msgspec.Struct, frozen=True, rename="camel"):
 
     def restarts_since(self, before: "StatusSummary") -> int:
         """How often the job, or a part of it, was started again for a fault. A budget may have been given back."""
-        grown = [(now.used, now.used - before.restarts.get(role, NONE).used) for role, now in self.restarts.items()]
+        old = before.by_role
+        grown = [(now.used, now.used - old.get(role, NONE).used) for role, now in self.by_role.items()]
         return sum(more if more >= 0 else used for used, more in grown)
 
 

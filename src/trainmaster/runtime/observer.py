@@ -84,9 +84,11 @@ class Observer:
     def listen(self, child_changed: Callable[[Key, bool], None], related_changed: Callable[[], None]) -> None:
         """``child_changed`` gets the key of a job, and whether a pod of it has another phase."""
 
+        is_blind = not self._kinds.looks_at_readiness
+
         def changed(before: Owned | None, after: Owned | None) -> None:
-            if before is not None and after is not None and _is_same(before, after):
-                return  # a heartbeat, a label, a readiness gate: no plan looks at it
+            if before is not None and after is not None and _is_same(before, after, is_blind):
+                return  # a heartbeat, a readiness gate: no plan looks at it
             for view in (before, after):
                 if view is not None and (owner := self._job_of(view)):
                     child_changed(Key(view.key.namespace, owner.name), _has_new_phase(before, after))
@@ -123,5 +125,8 @@ def _has_new_phase(before: Owned | None, after: Owned | None) -> bool:
     return isinstance(before, PodView) and isinstance(after, PodView) and before.phase != after.phase
 
 
-def _is_same(before: Owned, after: Owned) -> bool:
+def _is_same(before: Owned, after: Owned, is_blind: bool) -> bool:
+    """``is_blind``: whether pods are ready makes no difference."""
+    if is_blind and isinstance(before, PodView) and isinstance(after, PodView):
+        before = msgspec.structs.replace(before, is_ready=after.is_ready)
     return msgspec.structs.replace(before, resource_version=after.resource_version) == after

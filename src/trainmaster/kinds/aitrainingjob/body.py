@@ -10,6 +10,7 @@ from trainmaster.core.template import ContainerPart, Owner
 from trainmaster.kinds.aitrainingjob import labels
 from trainmaster.kinds.aitrainingjob.elastic import elastic_roles
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, ReplicaSpec
+from trainmaster.kinds.priority import set_class
 from trainmaster.lifecycle import gang as gangs
 from trainmaster.lifecycle.environment import Environment, environment_of
 from trainmaster.lifecycle.gang import Gang
@@ -145,8 +146,7 @@ class Builder:
             pod["schedulerName"] = self._job.spec.scheduler_name
         if self._is_elastic:
             pod = _with_membership(pod, membership_name(self._job))
-        if self._priority_class and not pod.get("priorityClassName") and pod.get("priority") is None:
-            pod["priorityClassName"] = self._priority_class
+        set_class(pod, self._priority_class)
         template.resolve_on_host(pod)
         body = template.pod_body(
             self._with_job_labels(spec),

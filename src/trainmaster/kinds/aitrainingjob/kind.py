@@ -1,6 +1,5 @@
 """AITrainingJob: any number of roles, created at once; end policies decide when and how it ends."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +9,7 @@ from trainmaster.core.condition import SUSPENDED, is_true
 from trainmaster.core.ids import CONFIG_MAP, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
-from trainmaster.core.view import JobView, PodView
+from trainmaster.core.view import PodView
 from trainmaster.kinds.admission_hints import Custom, Main
 from trainmaster.kinds.adoption import Predecessor
 from trainmaster.kinds.aitrainingjob import annotations, elastic, labels, placement, status, validate
@@ -20,8 +19,9 @@ from trainmaster.kinds.aitrainingjob.membership import next_step
 from trainmaster.kinds.aitrainingjob.outcome import restarts_of, result_of
 from trainmaster.kinds.aitrainingjob.status import ENDED, PENDING, PHASES
 from trainmaster.kinds.aitrainingjob.types import RESOURCE, AITrainingJob, AITrainingJobStatus
-from trainmaster.kinds.base import Failure, changed_status
+from trainmaster.kinds.base import changed_status
 from trainmaster.kinds.lifecycle import LifecycleKind
+from trainmaster.kinds.priority import class_of
 from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle import restart
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
@@ -43,6 +43,7 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
     phases = PHASES
     ended = ENDED
     custom = Custom(main=Main("aitj-*"))
+    priority_label = labels.PRIORITY
     counters = ("replica_statuses", "elastic_replicas", "conditions")
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={labels.GROUP}")
 
@@ -55,17 +56,6 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
     @property
     def children(self) -> tuple[Resource, ...]:
         return (CONFIG_MAP, *super().children)
-
-    def conclude(self, view: JobView, plan: Plan, failures: Sequence[Failure], now: datetime) -> Plan:
-        concluded = super().conclude(view, plan, failures, now)
-        if concluded.status is None:
-            return concluded
-        status = self._status(concluded.status)
-        conditions = placement.classless(status.conditions, failures, now.replace(microsecond=0))
-        if conditions == status.conditions:
-            return concluded
-        new = msgspec.structs.replace(status, conditions=conditions)
-        return msgspec.structs.replace(concluded, status=changed_status(status, new))
 
     def decide(self, job: AITrainingJob, observed: Observed, now: datetime) -> Plan:
         return super().decide(elastic.sized(job), observed, now)
@@ -136,7 +126,7 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
             self.owner(job),
             shared_network=self.settings.shared_network,
             gang=model.gang,
-            priority_class=placement.priority_class(job),
+            priority_class=class_of(job.spec.priority, job.status.conditions),
         )
 
 

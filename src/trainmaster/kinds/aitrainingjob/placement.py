@@ -1,21 +1,11 @@
-"""Scheduling of an AITrainingJob: the priority of its pods, and its PodGroup."""
+"""Scheduling of an AITrainingJob: its PodGroup."""
 
-from collections.abc import Sequence
-from datetime import datetime
-
-from trainmaster.core.condition import Conditions, find, put_standard
-from trainmaster.core.ids import POD, Key
-from trainmaster.core.plan import Create
-from trainmaster.kinds.aitrainingjob import labels, reason
+from trainmaster.core.ids import Key
 from trainmaster.kinds.aitrainingjob.elastic import enough
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob
-from trainmaster.kinds.base import Failure
+from trainmaster.kinds.priority import class_of
 from trainmaster.lifecycle import gang
 from trainmaster.lifecycle.gang import Gang
-
-HAS_PRIORITY_CLASS = "PriorityClassFound"
-"""False: no PriorityClass is called like the job's priority. Its pods have none, as with the ancestors, who knew the
-priority as a label alone."""
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 """The annotation by which jobs of any kind choose a queue of Volcano."""
@@ -34,23 +24,5 @@ def gang_of(job: AITrainingJob, scheduler: str) -> Gang | None:
         min_member=sum(number for _, number in members),
         min_resources=gang.needed(members),
         queue=meta.annotations.get(QUEUE, ""),
-        priority_class=priority_class(job),
+        priority_class=class_of(spec.priority, job.status.conditions),
     )
-
-
-def priority_class(job: AITrainingJob) -> str:
-    """The PriorityClass of the pods; empty when there is none of that name."""
-    found = find(job.status.conditions, HAS_PRIORITY_CLASS)
-    return job.spec.priority if found is None or found.status == "True" else ""
-
-
-def classless(conditions: Conditions, failures: Sequence[Failure], now: datetime) -> Conditions:
-    """What follows from a refusal that says that there is no such class: a job that ran without one goes on so."""
-    for failure in failures:
-        if not isinstance(failure.action, Create) or failure.action.resource != POD:
-            continue
-        name = failure.action.body["metadata"]["labels"].get(labels.PRIORITY)
-        if name and f"no PriorityClass with name {name} was found" in failure.error:
-            says = f"there is no PriorityClass {name}: the pods have the label alone; create it for later jobs"
-            return put_standard(conditions, HAS_PRIORITY_CLASS, False, reason.CLASS_NOT_FOUND, says, now)
-    return conditions

@@ -18,8 +18,9 @@ from trainmaster.kinds.base import ActionWords, Related, changed_status
 from trainmaster.kinds.dijob import address, adoption, aggregatorconfig, labels, nervexjob, status, validate
 from trainmaster.kinds.dijob.body import Builder
 from trainmaster.kinds.dijob.config import Templates, aggregator_template
-from trainmaster.kinds.dijob.model import clean_policy, model_of, pods_of
+from trainmaster.kinds.dijob.model import model_of, pods_of
 from trainmaster.kinds.dijob.profile import AGGREGATOR, COORDINATOR, DI, NERVEX, Profile, type_of
+from trainmaster.kinds.dijob.run_policy import clean_after
 from trainmaster.kinds.dijob.status import CREATED, ENDED, FAILED, PHASES, SUCCEEDED, AggregatorNews
 from trainmaster.kinds.dijob.types import DIJob, DIJobStatus
 from trainmaster.kinds.lifecycle import LifecycleKind
@@ -88,8 +89,7 @@ class DIJobKind(LifecycleKind[DIJob]):
         return status.events(job, report, new)
 
     def clean_up(self, job: DIJob, cause: Cause, result: Result) -> CleanPodPolicy | None:
-        """A job that is stopped leaves nothing running, whatever its policy."""
-        return "Running" if cause == "deadline" and clean_policy(job) == "None" else None
+        return clean_after(job.spec.clean_pod_policy, cause)
 
     def other_children(self, job: DIJob, facts: Facts, now: datetime) -> Extra:
         """Where aggregators listen is stored before they are created: whatever becomes of the AggregatorConfig later,

@@ -16,12 +16,11 @@ from trainmaster.kinds.dijob import address, declare, labels
 from trainmaster.kinds.dijob.config import Templates
 from trainmaster.kinds.dijob.declaration import Member
 from trainmaster.kinds.dijob.profile import COORDINATOR, Profile, profile_of
+from trainmaster.kinds.dijob.run_policy import clean_policy, run_policy
 from trainmaster.kinds.dijob.status import ENDED, RUNNING
 from trainmaster.kinds.dijob.types import DIJob
 from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle import gang
-from trainmaster.lifecycle.cleanup import CleanPodPolicy
-from trainmaster.lifecycle.deadline import limit_of
 from trainmaster.lifecycle.facts import by_role
 from trainmaster.lifecycle.gang import Gang
 from trainmaster.lifecycle.model import JobModel, Place, Role, RunPolicy
@@ -112,28 +111,9 @@ def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
 
 
 def _run_policy(job: DIJob) -> RunPolicy:
-    policy, stored, kind = job.spec.run_policy, job.status, profile_of(job).word
-    seconds = policy.active_deadline_seconds
-    title = f"{kind} {job.metadata.name}"
-    late = f"{title} failed because it was active longer than its deadline of {seconds} seconds (activeDeadlineSeconds)"
-    deadline = limit_of(stored.start_time, seconds, late)
-    return RunPolicy(
-        clean=stored.clean or clean_policy(job),
-        suspend=f"{title} is suspended" if policy.suspend else "",
-        limits=(deadline,) if deadline else (),
-        ttl=limit_of(stored.completion_time, policy.ttl_seconds_after_finished),
-        cleans_services=True,
-    )
-
-
-def clean_policy(job: DIJob) -> CleanPodPolicy:
-    """``ALL`` is the spelling of the first releases; empty means the default."""
-    match job.spec.clean_pod_policy:
-        case "All" | "ALL":
-            return "All"
-        case "None":
-            return "None"
-    return "Running"
+    stored, title = job.status, f"{profile_of(job).word} {job.metadata.name}"
+    clean = stored.clean or clean_policy(job.spec.clean_pod_policy)
+    return run_policy(job.spec.run_policy, title, clean, started=stored.start_time, ended=stored.completion_time)
 
 
 def trains_in(profile: Profile) -> Callable[[PodView, str], bool]:

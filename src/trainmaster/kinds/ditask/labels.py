@@ -10,6 +10,7 @@ OPERATOR = f"{PREFIX}operator"
 POD = f"{PREFIX}pod"
 TASK_TYPE = f"{PREFIX}task-type"
 TASK_NAME = f"{PREFIX}task-name"
+PRIORITY = f"{PREFIX}priority"
 RESTART_COUNT = f"{PREFIX}restart-count"
 """Ours: the attempt that a pod was created for."""
 

@@ -1,9 +1,9 @@
 """The rank of each replica, and the addresses of all replicas in the order of their ranks.
 
-DI-engine takes the address of a process from ``DI_NODES`` by its ``DI_RANK``, listens there, and dials lower ranks only.
-So a replica keeps its rank as long as the job has pods, and a new one gets the next number: the pods that run need not
-know it. A replica that is scaled away leaves a gap. Its name would not resolve, and DI-engine stops at a name that does
-not resolve; so the gap is called localhost, where a dial is refused and repeated.
+DI-engine takes the address of a process from ``DI_NODES`` by its ``DI_RANK``, listens there, and dials lower ranks
+only. So a replica keeps its rank as long as the job has pods, and a new one gets the next number: the pods that run
+need not know it. A replica that is scaled away leaves a gap. Its name would not resolve, and DI-engine stops at a name
+that does not resolve; so the gap is called localhost, where a dial is refused and repeated.
 """
 
 from collections.abc import Container, Iterable, Mapping

@@ -87,8 +87,9 @@ class MxJobKind(LifecycleKind[MxJob]):
             slots=slots,
             replicas=replicas,
             replica_resource=JOB,
+            services=tuple(slot for slot in slots if slot.role == labels.SCHEDULER),
             # An id of the user's may be edited until it is stored; one that is made here would be made again.
-            has_stored_names=bool(stored.runtime_id) or not job.spec.runtime_id,
+            is_recorded=bool(stored.runtime_id) or not job.spec.runtime_id,
             run=_run_policy(job, observed, replicas),
             memory=recalled(stored),
             attempt_label="",
@@ -146,7 +147,7 @@ class FirstMxJobKind(MxJobKind):
 def _role(name: str, replicas: int) -> Role:
     """A fault that reaches the lifecycle restarts all replicas, under other names; the others are up to batch Jobs."""
     rules = Rules("Always", "All", limit=None, backoff=BACKOFF, reset=None)
-    return Role(name, replicas, rules, has_services=name == labels.SCHEDULER)
+    return Role(name, replicas, rules)
 
 
 def _run_policy(job: MxJob, observed: Observed, replicas: Mapping[str, JobReplica]) -> RunPolicy:
