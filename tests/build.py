@@ -253,16 +253,21 @@ def with_spec(job: Json, **fields: Any) -> Json:
 # --- what a job owns ---------------------------------------------------------------------------
 
 
+def is_rl(job: Json) -> bool:
+    """It has a coordinator."""
+    return job["kind"] in RL and "tasks" not in job["spec"]
+
+
 def child_name(job: Json, role: str, index: int = 0) -> str:
     """The name of a replica's pod and service."""
     name = job["metadata"]["name"]
-    return f"{name}-{role}" if job["kind"] in RL else f"{name}-{role.lower()}-{index}"
+    return f"{name}-{role}" if is_rl(job) else f"{name}-{role.lower()}-{index}"
 
 
 def child_labels(job: Json, role: str, index: int = 0) -> dict[str, str]:
     """The labels by which a child says whose replica it is."""
     name = job["metadata"]["name"]
-    if job["kind"] in RL:
+    if is_rl(job):
         group, label, controller = RL[job["kind"]]
         return {
             "group-name": group,
@@ -270,6 +275,16 @@ def child_labels(job: Json, role: str, index: int = 0) -> dict[str, str]:
             "controller-name": controller,
             "replica-type": role,
             "pod-name": child_name(job, role),
+        }
+    if job["kind"] == "DIJob":
+        type_ = next(task.get("type", "none") for task in job["spec"]["tasks"] if role in (*task.values(),))
+        return {
+            "diengine/job": name,
+            "diengine/operator": "di-operator",
+            "diengine/pod": child_name(job, role, index),
+            "diengine/task-type": type_,
+            "diengine/task-name": role,
+            "diengine/task-rank": str(index),
         }
     if job["kind"] == "MXJob":
         return {
@@ -294,7 +309,7 @@ def owner_reference(job: Json) -> Json:
         "uid": job["metadata"]["uid"],
         "controller": True,
     }
-    return reference if job["kind"] in RL else reference | {"blockOwnerDeletion": True}
+    return reference if is_rl(job) else reference | {"blockOwnerDeletion": True}
 
 
 ContainerState = int | tuple[int, str] | str | None
@@ -322,6 +337,7 @@ def pod_json(
     started: str = STAMP,
     devices: Mapping[str, int] | None = None,
     health: Mapping[str, Sequence[str]] | None = None,
+    ready: bool | None = None,
 ) -> Json:
     """A pod as the API server would show it; ``a_pod`` says what the arguments mean."""
     if not phase:
@@ -338,6 +354,7 @@ def pod_json(
         "spec": {"restartPolicy": restart_policy, "containers": []},
         "status": {
             "phase": phase,
+            "conditions": [{"type": "Ready", "status": str(phase == "Running" if ready is None else ready)}],
             "containerStatuses": [_container_status(c, s) for c, s in containers.items()],
         },
     }
@@ -413,13 +430,14 @@ def a_pod(
     started: str = STAMP,
     devices: Mapping[str, int] | None = None,
     health: Mapping[str, Sequence[str]] | None = None,
+    ready: bool | None = None,
 ) -> PodView:
     """A pod of the job, Running on node-1 unless told.
 
     ``exit_code`` ends its main container, and the pod if no phase is given. ``containers`` tells of each container:
     None runs, a number is its exit code, a word is why it waits, with a sentence after a colon. A Pending pod is on no
     node unless one is given. ``init`` tells of its init containers; ``devices`` are its limits, and
-    ``health`` what its kubelet says of each of them.
+    ``health`` what its kubelet says of each of them. It is ``ready`` when it runs, unless told.
     """
     return view_of_pod(
         pod_json(
@@ -442,6 +460,7 @@ def a_pod(
             started=started,
             devices=devices,
             health=health,
+            ready=ready,
         )
     )
 
@@ -516,6 +535,9 @@ def node_json(
 
 def replicas_of(job: Json) -> list[tuple[str, int]]:
     """Every slot of the job, as (role, index)."""
+    if job["kind"] == "DIJob" and not is_rl(job):
+        tasks = [(task.get("name") or task["type"], task.get("replicas", 1)) for task in job["spec"]["tasks"]]
+        return [(name, index) for name, replicas in tasks for index in range(replicas)]
     if job["kind"] in RL:
         return [("coordinator", 0)] + ([("aggregator", 0)] if job["kind"] == "NerveXJob" else [])
     specs = job["spec"]["mxReplicaSpecs" if job["kind"] == "MXJob" else "replicaSpecs"]
@@ -523,7 +545,9 @@ def replicas_of(job: Json) -> list[tuple[str, int]]:
 
 
 def services_of(job: Json) -> list[Child]:
-    """The service of every slot."""
+    """The service of every slot, or the one that stands for all."""
+    if job["kind"] == "DIJob" and not is_rl(job):
+        return [a_service(job, replicas_of(job)[0][0], name=f"di-{job['metadata']['name']}")]
     return [a_service(job, role, index) for role, index in replicas_of(job)]
 
 

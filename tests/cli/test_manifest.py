@@ -98,6 +98,7 @@ def test_values_are_as_they_will_travel() -> None:
             "job.yaml, document 1: kind Deployment (apps/v1) is not supported; supported are Namespace, ConfigMap,"
             " Secret, Service, Pod, AggregatorConfig (diengine.opendilab.org/v1alpha1),"
             " AggregatorConfig (nervex.sensetime.com/v1alpha1), DIJob (diengine.opendilab.org/v1alpha1),"
+            " DIJob (diengine.opendilab.org/v2alpha1),"
             " AITrainingJob (elasticdeeplearning.ai/v1), NerveXJob (nervex.sensetime.com/v1alpha1)",
             id="another kind",
         ),

@@ -7,8 +7,9 @@ import pytest
 from trainmaster.cli.run_model import LAST_LINES, Replica, RunModel
 from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
+from trainmaster.kinds.base import Settings
 from trainmaster.kinds.mlkube import types as mlkube
-from trainmaster.kinds.registry import KINDS
+from trainmaster.kinds.registry import KINDS, all_resource_kinds
 
 DIJOB, AITJ = (
     next(kind.resource for kind in KINDS if kind.resource.kind == name) for name in ("DIJob", "AITrainingJob")
@@ -58,9 +59,12 @@ def ended(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]
     return container(terminated={"exitCode": code, "reason": reason, "message": message, "finishedAt": START})
 
 
+SLOTS = {kinds.resource: [kind.slots for kind in kinds.kinds] for kinds in all_resource_kinds(Settings())}
+
+
 @pytest.fixture
 def model() -> RunModel:
-    model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
+    model = RunModel(SLOTS)
     model.observe_job(AITJ, None, job())
     return model
 
@@ -70,7 +74,7 @@ def replicas(model: RunModel) -> tuple[Replica, ...]:
 
 
 def test_pods_of_a_batch_job_are_those_of_its_owner() -> None:
-    model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
+    model = RunModel(SLOTS)
     model.observe_job(MLKUBE, None, job("digits", "mx"))
     owner = [{"uid": "mx", "name": "digits", "controller": True}]
     model.observe_child(
@@ -208,7 +212,7 @@ def test_replicas_are_in_the_order_of_their_numbers(model: RunModel) -> None:
 
 
 def test_replicas_without_an_index_have_the_names_of_their_pods() -> None:
-    model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
+    model = RunModel(SLOTS)
     model.observe_job(DIJOB, None, job())
     for name in ("collector-x7k2p", "collector-b4m9z", "coordinator"):
         meta = {"name": f"mnist-{name}", "uid": name, "labels": {"replica-type": name.partition("-")[0]}}
@@ -307,7 +311,7 @@ def test_labels_are_as_wide_as_the_widest_of_all_pods(model: RunModel) -> None:
 
 
 def test_a_line_before_its_job_is_observed_has_the_same_label() -> None:
-    model = RunModel({kind.resource: [kind.slots] for kind in KINDS})
+    model = RunModel(SLOTS)
     model.expect(AITJ, "job")
     model.observe_pod(None, pod())
     assert model.label("p", "main") == "trainer-0"

@@ -75,6 +75,7 @@ def concluded(job: Json, plan: Plan, *failures: Failure) -> Plan:
 def test_the_registry_names_every_kind_once() -> None:
     assert [str(kind.resource) for kind in KINDS] == [
         "dijobs.diengine.opendilab.org",
+        "dijobs.diengine.opendilab.org",
         "aitrainingjobs.elasticdeeplearning.ai",
         "nervexjobs.nervex.sensetime.com",
         "mxjobs.kubeflow.org",
@@ -83,6 +84,7 @@ def test_the_registry_names_every_kind_once() -> None:
     ]
     assert [kind.name for kind in all_kinds(Settings())] == [
         "dijob",
+        "dijob-v2alpha1",
         "aitrainingjob",
         "nervexjob",
         "mxjob",

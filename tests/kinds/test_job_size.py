@@ -9,6 +9,7 @@ from tests.build import (
     Json,
     a_container,
     a_dijob,
+    a_ditask,
     a_nervexjob,
     a_pod,
     a_replica,
@@ -40,6 +41,7 @@ JOBS = (
     an_mlkubejob("mxnet.mlkube.io"),
     an_mlkubejob("mlkube.io"),
     a_dijob(),
+    a_ditask(),
     with_aggregator(a_nervexjob()),
 )
 each = pytest.mark.parametrize("job", [pytest.param(job, id=job["apiVersion"]) for job in JOBS])

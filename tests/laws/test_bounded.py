@@ -17,9 +17,11 @@ from tests.build import (
     Json,
     a_container,
     a_dijob,
+    a_ditask,
     a_nervexjob,
     a_replica,
     a_service,
+    a_task,
     a_template,
     an_aitj,
     an_mx_replica,
@@ -43,6 +45,8 @@ from trainmaster.kinds.base import Kind
 from trainmaster.kinds.dijob.body import Builder as DIJobBuilder
 from trainmaster.kinds.dijob.declaration import MAX_MEMBERS
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
+from trainmaster.kinds.ditask.body import Builder as DITaskBuilder
+from trainmaster.kinds.ditask.kind import DITaskKind
 from trainmaster.kinds.mlkube.body import Builder as MxJobBuilder
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
 from trainmaster.kinds.mxjob.body import Builder as MXJobBuilder
@@ -57,6 +61,7 @@ BUILDERS: Mapping[type[Kind[Any]], tuple[tuple[Any, str], ...]] = {
     MXJobKind: ((MXJobBuilder, "pod"), (MXJobBuilder, "service")),
     MxJobKind: ((MxJobBuilder, "pod"), (MxJobBuilder, "service")),
     FirstMxJobKind: ((MxJobBuilder, "pod"), (MxJobBuilder, "service")),
+    DITaskKind: ((DITaskBuilder, "pod"), (DITaskBuilder, "service")),
     DIJobKind: ((DIJobBuilder, "pod"), (DIJobBuilder, "service")),
     NerveXJobKind: ((DIJobBuilder, "pod"), (DIJobBuilder, "service")),
 }
@@ -143,6 +148,18 @@ DIJOB = declared(a_dijob("j", spec=collecting()), DECLARED)
 NERVEXJOB = declared(with_aggregator(a_nervexjob("j", spec=collecting("collector"))), DECLARED)
 LABELLED_DIJOB = declared(a_dijob("j", spec=collecting(template=with_labels("di-container", 20_000))), DECLARED)
 
+
+def ranked(job: Json) -> Json:
+    """The job with the ranks of all replicas in its status."""
+    places = [f"{task['type']}-{index}" for task in job["spec"]["tasks"] for index in range(task["replicas"])]
+    pending = {"type": "Pending", "status": "True", "reason": "JobPending"}
+    ranks = {place: rank for rank, place in enumerate(places)}
+    return job | {"status": {"phase": "Pending", "conditions": [pending], "ranks": ranks}}
+
+
+DITASK = ranked(a_ditask("j", a_task("learner"), a_task("collector", 2500), namespace="n"))
+DITASK_SIDECARS = ranked(a_ditask("j", a_task("collector", 2500, with_sidecars("di-container", 2000)), namespace="n"))
+
 FEW_ROLES = short_aitj(roles_of(2, REPLICAS))
 ALL_ROLES = short_aitj(roles_of(32, REPLICAS))
 ALL_PORTS = short_aitj(roles_of(10, 1100, with_ports(55)))
@@ -175,6 +192,9 @@ LARGEST = (
     Largest("dijob", DIJOB, nothing),
     Largest("dijob-with-services", DIJOB, member_services),
     Largest("dijob-labels", LABELLED_DIJOB, member_services),
+    Largest("dijob-v2alpha1", DITASK, nothing),
+    Largest("dijob-v2alpha1-complete", DITASK, children_of),
+    Largest("dijob-v2alpha1-sidecars", DITASK_SIDECARS, nothing),
     Largest("nervexjob", NERVEXJOB, nothing),
     Largest("nervexjob-with-services", NERVEXJOB, member_services),
 )

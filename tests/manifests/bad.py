@@ -15,12 +15,14 @@ from tests.manifests.build import (
     coordinated,
     crew,
     dijob,
+    ditask,
     mlkubejob,
     mx_replica,
     mxjob,
     nervexjob,
     replica,
     replicated,
+    task,
     template,
     without,
 )
@@ -37,6 +39,7 @@ class Row(NamedTuple):
     otherwise: str = ""
 
 
+SHAPE = "a DIJob has a coordinator (v1alpha1) or tasks (v2alpha1), and not both"
 NEXT_LINE = "\x85"
 """U+0085: some readers of lines and of YAML take it for the end of a line."""
 
@@ -105,8 +108,8 @@ _DIJOB = (
     _rejected(
         "no-coordinator",
         dijob() | {"spec": {"collector": {"template": template()}}},
-        "spec.coordinator: Required value",
-        "missing required field `coordinator`",
+        f"spec: Invalid value: {SHAPE}",
+        f"spec: {SHAPE}",
     ),
     _rejected(
         "no-template",
@@ -299,6 +302,186 @@ def _scaled(to: int, **fields: Any) -> Manifest:
 
 def _trainer(name: str = TRAINER, **fields: Any) -> Manifest:
     return replicated({"trainer": replica(container(name, **fields))})
+
+
+_COLLECTOR = task("collector")
+
+
+def _tasks(*tasks: Any, **spec: Any) -> Manifest:
+    return ditask("job", *tasks, **spec)
+
+
+_DITASK = (
+    _rejected("both-shapes", ditask(coordinator={"template": template()}), SHAPE, f"spec.coordinator: {SHAPE}"),
+    _rejected("no-shape", ditask() | {"spec": {"group": "a"}}, f"spec: Invalid value: {SHAPE}", f"spec: {SHAPE}"),
+    _rejected(
+        "shape-of-v1.0.0",
+        ditask() | {"spec": {"template": template(), "minReplicas": 2, "engineFields": {"topology": "star"}}},
+        "engineFields of DI-orchestrator v1.0.0 are not read: write a task with that template",
+        "engineFields of DI-orchestrator v1.0.0 are not read: write a task with that template",
+    ),
+    _rejected(
+        "no-tasks",
+        ditask() | {"spec": {"tasks": []}},
+        "spec.tasks in body should have at least 1 items",
+        "spec.tasks: Expected `array` of length >= 1",
+    ),
+    _rejected(
+        "33-tasks",
+        _tasks(*(task("none", name=f"t{i}") for i in range(33))),
+        "spec.tasks: Too many: 33: must have at most 32 items",
+        "spec.tasks: Expected `array` of length <= 32",
+    ),
+    _rejected(
+        "tasks-are-a-map",
+        ditask(tasks={"collector": _COLLECTOR}),
+        "spec.tasks: Invalid value",
+        "spec.tasks: Expected `array`, got `object`",
+    ),
+    _rejected(
+        "two-tasks-of-one-name",
+        _tasks(task("none", name="a"), task("none", name="a")),
+        'spec.tasks: Invalid value: ["a", "a"]: there is more than one task of this name',
+        "spec.tasks[1].name: 'a': there is more than one task of this name",
+    ),
+    _rejected(
+        "name-of-another-type",
+        _tasks(_COLLECTOR, task("none", name="collector")),
+        "there is more than one task of this name",
+        "spec.tasks[1].name: 'collector': there is more than one task of this name",
+    ),
+    _rejected(
+        "two-collectors",
+        _tasks(_COLLECTOR, task("collector", name="other")),
+        "spec.tasks: Invalid value: there is at most one task of each of the types",
+        "spec.tasks[1].type: 'collector': there is at most one task of each of the types",
+    ),
+    _rejected(
+        "unknown-type",
+        _tasks(task("actor")),
+        'spec.tasks[0].type: Unsupported value: "actor"',
+        "spec.tasks[0].type: Invalid enum value 'actor'",
+    ),
+    _rejected(
+        "without-a-name",
+        _tasks(task("none")),
+        "spec.tasks: Invalid value: a task of type none needs a name",
+        "spec.tasks[0].name: a task of type none needs a name",
+    ),
+    _rejected(
+        "without-type-and-name",
+        _tasks(task()),
+        "a task of type none needs a name",
+        "spec.tasks[0].name: a task of type none needs a name",
+    ),
+    *(
+        _rejected(
+            f"name-{what}",
+            _tasks(task("none", name=name)),
+            "the name of a task consists of lower-case letters",
+            "spec.tasks[0].name: the name of a task consists of lower-case letters",
+        )
+        for what, name in (("in-upper-case", "Actor"), ("with-an-underscore", "a_b"), ("ends-with-a-dash", "a-"))
+    ),
+    _rejected(
+        "name-too-long",
+        ditask("a" * 30, task("none", name="b" * 32)),
+        "metadata.name: Invalid value: is too long: <job>-<task>-<index> may have 63 characters",
+        "is too long: <job>-<task>-<index> may have 63 characters",
+    ),
+    _rejected(
+        "name-too-long-for-the-highest-index",
+        ditask("a" * 51, task("collector", maxReplicas=11)),
+        "is too long: <job>-<task>-<index> may have 63 characters",
+        "is too long: <job>-<task>-<index> may have 63 characters",
+    ),
+    _rejected("name-starts-with-a-digit", ditask("1st"), "must start with a letter", "must start with a letter"),
+    _rejected(
+        "no-replicas",
+        _tasks(task("collector", replicas=0)),
+        "spec.tasks[0].replicas in body should be greater than or equal to 1",
+        "spec.tasks[0].replicas: Expected `int` >= 1",
+    ),
+    _rejected(
+        "10001-replicas-in-all",
+        _tasks(task("collector", replicas=6000), task("learner", maxReplicas=4001)),
+        "the replicas of all roles add up to 10001",
+        "spec.tasks: the replicas of all roles add up to 10001",
+    ),
+    _rejected(
+        "min-replicas-above-replicas",
+        _tasks(task("collector", minReplicas=2)),
+        "minReplicas is more than replicas",
+        "spec.tasks[0].minReplicas: minReplicas is more than replicas (1)",
+    ),
+    _rejected(
+        "max-replicas-below-replicas",
+        _tasks(task("collector", replicas=3, maxReplicas=2)),
+        "maxReplicas is less than replicas",
+        "spec.tasks[0].maxReplicas: maxReplicas is less than replicas (3)",
+    ),
+    _rejected(
+        "scaled-without-a-collector",
+        _tasks(task("learner"), replicas=2),
+        "spec.scaledTask: Invalid value: replicas is about the task that scaledTask names",
+        "spec.scaledTask: replicas is about the task that scaledTask names",
+    ),
+    _rejected(
+        "scaled-task-is-no-task",
+        _tasks(_COLLECTOR, scaledTask="actor"),
+        "spec.scaledTask: Invalid value: replicas is about the task that scaledTask names",
+        "spec.scaledTask: replicas is about the task that scaledTask names",
+    ),
+    _rejected(
+        "scaled-below-the-minimum",
+        _tasks(task("collector", replicas=3, minReplicas=2), replicas=1),
+        "spec.replicas: Invalid value: is less than minReplicas of the scaled task",
+        "spec.replicas: 1 is less than minReplicas of the scaled task (2)",
+    ),
+    _rejected(
+        "scaled-above-the-maximum",
+        _tasks(task("collector", maxReplicas=2), replicas=3),
+        "spec.replicas: Invalid value: is more than maxReplicas of the scaled task",
+        "spec.replicas: 3 is more than maxReplicas of the scaled task (2)",
+    ),
+    _rejected(
+        "no-template",
+        _tasks({"type": "collector"}),
+        "spec.tasks[0].template: Required value",
+        "spec.tasks[0]: Object missing required field `template`",
+    ),
+    _rejected(
+        "empty-containers",
+        _tasks({"type": "collector", "template": {"spec": {"containers": []}}}),
+        "spec.tasks[0].template.spec.containers in body should have at least 1 items",
+        "spec.tasks[0].template.spec.containers: Expected `array` of length >= 1",
+    ),
+    _rejected(
+        "unknown-priority",
+        ditask(priority="huge"),
+        'spec.priority: Unsupported value: "huge"',
+        "spec.priority: Invalid enum value 'huge'",
+    ),
+    _rejected(
+        "backoff-limit-is-a-word",
+        ditask(backoffLimit="many"),
+        "spec.backoffLimit: Invalid value",
+        "spec.backoffLimit: Expected `int`, got `str`",
+    ),
+    _condition(
+        "addresses-of-all-replicas-too-long",
+        _tasks(task("collector", replicas=3000)),
+        "spec.tasks: the addresses of 3000 replicas in DI_NODES do not fit into one environment variable (128 KiB)",
+    ),
+    _condition(
+        "volume-of-job-and-template",
+        _tasks(
+            {"type": "collector", "template": template(volumes=[{"name": "v", "emptyDir": {}}])},
+            volumes=[{"name": "v", "emptyDir": {}}],
+        ),
+        "spec.volumes[0].name: 'v' is also a volume of spec.tasks[0].template; rename one",
+    ),
+)
 
 
 _AITRAININGJOB = (
@@ -918,6 +1101,7 @@ def _named(kind: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
 ROWS = (
     *_named("metadata", _METADATA),
     *_named("dijob", _DIJOB),
+    *_named("ditask", _DITASK),
     *_named("nervexjob", _NERVEXJOB),
     *_named("aitrainingjob", _AITRAININGJOB),
     *_named("mxjob", _MXJOB),

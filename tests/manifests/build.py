@@ -39,6 +39,21 @@ def dijob(name: str = "job", *, metadata: Manifest | None = None, **spec: Any) -
     }
 
 
+def task(type_: str = "", *containers: Any, **fields: Any) -> Manifest:
+    """An entry of spec.tasks."""
+    return {**({"type": type_} if type_ else {}), "template": template(*containers), **fields}
+
+
+def ditask(name: str = "job", *tasks: Any, metadata: Manifest | None = None, **spec: Any) -> Manifest:
+    """A DIJob of v2alpha1, with a learner and a collector unless told."""
+    return {
+        "apiVersion": "diengine.opendilab.org/v2alpha1",
+        "kind": "DIJob",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"tasks": list(tasks) or [task("learner"), task("collector")], **spec},
+    }
+
+
 def coordinated(given: Any, name: str = "job", **spec: Any) -> Manifest:
     """A DIJob whose coordinator has this template."""
     return dijob(name, coordinator={"template": given}, **spec)

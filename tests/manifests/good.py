@@ -10,11 +10,13 @@ from tests.manifests.build import (
     container,
     crew,
     dijob,
+    ditask,
     mlkubejob,
     mx_replica,
     mxjob,
     nervexjob,
     replica,
+    task,
     template,
 )
 
@@ -45,6 +47,36 @@ PARALLEL = dijob(
     collector={"template": template()},
     learner={"template": template(container(resources={"limits": {"nvidia.com/gpu": 1}}))},
 )
+
+TASKS = ditask(
+    "tasks",
+    task(
+        "learner",
+        container(ports=[{"name": "di-port", "containerPort": 22270}]),
+        container("sidecar"),
+        restartScope="All",
+    ),
+    task("collector", name="actors", replicas=3, minReplicas=2, maxReplicas=5),
+    task("evaluator"),
+    task("none", name="league-0", replicas=2),
+    group="atari",
+    priority="normal",
+    preemptible=True,
+    backoffLimit=-1,
+    cleanPodPolicy="All",
+    volumes=_SHARED,
+    replicas=4,
+    scaledTask="actors",
+    runPolicy={
+        "suspend": False,
+        "activeDeadlineSeconds": 3600,
+        "ttlSecondsAfterFinished": 0,
+        "schedulingPolicy": {"minAvailable": 2},
+    },
+)
+
+# <job>-none-9 has exactly 63 characters.
+LONG_TASKS = ditask("a" * 56, {"name": "none", "template": template(), "replicas": 10})
 
 # An empty policy means the default: the ancestor's webhook wrote it in, and manifests rely on that.
 DEFAULTED = dijob("defaulted", cleanPodPolicy="")
@@ -160,6 +192,8 @@ JOBS: tuple[Manifest, ...] = (
     SERIAL,
     PARALLEL,
     DEFAULTED,
+    TASKS,
+    LONG_TASKS,
     MNIST,
     MINIMAL,
     LONGEST,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tests.manifests.bad import ROWS
-from tests.manifests.build import Manifest, aitrainingjob, crew, dijob, mlkubejob, mxjob, nervexjob
+from tests.manifests.build import Manifest, aitrainingjob, crew, dijob, ditask, mlkubejob, mxjob, nervexjob
 from trainmaster.kinds import crd
 
 
@@ -140,9 +140,32 @@ def _mlkube(group: str) -> Iterator[Broken]:
     yield Broken(definition, "", BEGUN, edited(begun, replicaSpecs=[*crews[:2], crew("WORKER", 3)]), begun)
 
 
+def _ditasks() -> Iterator[Broken]:
+    created = {
+        ("", "is too long: <job>-<task>-<index>"): "name-too-long",
+        ("spec", "a DIJob has a coordinator (v1alpha1) or tasks (v2alpha1), and not both"): "both-shapes",
+        ("spec", "a task of type none needs a name"): "without-a-name",
+        ("spec", "the name of a task consists of lower-case letters"): "name-with-an-underscore",
+        ("spec", "there is more than one task of this name"): "two-tasks-of-one-name",
+        ("spec", "there is at most one task of each of the types"): "two-collectors",
+        ("spec", "minReplicas is more than replicas"): "min-replicas-above-replicas",
+        ("spec", "maxReplicas is less than replicas"): "max-replicas-below-replicas",
+        ("spec", "replicas is about the task that scaledTask names"): "scaled-without-a-collector",
+        ("spec", "is less than minReplicas of the scaled task"): "scaled-below-the-minimum",
+        ("spec", "is more than maxReplicas of the scaled task"): "scaled-above-the-maximum",
+        ("spec", "the replicas of all roles add up to"): "10001-replicas-in-all",
+    }
+    definition = "dijobs.diengine.opendilab.org"
+    for (at, says), row in created.items():
+        yield Broken(definition, at, says, _BAD[f"ditask-{row}"])
+    old = dijob() | {"apiVersion": "diengine.opendilab.org/v2alpha1"}
+    yield Broken(definition, "spec", "a job keeps its form", ditask(coordinator=None), old)
+
+
 BROKEN = (
     *_dijobs("dijobs.diengine.opendilab.org", dijob(), "metadata-name-too-long"),
     *_dijobs("nervexjobs.nervex.sensetime.com", nervexjob(), "nervexjob-name-too-long-for-learners"),
+    *_ditasks(),
     *_aitrainingjobs(),
     *_mxjobs(),
     *_mlkube("mxnet.mlkube.io"),

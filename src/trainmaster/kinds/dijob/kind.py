@@ -14,7 +14,7 @@ from trainmaster.core.view import JobView, PodView
 from trainmaster.core.wire import Template
 from trainmaster.kinds.admission_hints import Custom, Main
 from trainmaster.kinds.adoption import Candidates, Predecessor
-from trainmaster.kinds.base import ActionWords, Related, changed_status
+from trainmaster.kinds.base import ActionWords, Related, changed_status, spec_fields
 from trainmaster.kinds.dijob import address, adoption, aggregatorconfig, labels, nervexjob, status, validate
 from trainmaster.kinds.dijob.body import Builder
 from trainmaster.kinds.dijob.config import Templates, aggregator_template
@@ -57,6 +57,14 @@ class DIJobKind(LifecycleKind[DIJob]):
         together=("collector", "learner"),
         ending=("coordinator",),
     )
+
+    def decode(self, view: JobView) -> DIJob:
+        try:
+            return super().decode(view)
+        except BadSpec as bad:
+            if self.shape and (fields := spec_fields(view.raw)) and self.shape.isdisjoint(fields):
+                raise BadSpec(f"spec: {validate.SHAPE}") from bad
+            raise
 
     def errors(self, job: DIJob) -> list[str]:
         return validate.errors(job)

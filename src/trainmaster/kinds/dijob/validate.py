@@ -11,6 +11,12 @@ from trainmaster.kinds.dijob.declare import COLLECTOR, DDP_LEARNER, LEARNER, SUF
 from trainmaster.kinds.dijob.profile import profile_of
 from trainmaster.kinds.dijob.types import DIJob
 
+SHAPE = (
+    "a DIJob has a coordinator (v1alpha1) or tasks (v2alpha1), and not both; template, minReplicas, maxReplicas and "
+    "engineFields of DI-orchestrator v1.0.0 are not read: write a task with that template"
+)
+"""A job of neither version, or of both."""
+
 _ENV_SIZE = 170
 """Of the variables that each container gets: at least so long are they in JSON."""
 

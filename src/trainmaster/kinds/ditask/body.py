@@ -17,6 +17,9 @@ from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel
 from trainmaster.lifecycle.restart import NONE
 
+NORMAL = "normal"
+"""The priority that pods have without a class."""
+
 
 class Builder:
     """Builds the children of one job; what they share is worked out once."""
@@ -60,7 +63,8 @@ class Builder:
             pod["initContainers"] = [template.with_env(container, env) for container in pod["initContainers"]]
         if self._job.spec.volumes:
             pod["volumes"] = [*(pod.get("volumes") or ()), *self._job.spec.volumes]
-        set_class(pod, class_of(self._job.spec.priority, self._job.status.conditions))
+        if self._job.spec.priority != NORMAL:
+            set_class(pod, class_of(self._job.spec.priority, self._job.status.conditions))
         template.resolve_on_host(pod)
         body = template.pod_body(
             given,

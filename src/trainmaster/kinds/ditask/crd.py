@@ -17,19 +17,17 @@ from trainmaster.kinds.definition import (
     few_replicas,
 )
 from trainmaster.kinds.dijob.crd import DIJOB_NAME
+from trainmaster.kinds.dijob.validate import SHAPE
 from trainmaster.kinds.ditask import validate
 from trainmaster.kinds.ditask.types import RESOURCE, VERSION, UnionJob, UnionSpec
 from trainmaster.kinds.schema import Rule
 
 # In a loop over the tasks t. A task without a name is called like its type.
-_TYPE = "t.?type.orValue('none')"
-_NAMELESS = "t.?name.orValue('') == ''"
+_TYPE = "(has(t.type) ? t.type : 'none')"
+_NAMELESS = "(!has(t.name) || t.name == '')"
 _TASK = f"({_NAMELESS} ? {_TYPE} : t.name)"
 _COUNT = "t.?replicas.orValue(1)"
-_SCALED = (
-    "(self.?scaledTask.orValue('') != '' ? self.scaledTask : "
-    f"self.tasks.filter(t, {_TYPE} == 'collector').map(t, {_TASK}).join(''))"
-)
+_IS_SCALED = f"(has(self.scaledTask) && self.scaledTask != '' ? {_TASK} == self.scaledTask : {_TYPE} == 'collector')"
 
 
 def _rule(holds: str, message: str, path: str = ".tasks", detail: str = "") -> Rule:
@@ -49,18 +47,18 @@ def _bound(field: str, sign: str, wrong: str) -> Rule:
 
 
 def _scale_bound(field: str, sign: str, wrong: str) -> Rule:
-    holds = f"self.tasks.all(t, {_TASK} != {_SCALED} || !has(t.{field}) || self.replicas {sign} t.{field})"
+    holds = f"self.tasks.all(t, !{_IS_SCALED} || !has(t.{field}) || self.replicas {sign} t.{field})"
     return _rule(f"(!has(self.replicas) || {holds})", f"is {wrong} than {field} of the scaled task", ".replicas")
 
 
-_MOST = f"[{_COUNT}, t.?maxReplicas.orValue(0), {_TASK} == {_SCALED} ? self.?replicas.orValue(0) : 0].max()"
+_MOST = f"[{_COUNT}, t.?maxReplicas.orValue(0), {_IS_SCALED} ? self.?replicas.orValue(0) : 0].max()"
 _SPEC = (
     Rule(
         rule=(
             "has(self.coordinator) != has(self.tasks)"
             f" || {IS_OLD} && has(oldSelf.value().coordinator) == has(oldSelf.value().tasks)"
         ),
-        message=validate.SHAPE,
+        message=SHAPE,
     ),
     Rule(
         rule="has(self.tasks) == has(oldSelf.tasks)",
@@ -72,7 +70,7 @@ _SPEC = (
         validate.NAMELESS,
     ),
     _rule(
-        "self.tasks.all(t, t.?name.orValue('').matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$'))",
+        "self.tasks.all(t, !has(t.name) || t.name.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$'))",
         validate.BAD_NAME,
     ),
     _rule(
@@ -90,7 +88,7 @@ _SPEC = (
     _bound("minReplicas", "<=", "more"),
     _bound("maxReplicas", ">=", "less"),
     _rule(
-        f"(!has(self.replicas) && !has(self.scaledTask) || self.tasks.exists(t, {_TASK} == {_SCALED}))",
+        f"(!has(self.replicas) && !has(self.scaledTask) || self.tasks.exists(t, {_IS_SCALED}))",
         validate.NO_SCALED_TASK,
         ".scaledTask",
     ),
@@ -108,14 +106,12 @@ _JOB = (
     SERVICE_NAME,
     DIJOB_NAME,
     Rule(
-        rule=(
-            f"!has(self.spec) || !has(self.spec.tasks) || {_FITS}"
-            f" || oldSelf.?spec.?tasks.hasValue() && !({_FITS.replace('self.', 'oldSelf.value().')})"
-        ),
+        # Of edits it would cost too much: these are left to the operator's own check.
+        rule=f"{IS_OLD} || !has(self.spec) || !has(self.spec.tasks) || {_FITS}",
         path=".metadata.name",
-        message=f"is too long: <job>-<task>-<index> may have {MAX_LABEL} characters",
+        message=validate.TOO_LONG,
         detail=(
-            f"'is too long: <job>-<task>-<index> may have {MAX_LABEL} characters; shorten it or the name of %s'"
+            f"'{validate.TOO_LONG}; shorten it or the name of %s'"
             f".format([self.spec.tasks.filter(t, {_CHILD_SIZE} > {MAX_LABEL}).map(t, {_TASK})])"
         ),
     ),

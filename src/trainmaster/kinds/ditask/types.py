@@ -47,7 +47,7 @@ class DITaskSpec(Wire, frozen=True, kw_only=True):
     tasks: Tasks
     group: str = ""
     priority: Literal["normal", "high", ""] = ""
-    """The PriorityClass of the pods, if there is one of this name."""
+    """With ``high`` the pods have the PriorityClass of this name, if there is one."""
     preemptible: bool = False
     """A pod that was ended by SIGTERM is started again and not charged to ``backoffLimit``."""
     backoff_limit: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] = 3

@@ -4,19 +4,16 @@ import re
 from collections.abc import Iterator
 
 from trainmaster.core import template
-from trainmaster.core.name import child_name_error
+from trainmaster.core.name import MAX_LABEL, child_name_error
 from trainmaster.core.plan import replicas_error
 from trainmaster.core.slot import slot_of
+from trainmaster.kinds.dijob.validate import SHAPE
 from trainmaster.kinds.ditask import rank
 from trainmaster.kinds.ditask.role import TYPED, declared_tasks, most_replicas, name_of, scaled_task, tasks_of
 from trainmaster.kinds.ditask.types import DITaskJob, DITaskSpec
 from trainmaster.lifecycle import environment
 from trainmaster.lifecycle.environment import MAX_VARIABLE
 
-SHAPE = (
-    "a DIJob has a coordinator (v1alpha1) or tasks (v2alpha1), and not both; template, minReplicas, maxReplicas and "
-    "engineFields of DI-orchestrator v1.0.0 are not read: write a task with that template"
-)
 NAMELESS = "a task of type none needs a name"
 BAD_NAME = (
     "the name of a task consists of lower-case letters, digits and '-', and begins and ends with a letter or digit"
@@ -24,6 +21,7 @@ BAD_NAME = (
 DUPLICATE = "there is more than one task of this name; rename one of them"
 TYPE_TWICE = "there is at most one task of each of the types learner, collector and evaluator; others have type none"
 NO_SCALED_TASK = "replicas is about the task that scaledTask names, else about the collector, and there is none"
+TOO_LONG = f"is too long: <job>-<task>-<index> may have {MAX_LABEL} characters"
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _OWN_VARIABLES = 400
@@ -83,7 +81,10 @@ def _volume_errors(spec: DITaskSpec, i: int) -> list[str]:
 def _length_errors(job: DITaskJob) -> Iterator[str]:
     name = job.metadata.name
     for task, most in most_replicas(job.spec).items():
-        if error := child_name_error(name, slot_of(name, task, most - 1).name):
+        longest = slot_of(name, task, most - 1).name
+        if len(longest) > MAX_LABEL:
+            yield f"metadata.name: {name!r} {TOO_LONG}; shorten it or the name of {task}"
+        elif error := child_name_error(name, longest):
             yield f"metadata.name: {error}"
 
 
