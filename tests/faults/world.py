@@ -15,6 +15,8 @@ Object = dict[str, Any]
 T = TypeVar("T")
 
 DIJOBS = "diengine.opendilab.org/v1alpha1/dijobs"
+DITASKS = "diengine.opendilab.org/v2alpha1/dijobs"
+"""The same objects, in the other version."""
 AITRAININGJOBS = "elasticdeeplearning.ai/v1/aitrainingjobs"
 NERVEXJOBS = "nervex.sensetime.com/v1alpha1/nervexjobs"
 MXJOBS = "kubeflow.org/v1/mxjobs"
@@ -26,6 +28,7 @@ WATCHED = (
     "services",
     BATCH_JOBS,
     DIJOBS,
+    DITASKS,
     AITRAININGJOBS,
     NERVEXJOBS,
     MXJOBS,

@@ -242,7 +242,8 @@ class Job:
         """And the services by which they find each other: each of the two watches has its own pace."""
         await self.until(lambda: sorted(self.children("pods")) == sorted(self.slots), f"its pods are {self.slots}")
         if self._created["kind"] != "MxJob":
-            await self.until(lambda: self.children("services").keys() >= {*self.slots}, "they have services")
+            addressed = {f"di-{self.name}"} if "tasks" in self._created["spec"] else {*self.slots}
+            await self.until(lambda: self.children("services").keys() >= addressed, "they have services")
 
     @property
     def unbound(self) -> list[str]:

@@ -277,6 +277,9 @@ def trace_of(job: Job | str, events: dict[str, list[Object]]) -> Trace | str:
     )
 
 
+COUNTERS = ("readyReplicas", "taskStatus", "allocation", "scaledReplicas")
+
+
 def told(status: Object) -> Object:
     """A status without its times. Counters may be stored with this change or with the next one: they are compared
     at the end, by `Trace.children` and the conditions; so may successes. Who was displaced is known by a uid, and told
@@ -284,7 +287,7 @@ def told(status: Object) -> Object:
     kept = {
         key: value
         for key, value in status.items()
-        if "replicaStatus" not in key and key not in ("displaced", "ran", "done")
+        if "replicaStatus" not in key and key not in ("displaced", "ran", "done", *COUNTERS)
     }
     found: Object = timeless(kept)
     return found
@@ -292,7 +295,7 @@ def told(status: Object) -> Object:
 
 def timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: timeless(entry) for key, entry in value.items() if not key.lower().endswith("time")}
+        return {key: timeless(entry) for key, entry in value.items() if not key.lower().endswith(("time", "timestamp"))}
     return [timeless(entry) for entry in value] if isinstance(value, list) else value
 
 

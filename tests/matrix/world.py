@@ -243,6 +243,10 @@ class World:
         view = self._stores[self.kind.resource][0].get(self.key)
         return self.kind.plan(view, self._controller.observer.observe(view), self.now()) if view else None
 
+    def restart(self) -> None:
+        """Another process of the operator takes over; it knows nothing but what is stored."""
+        self._controller = self.loop.run_until_complete(self._build())
+
     # --- what a user does ---
 
     def put(self, resource: Resource, body: Object) -> None:

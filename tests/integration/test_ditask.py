@@ -1,0 +1,591 @@
+"""What becomes of a DIJob with tasks, as a table, played on the real API server and on the embedded one with the same
+trace.
+
+A row is a job that comes up; then something happens to it. What has to follow is in docs/dijob.md.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from testbed.operator import OperatorProcess
+from testbed.plane import ControlPlane
+from tests.integration.scene import ENDED, Job, Scene
+from tests.integration.stage import embedded_plane
+from tests.integration.test_twice import Play, Trace, cannot_be_created, is_never_accepted, trace_all
+from tests.manifests.build import Manifest, container, ditask, task
+
+Act = Callable[[Job], Awaitable[None]]
+
+STARTED = ["Pending", "Starting"]
+UP = [*STARTED, "Running"]
+RESTARTED = [*UP, "Restarting", "Starting", "Running"]
+MOVED = [*UP, "Rescheduling", "Starting", "Running"]
+ALL = {"learner-0", "collector-0", "collector-1"}
+RANKS = {"learner-0": 0, "collector-0": 1, "collector-1": 2}
+
+
+class Row(NamedTuple):
+    """``path`` are the phases of the job; ``says`` is in the message of its last condition; ``counts`` are its restarts
+    and reschedules; ``left`` are the pods that are there at the end, None where that is not the question."""
+
+    id: str
+    spec: Manifest
+    acts: tuple[Act, ...]
+    path: list[str]
+    says: str = ""
+    counts: tuple[int, int] = (0, 0)
+    left: set[str] | None = None
+    ranks: dict[str, int] | None = None
+
+
+# --- jobs ---
+
+
+def trains(collectors: int = 2, *others: Manifest, learner: Manifest | None = None, **spec: Any) -> Manifest:
+    """A learner and some collectors."""
+    return {"tasks": [task("learner", **(learner or {})), task("collector", replicas=collectors), *others], **spec}
+
+
+def policy(**fields: Any) -> Manifest:
+    return {"runPolicy": fields}
+
+
+SIDECAR = {"tasks": [task("none", container(), container("side-car"), name="main")]}
+GROUP = {"replicas": 2, "restartScope": "All"}
+
+# The samples of DI-orchestrator v1.1.3, with what is on the wire of them.
+SERIAL: Manifest = {
+    "priority": "normal",
+    "backoffLimit": 0,
+    "cleanPodPolicy": "Running",
+    "preemptible": False,
+    "tasks": [{"replicas": 1, "type": "none", "name": "serial", **task()}],
+}
+ATARI: Manifest = {
+    "priority": "normal",
+    "backoffLimit": 0,
+    "cleanPodPolicy": "Running",
+    "preemptible": False,
+    "tasks": [
+        {"replicas": replicas, "name": type_, **task(type_, container(command=["/bin/bash", "-c"], args=["ditask"]))}
+        for type_, replicas in (("learner", 1), ("evaluator", 1), ("collector", 2))
+    ],
+}
+
+
+# --- what happens to them ---
+
+
+async def created(job: Job) -> None:
+    await job.pods_are_there()
+    await job.until(lambda: job.phase == "Starting", "all of its pods are created")
+
+
+async def run(job: Job) -> None:
+    """The pods that do not run yet become ready."""
+    await job.until(lambda: job.phase == "Starting", "all of its pods are created")
+    await job.scene.catch_up()
+    pods = job.children("pods").items()
+    await job.scene.report("Running", *(name for name, pod in pods if pod["status"]["phase"] == "Pending"))
+    await job.reach("Running")
+    await job.until(lambda: job.status.get("readyReplicas") == job.status.get("replicas"), "all pods are counted")
+
+
+async def come_up(job: Job) -> None:
+    await created(job)
+    await run(job)
+
+
+def ends(*places: str, code: int = 0) -> Act:
+    """These pods end, one after the other: two that are seen at once would leave another trace than two that are
+    not."""
+
+    async def act(job: Job) -> None:
+        phase = job.phase
+        for number, place in enumerate(places, start=1):
+            await job.scene.end(f"job-{place}", code)
+            await job.until(partial(_is_seen, job, phase, number), f"{place} was looked at")
+
+    return act
+
+
+def _is_seen(job: Job, phase: str, ended: int) -> bool:
+    return job.phase != phase or sum(map(len, job.status.get("done", {}).values())) == ended
+
+
+def fails(place: str, code: int = 1) -> Act:
+    return ends(place, code=code)
+
+
+def main_ends(place: str, code: int) -> Act:
+    """Its first container ends; the side-car goes on."""
+
+    async def act(job: Job) -> None:
+        name = f"job-{place}"
+        await job.scene.admin.set_pod(job.scene.namespace, name, phase="Running", containers=[code, None], ready=False)
+        await job.until(lambda: job.phase != "Running", "it was looked at")
+
+    return act
+
+
+def loses(place: str) -> Act:
+    """Somebody deletes the pod."""
+
+    async def act(job: Job) -> None:
+        await job.scene.admin.delete("pods", job.scene.namespace, f"job-{place}")
+        await job.until(lambda: job.phase != "Running", f"{place} is missed")
+
+    return act
+
+
+def ended_by_node(place: str, reason: str) -> Act:
+    async def act(job: Job) -> None:
+        name = f"job-{place}"
+        await job.scene.admin.set_pod(
+            job.scene.namespace,
+            name,
+            phase="Failed",
+            reason=reason,
+            message="no room",
+            containers=["ContainerCreating"],
+        )
+        await job.until(lambda: job.phase != "Running", "it was looked at")
+
+    return act
+
+
+def comes_back(*places: str) -> Act:
+    """These pods, and no others, come a second time; then all run."""
+
+    async def act(job: Job) -> None:
+        names = {f"job-{place}" for place in places}
+        await job.until(lambda: _twice(job) >= names, f"{names} are there again")
+        await run(job)
+        assert _twice(job) == names
+
+    return act
+
+
+def _twice(job: Job) -> set[str]:
+    return {name for name, number in job.scene.incarnations("pods").items() if number == 2}
+
+
+def edited(**spec: Any) -> Act:
+    return lambda job: job.edit(spec)
+
+
+def requested(**replicas: tuple[int, int]) -> Act:
+    """di-server was asked for replicas of a task, at so many in the spec."""
+
+    async def act(job: Job) -> None:
+        asked = {name: {"replicas": n, "specReplicas": m} for name, (n, m) in replicas.items()}
+        status = {"requestedReplicas": asked}
+        await job.scene.admin.set_status(job.resource, job.scene.namespace, job.name, status)
+
+    return act
+
+
+def has(*places: str) -> Act:
+    """It has these pods and no others; then all run."""
+
+    async def act(job: Job) -> None:
+        await job.until(lambda: _own(job.children("pods")) == {*places}, f"it has {places}")
+        await run(job)
+
+    return act
+
+
+def shrinks_to(*places: str) -> Act:
+    async def act(job: Job) -> None:
+        await job.until(lambda: _own(job.children("pods")) == {*places}, f"it has {places}")
+        await job.reach("Running")
+
+    return act
+
+
+async def loses_its_service(job: Job) -> None:
+    await job.scene.admin.delete("services", job.scene.namespace, "di-job")
+    await job.until(lambda: job.scene.incarnations("services").get("di-job") == 2, "it has a service again")
+
+
+def waits(*places: str) -> Act:
+    """These pods run, and are not ready."""
+
+    async def act(job: Job) -> None:
+        for place in places:
+            await job.scene.admin.set_pod(job.scene.namespace, f"job-{place}", phase="Running", ready=False)
+        running = {"Running": len(places)}
+        await job.until(lambda: running in job.status.get("taskStatus", {}).values(), "they are counted")
+
+    return act
+
+
+async def stopped(job: Job) -> None:
+    await job.until(lambda: not job.children("pods") and job.condition("Suspended").get("status") == "True", "stopped")
+    await job.until(lambda: not job.children("services"), "its service is gone")
+
+
+async def ended(job: Job) -> None:
+    await job.reach(*ENDED)
+
+
+async def serviceless(job: Job) -> None:
+    await job.until(lambda: not job.children("services"), "its service is gone")
+
+
+RESUMED = (edited(runPolicy={"suspend": True}), stopped, edited(runPolicy={"suspend": False}))
+
+ROWS = [
+    # how it comes up
+    Row("all-pods-ready", trains(), (come_up,), UP, "job is running since all replicas are ready.", ranks=RANKS),
+    Row("created", trains(), (created,), STARTED, "job is starting since all replicas are created.", left=ALL),
+    Row("not-all-ready", trains(), (created, waits("collector-0")), STARTED),
+    Row("two-containers", SIDECAR, (come_up,), UP, left={"main-0"}),
+    Row(
+        "names-by-type",
+        {"tasks": [task("evaluator"), task("none", name="a-b")], "group": "atari"},
+        (come_up,),
+        UP,
+        left={"evaluator-0", "a-b-0"},
+        ranks={"evaluator-0": 0, "a-b-0": 1},
+    ),
+    Row("sample-serial", SERIAL, (come_up, ends("serial-0")), [*UP, "Succeeded"]),
+    Row(
+        "sample-atari",
+        ATARI,
+        (come_up, ends("learner-0", "evaluator-0", "collector-0", "collector-1")),
+        [*UP, "Succeeded"],
+        ranks={"learner-0": 0, "evaluator-0": 1, "collector-0": 2, "collector-1": 3},
+    ),
+    # how it ends
+    Row(
+        "all-succeed",
+        trains(),
+        (come_up, ends("learner-0", "collector-0", "collector-1")),
+        [*UP, "Succeeded"],
+        "job succeeded since all the replicas are succeeded.",
+    ),
+    Row("one-succeeds", trains(), (come_up, ends("learner-0")), UP, left=ALL),
+    Row("succeeds-before-it-is-ready", SERIAL, (created, ends("serial-0"), ended), [*STARTED, "Succeeded"]),
+    Row("side-car-outlives-a-success", SIDECAR, (come_up, main_ends("main-0", 0)), [*UP, "Succeeded"]),
+    Row(
+        "side-car-outlives-a-failure",
+        {**SIDECAR, "backoffLimit": 0},
+        (come_up, main_ends("main-0", 3)),
+        [*UP, "Failed"],
+        "exitcode 3",
+    ),
+    Row(
+        "no-restart-allowed",
+        trains(backoffLimit=0),
+        (come_up, fails("collector-1")),
+        [*UP, "Failed"],
+        "job failed since 1 pods failed. and exceed backoff limit",
+        left={"collector-1"},
+    ),
+    Row(
+        "one-restart-allowed",
+        trains(backoffLimit=1),
+        (come_up, fails("collector-1"), comes_back("collector-1"), fails("learner-0")),
+        [*RESTARTED, "Failed"],
+        "and exceed backoff limit",
+        (1, 0),
+        left={"learner-0"},
+    ),
+    Row(
+        "deadline",
+        trains(),
+        (come_up, Job.began_an_hour_ago, edited(**policy(activeDeadlineSeconds=60)), ended),
+        [*UP, "Failed"],
+        "active longer than its deadline of 60 seconds",
+        left=set(),
+    ),
+    # what it leaves behind
+    Row(
+        "cleans-all",
+        trains(cleanPodPolicy="All", backoffLimit=0),
+        (come_up, fails("learner-0"), serviceless),
+        [*UP, "Failed"],
+        left=set(),
+    ),
+    Row(
+        "cleans-running",
+        trains(cleanPodPolicy="Running", backoffLimit=0),
+        (come_up, ends("collector-0"), fails("learner-0"), serviceless),
+        [*UP, "Failed"],
+        left={"learner-0", "collector-0"},
+    ),
+    Row(
+        "cleans-nothing-but-the-service",
+        trains(cleanPodPolicy="None", backoffLimit=0),
+        (come_up, fails("learner-0"), serviceless),
+        [*UP, "Failed"],
+        left=ALL,
+    ),
+    Row(
+        "cleans-by-default",
+        trains(backoffLimit=0),
+        (come_up, fails("collector-0"), serviceless),
+        [*UP, "Failed"],
+        left={"collector-0"},
+    ),
+    # failures: restarts
+    Row(
+        "fails",
+        trains(),
+        (come_up, fails("collector-1", 7), comes_back("collector-1")),
+        RESTARTED,
+        counts=(1, 0),
+        left=ALL,
+        ranks=RANKS,
+    ),
+    Row(
+        "fails-while-it-starts",
+        trains(),
+        (created, fails("learner-0"), comes_back("learner-0")),
+        [*STARTED, "Restarting", "Starting", "Running"],
+        counts=(1, 0),
+    ),
+    Row(
+        "fails-without-limit",
+        trains(backoffLimit=-1),
+        (come_up, fails("collector-0", 137), comes_back("collector-0")),
+        RESTARTED,
+        counts=(1, 0),
+    ),
+    Row(
+        "sigterm-is-a-failure",
+        trains(),
+        (come_up, fails("collector-0", 143), comes_back("collector-0")),
+        RESTARTED,
+        counts=(1, 0),
+    ),
+    Row(
+        "sigterm-in-a-preemptible-job",
+        trains(preemptible=True, backoffLimit=0),
+        (come_up, fails("collector-0", 143), comes_back("collector-0")),
+        MOVED,
+        counts=(0, 1),
+        ranks=RANKS,
+    ),
+    Row(
+        "failure-in-a-preemptible-job",
+        trains(preemptible=True, backoffLimit=0),
+        (come_up, fails("collector-0", 1)),
+        [*UP, "Failed"],
+    ),
+    Row(
+        "task-restarts-as-a-whole",
+        trains(learner=GROUP),
+        (come_up, fails("learner-1"), comes_back("learner-0", "learner-1")),
+        RESTARTED,
+        counts=(1, 0),
+        ranks={"learner-0": 0, "learner-1": 1, "collector-0": 2, "collector-1": 3},
+    ),
+    Row(
+        "pod-of-another-task-restarts-alone",
+        trains(learner=GROUP),
+        (come_up, fails("collector-0"), comes_back("collector-0")),
+        RESTARTED,
+        counts=(1, 0),
+    ),
+    # everything else: reschedules
+    Row(
+        "pod-deleted",
+        trains(backoffLimit=0),
+        (come_up, loses("collector-0"), comes_back("collector-0")),
+        MOVED,
+        counts=(0, 1),
+        ranks=RANKS,
+    ),
+    Row(
+        "pod-deleted-of-a-task-that-restarts-as-a-whole",
+        trains(learner=GROUP, backoffLimit=0),
+        (come_up, loses("learner-0"), comes_back("learner-0", "learner-1")),
+        MOVED,
+        counts=(0, 1),
+    ),
+    *(
+        Row(
+            f"ended-by-its-node-{reason.lower()}",
+            trains(backoffLimit=0),
+            (come_up, ended_by_node("collector-1", reason), comes_back("collector-1")),
+            MOVED,
+            counts=(0, 1),
+            ranks=RANKS,
+        )
+        for reason in ("Evicted", "OutOfcpu", "Outofmemory", "UnexpectedAdmissionError", "Preempting")
+    ),
+    Row("service-deleted", trains(), (come_up, loses_its_service), UP, left=ALL),
+    # scaling
+    Row(
+        "grows",
+        trains(1),
+        (come_up, edited(**trains(2)), has(*ALL)),
+        MOVED,
+        counts=(0, 1),
+        left=ALL,
+        ranks=RANKS,
+    ),
+    Row(
+        "grows-in-the-middle",
+        {"tasks": [task("collector"), task("learner")]},
+        (
+            come_up,
+            edited(tasks=[task("collector", replicas=2), task("learner")]),
+            has("collector-0", "collector-1", "learner-0"),
+        ),
+        MOVED,
+        counts=(0, 1),
+        ranks={"collector-0": 0, "learner-0": 1, "collector-1": 2},
+    ),
+    Row(
+        "shrinks",
+        trains(3),
+        (come_up, edited(**trains(1)), shrinks_to("learner-0", "collector-0")),
+        MOVED,
+        counts=(0, 1),
+        left={"learner-0", "collector-0"},
+    ),
+    Row(
+        "shrinks-and-grows-again",
+        trains(),
+        (come_up, edited(**trains(1)), shrinks_to("learner-0", "collector-0"), edited(**trains()), has(*ALL)),
+        [*MOVED, "Rescheduling", "Starting", "Running"],
+        counts=(0, 2),
+        ranks=RANKS,
+    ),
+    Row(
+        "gets-a-task",
+        trains(),
+        (come_up, edited(**trains(2, task("evaluator"))), has(*ALL, "evaluator-0")),
+        MOVED,
+        counts=(0, 1),
+        ranks=RANKS | {"evaluator-0": 3},
+    ),
+    Row(
+        "loses-a-task",
+        trains(2, task("evaluator")),
+        (come_up, edited(**trains()), shrinks_to(*ALL)),
+        MOVED,
+        counts=(0, 1),
+        left=ALL,
+        ranks=RANKS,
+    ),
+    Row(
+        "scaled",
+        trains(1),
+        (come_up, edited(replicas=2), has(*ALL)),
+        MOVED,
+        counts=(0, 1),
+        ranks=RANKS,
+    ),
+    Row(
+        "scaled-task-is-named",
+        trains(1, scaledTask="learner"),
+        (come_up, edited(replicas=2), has("learner-0", "learner-1", "collector-0")),
+        MOVED,
+        counts=(0, 1),
+        ranks={"learner-0": 0, "collector-0": 1, "learner-1": 2},
+    ),
+    Row(
+        "requested-by-di-server",
+        trains(1),
+        (come_up, requested(collector=(2, 1)), has(*ALL)),
+        MOVED,
+        counts=(0, 1),
+        ranks=RANKS,
+    ),
+    Row(
+        "requested-beyond-the-maximum",
+        {"tasks": [task("learner"), task("collector", maxReplicas=2)]},
+        (come_up, requested(collector=(9, 1)), has(*ALL)),
+        MOVED,
+        counts=(0, 1),
+        ranks=RANKS,
+    ),
+    Row(
+        "requested-and-then-edited",
+        trains(1),
+        (
+            come_up,
+            requested(collector=(3, 1)),
+            has(*ALL, "collector-2"),
+            edited(**trains(2)),
+            shrinks_to(*ALL),
+        ),
+        [*MOVED, "Rescheduling", "Starting", "Running"],
+        counts=(0, 2),
+    ),
+    # what it is told
+    Row("suspended", trains(), (come_up, *RESUMED, comes_back(*ALL)), [*UP, *UP], left=ALL, ranks=RANKS),
+    Row(
+        "created-suspended",
+        trains(**policy(suspend=True)),
+        (stopped, edited(runPolicy={"suspend": False}), come_up),
+        UP,
+        ranks=RANKS,
+    ),
+]
+
+
+async def play(scene: Scene, row: Row) -> Job:
+    job = await scene.create(ditask("job", **row.spec))
+    for act in row.acts:
+        await act(job)
+    if row.left is not None:
+        await job.until(lambda: _own(job.children("pods")) == row.left, f"{row.left} are left")
+    return job
+
+
+def _own(names: Any) -> set[str]:
+    return {name.removeprefix("job-") for name in names}
+
+
+SCENARIOS: dict[str, Play] = {
+    **{row.id: partial(play, row=row) for row in ROWS},
+    "is-never-accepted": partial(is_never_accepted, manifest=ditask("job", task("collector", replicas=3000))),
+    "cannot-be-created": partial(
+        cannot_be_created, manifest=ditask("job", task("collector", container(resources={"limits": {"cpu": "plenty"}})))
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def real(plane: ControlPlane, operator: OperatorProcess) -> dict[str, Trace | str]:
+    return asyncio.run(trace_all(plane, "twice-ditask", SCENARIOS))
+
+
+@pytest.fixture(scope="module")
+def embedded(binaries: Path) -> dict[str, Trace | str]:
+    with embedded_plane(binaries) as plane:
+        return asyncio.run(trace_all(plane, "twice-ditask", SCENARIOS))
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in ROWS])
+def test_a_job_goes_its_way(row: Row, real: dict[str, Any]) -> None:
+    trace = real[row.id]
+    assert isinstance(trace, Trace), trace
+
+    last = trace.statuses[-1]
+    assert trace.phases == row.path
+    assert row.says in last["conditions"][-1]["message"]
+    phases = {c["type"]: c["status"] for c in last["conditions"] if c["reason"] == f"Job{c['type']}"}
+    assert [type_ for type_, status in phases.items() if status == "True"] == [row.path[-1]]
+    assert (last.get("restarts", 0), last.get("reschedules", 0)) == row.counts
+    if row.ranks is not None:
+        assert last["ranks"] == row.ranks
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_leaves_the_same_trace_on_both(name: str, real: dict[str, Any], embedded: dict[str, Any]) -> None:
+    assert isinstance(real[name], Trace), real[name]
+    assert isinstance(embedded[name], Trace), embedded[name]
+    assert embedded[name].statuses == real[name].statuses
+    assert embedded[name].children == real[name].children
+    assert embedded[name].events == real[name].events

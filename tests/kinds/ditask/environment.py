@@ -1,0 +1,26 @@
+"""The environment that the containers of a pod start with, as a kubelet resolves it."""
+
+from collections.abc import Mapping
+
+from tests.build import Json
+
+
+def environment_of(pod: Json, config_maps: Mapping[str, Json] | None = None) -> dict[str, str]:
+    """Of its first container. ``config_maps`` are those of its namespace, by name."""
+    found: dict[str, str] = {}
+    for entry in pod["spec"]["containers"][0]["env"]:
+        if "value" in entry:
+            found[entry["name"]] = entry["value"]
+        else:
+            reference = entry["valueFrom"]["configMapKeyRef"]
+            found[entry["name"]] = (config_maps or {})[reference["name"]]["data"][reference["key"]]
+    return found
+
+
+def nodes_of(environment: Mapping[str, str]) -> list[str]:
+    return environment["DI_NODES"].split(",")
+
+
+def own_node(environment: Mapping[str, str]) -> str:
+    """Where ``ditask`` listens; raises IndexError as its parser does."""
+    return nodes_of(environment)[int(environment["DI_RANK"])]
