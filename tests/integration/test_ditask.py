@@ -244,7 +244,7 @@ ROWS = [
     # how it comes up
     Row("all-pods-ready", trains(), (come_up,), UP, "job is running since all replicas are ready.", ranks=RANKS),
     Row("created", trains(), (created,), STARTED, "job is starting since all replicas are created.", left=ALL),
-    Row("not-all-ready", trains(), (created, waits("collector-0")), STARTED),
+    Row("not-all-ready", trains(), (created, waits("learner-0")), STARTED),
     Row("two-containers", SIDECAR, (come_up,), UP, left={"main-0"}),
     Row(
         "names-by-type",

@@ -4,6 +4,7 @@ Ranks are unique and stay, every pod finds its own address by its rank, and in t
 declares.
 """
 
+import contextlib
 import random
 from collections.abc import Callable, Iterator
 
@@ -83,10 +84,8 @@ class Chaos:
 
         self.scale()
         self.world.api.refuse = refuse
-        try:
+        with contextlib.suppress(Died):
             self.world.run(30)
-        except Died:
-            pass
         self.world.api.refuse = lambda *_: None
         self.world.restart()
 

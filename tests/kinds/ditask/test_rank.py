@@ -1,0 +1,55 @@
+"""Which rank a replica has, and where its peers find it."""
+
+import pytest
+
+from trainmaster.core.slot import numbered
+from trainmaster.core.wire import ObjectMeta
+from trainmaster.kinds.ditask.rank import nodes, nodes_size, ranks_of
+from trainmaster.kinds.ditask.types import DITaskJob, DITaskSpec, DITaskStatus, Task
+
+DOMAIN = "svc.cluster.local"
+JOB = DITaskJob(ObjectMeta("job", "ns"), DITaskSpec(tasks=(Task({}),)))
+
+
+@pytest.mark.parametrize(
+    ("stored", "replicas", "expected"),
+    [
+        pytest.param({}, {"a": 2, "b": 1}, {"a-0": 0, "a-1": 1, "b-0": 2}, id="in the order of tasks, from 0"),
+        pytest.param({"a-0": 0, "b-0": 1}, {"a": 2, "b": 1}, {"a-0": 0, "b-0": 1, "a-1": 2}, id="new ones follow"),
+        pytest.param({"a-0": 0, "b-0": 1}, {"a": 2, "b": 2}, {"a-0": 0, "b-0": 1, "a-1": 2, "b-1": 3}, id="several"),
+        pytest.param({"a-0": 0, "a-1": 1}, {"a": 1}, {"a-0": 0, "a-1": 1}, id="one that is scaled away keeps its rank"),
+        pytest.param(
+            {"a-0": 0, "a-1": 1, "b-0": 2}, {"a": 2}, {"a-0": 0, "a-1": 1}, id="one of a removed task does not"
+        ),
+        pytest.param({"a-0": 5}, {"a": 2}, {"a-0": 5, "a-1": 6}, id="gaps are not filled"),
+        pytest.param({"a-1-0": 0}, {"a": 2}, {"a-0": 0, "a-1": 1}, id="the name of a task may have a dash"),
+    ],
+)
+def test_a_replica_has_the_rank_that_is_stored_or_the_next_one(
+    stored: dict[str, int], replicas: dict[str, int], expected: dict[str, int]
+) -> None:
+    assert ranks_of(stored, numbered("job", replicas), replicas) == expected
+
+
+def address(place: str) -> str:
+    return f"job-{place}.di-job.ns.{DOMAIN}"
+
+
+def test_addresses_are_in_the_order_of_ranks_and_a_gap_is_localhost() -> None:
+    slots = numbered("job", {"a": 2, "b": 1})
+
+    found = nodes(JOB, slots, {"a-0": 0, "b-0": 1, "a-1": 3, "a-2": 2}, DOMAIN).split(",")
+
+    assert found == [address("a-0"), address("b-0"), "localhost", address("a-1")]
+
+
+def test_the_size_of_the_addresses_is_known_before_there_are_any() -> None:
+    replicas = {"a": 12, "b": 3}
+    slots = numbered("job", replicas)
+    gone = DITaskJob(JOB.metadata, JOB.spec, DITaskStatus(ranks={"a-99": 99}))
+
+    whole = nodes(JOB, slots, ranks_of({}, slots, replicas), DOMAIN)
+    later = nodes(gone, slots, ranks_of({"a-99": 99}, slots, replicas), DOMAIN)
+
+    assert len(whole) <= nodes_size(JOB, replicas, DOMAIN) <= len(whole) + 20
+    assert len(later) <= nodes_size(gone, replicas, DOMAIN) + len("localhost,") * len(slots)

@@ -1,0 +1,245 @@
+"""Phases, counters, conditions and Events of a DIJob with tasks."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.build import (
+    NOW,
+    Child,
+    Json,
+    a_ditask,
+    a_node,
+    a_pod,
+    a_task,
+    children_of,
+    plan_of,
+    services_of,
+    settled,
+    with_spec,
+    with_status,
+)
+from trainmaster.core.ids import POD
+from trainmaster.core.plan import Plan
+from trainmaster.core.view import PodView
+
+
+def running(job: Json | None = None) -> tuple[Json, list[Child]]:
+    """A job while all of its pods run, and what it owns."""
+    stored, _ = settled(a_ditask() if job is None else job)
+    return settled(stored, children_of(stored))
+
+
+def without(children: Iterable[Child], *names: str) -> list[Child]:
+    return [child for child in children if child.key.name not in names]
+
+
+def status_of(plan: Plan) -> Json:
+    assert plan.status is not None
+    return dict(plan.status)
+
+
+def condition(status: Json, type_: str) -> Json:
+    return next((c for c in status["conditions"] if c["type"] == type_), {})
+
+
+def test_a_job_is_pending_with_its_ranks_before_anything_is_created() -> None:
+    plan = plan_of(a_ditask())
+
+    assert plan.status_first
+    assert status_of(plan)["phase"] == "Pending"
+    assert status_of(plan)["ranks"] == {"learner-0": 0, "collector-0": 1, "collector-1": 2}
+    assert [(e.type, e.reason, e.message) for e in plan.events] == [("Normal", "JobPending", "job created.")]
+
+
+def test_a_running_job_has_its_counters() -> None:
+    job, _ = running()
+
+    status = job["status"]
+    assert (status["phase"], status["replicas"], status["readyReplicas"]) == ("Running", 3, 3)
+    assert status["taskStatus"] == {"learner": {"Running": 1}, "collector": {"Running": 2}}
+    assert status["allocation"] == ["node-1"] * 3
+    assert "restarts" not in status
+    assert (status["scaledReplicas"], status["selector"]) == (
+        2,
+        "diengine/job=cartpole,diengine/operator=di-operator,diengine/task-name=collector",
+    )
+
+
+def test_one_condition_of_a_phase_is_true_and_the_others_keep_their_times() -> None:
+    job, _ = running()
+
+    found = {c["type"]: c["status"] for c in job["status"]["conditions"]}
+    assert found == {"Pending": "False", "Starting": "False", "Running": "True"}
+    assert condition(job["status"], "Pending")["lastTransitionTime"] == NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_a_job_runs_when_all_pods_are_ready_and_not_before() -> None:
+    stored, _ = settled(a_ditask())
+    pods = [a_pod(stored, "learner"), a_pod(stored, "collector", 0), a_pod(stored, "collector", 1, ready=False)]
+
+    waits, _ = settled(stored, [*pods, *services_of(stored)])
+
+    assert (waits["status"]["phase"], waits["status"]["readyReplicas"]) == ("Starting", 2)
+
+
+def test_a_job_that_runs_stays_running_when_a_pod_is_not_ready_for_a_while() -> None:
+    job, children = running()
+    unready = [a_pod(job, "learner", ready=False), *without(children, "cartpole-learner-0")]
+
+    plan = plan_of(job, unready)
+
+    assert (status_of(plan)["phase"], status_of(plan)["readyReplicas"]) == ("Running", 2)
+    assert plan.lazy > 0
+
+
+# --- what is counted ---
+
+
+def failed(job: Json, role: str, index: int = 0, **fields: Any) -> PodView:
+    return a_pod(job, role, index, **({"exit_code": 1} | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "phase", "counts"),
+    [
+        pytest.param({"exit_code": 1}, "Restarting", (1, 0), id="a failure"),
+        pytest.param({"exit_code": 143}, "Restarting", (1, 0), id="SIGTERM"),
+        pytest.param({"phase": "Failed", "containers": {}, "reason": "OutOfcpu"}, "Rescheduling", (0, 1), id="no room"),
+        pytest.param({"phase": "Failed", "containers": {}, "reason": "Evicted"}, "Rescheduling", (0, 1), id="evicted"),
+    ],
+)
+def test_a_failure_is_a_restart_and_what_a_node_did_a_reschedule(
+    fields: Json, phase: str, counts: tuple[int, int]
+) -> None:
+    job, children = running()
+
+    plan = plan_of(job, [failed(job, "learner", **fields), *without(children, "cartpole-learner-0")])
+
+    assert plan.status_first
+    assert status_of(plan)["phase"] == phase
+    assert (status_of(plan).get("restarts", 0), status_of(plan).get("reschedules", 0)) == counts
+
+
+def test_pods_that_fail_together_are_one_restart_and_a_lost_one_beside_them_one_reschedule() -> None:
+    job, _children = running(a_ditask("cartpole", a_task("learner", 2), a_task("collector", 1)))
+    pods = [failed(job, "learner", 0), failed(job, "learner", 1)]
+    evicted = failed(job, "collector", phase="Failed", containers={}, reason="Evicted")
+
+    plan = plan_of(job, [*pods, evicted, *services_of(job)])
+
+    status = status_of(plan)
+    assert (status["phase"], status["restarts"], status["reschedules"]) == ("Restarting", 1, 1)
+    assert [event.reason for event in plan.events] == ["JobRestarting", "JobRescheduling"]
+    assert condition(status, "Restarting")["message"].startswith("job is restarting since 2 pods failed.")
+
+
+def test_the_limit_is_about_restarts_however_many_pods_failed_in_each() -> None:
+    job = a_ditask("cartpole", a_task("collector", 3), spec={"backoffLimit": 1})
+    job, children = running(job)
+    first = plan_of(job, [*(failed(job, "collector", i) for i in range(3)), *services_of(job)])
+    assert status_of(first)["phase"] == "Restarting"
+
+    second = plan_of(
+        with_status(job, {**job["status"], "restarts": 1}),
+        [failed(job, "collector"), *without(children, "cartpole-collector-0")],
+    )
+
+    assert status_of(second)["phase"] == "Failed"
+    assert status_of(second)["completionTimestamp"]
+    assert "readyReplicas" not in status_of(second)
+    assert "taskStatus" not in status_of(second)
+    (event,) = second.events
+    assert (event.type, event.reason) == ("Warning", "JobFailed")
+    assert event.message.startswith("job is failed since some replicas are failed.")
+
+
+def test_sigterm_is_never_charged_in_a_preemptible_job() -> None:
+    job, children = running(a_ditask(spec={"preemptible": True, "backoffLimit": 0}))
+
+    plan = plan_of(job, [failed(job, "learner", exit_code=143), *without(children, "cartpole-learner-0")])
+
+    assert (status_of(plan)["phase"], status_of(plan)["reschedules"]) == ("Rescheduling", 1)
+
+
+def test_a_lost_node_is_never_charged() -> None:
+    job, children = running(a_ditask(spec={"backoffLimit": 0}))
+
+    plan = plan_of(job, children, nodes=[a_node(taints={"node.kubernetes.io/out-of-service": NOW})])
+
+    assert (status_of(plan)["phase"], status_of(plan)["reschedules"]) == ("Rescheduling", 1)
+    assert "Node node-1 is failed and offline" in condition(status_of(plan), "Rescheduling")["message"]
+
+
+def test_a_missing_pod_is_counted_before_it_is_created_again() -> None:
+    job, children = running()
+    left = without(children, "cartpole-collector-0")
+
+    plan = plan_of(job, left)
+    stored = with_status(job, plan)
+    again = plan_of(stored, left)
+
+    assert plan.status_first
+    assert (status_of(plan)["phase"], status_of(plan)["reschedules"]) == ("Rescheduling", 1)
+    assert [create.key.name for create in again.creates if create.resource == POD] == ["cartpole-collector-0"]
+    assert again.status is None or again.status["reschedules"] == 1
+
+
+# --- scaling ---
+
+
+def test_a_scale_in_deletes_the_highest_index_after_it_is_counted_and_leaves_the_grace_period() -> None:
+    job, children = running()
+    smaller = with_spec(job, tasks=[a_task("learner"), a_task("collector", 1)])
+
+    plan = plan_of(smaller, children)
+    then = plan_of(with_status(smaller, plan), children)
+
+    assert plan.status_first
+    assert [(delete.key.name, delete.grace) for delete in then.deletes] == [("cartpole-collector-1", None)]
+    assert status_of(plan)["ranks"]["collector-1"] == 2
+
+
+def test_what_di_server_was_asked_for_counts_until_the_spec_changes() -> None:
+    job, children = running()
+    asked = {
+        "requestedReplicas": {
+            "collector": {"replicas": 5, "specReplicas": 2},
+            "gone": {"replicas": 1, "specReplicas": 1},
+        }
+    }
+    requested = with_status(job, {**job["status"], **asked})
+
+    grown = plan_of(requested, children)
+    edited = plan_of(with_spec(requested, tasks=[a_task("learner"), a_task("collector", 3)]), children)
+
+    assert status_of(grown)["replicas"] == 6
+    assert status_of(grown)["requestedReplicas"] == {"collector": {"replicas": 5, "specReplicas": 2}}
+    assert status_of(edited)["replicas"] == 4
+    assert "requestedReplicas" not in status_of(edited)
+
+
+def test_the_status_of_di_server_is_left_alone() -> None:
+    job, children = running()
+    profiled = with_status(job, {**job["status"], "profilings": {"fps": 7}})
+
+    plan = plan_of(with_spec(profiled, tasks=[a_task("learner"), a_task("collector", 1)]), children)
+
+    assert "profilings" not in status_of(plan)  # the patch does not mention it
+
+
+# --- suspension ---
+
+
+def test_ranks_begin_anew_after_a_suspension() -> None:
+    job, children = running(a_ditask("cartpole", a_task("collector", 2), a_task("learner")))
+    smaller, left = settled(with_spec(job, tasks=[a_task("collector", 1), a_task("learner")]), children)
+    assert smaller["status"]["ranks"] == {"collector-0": 0, "collector-1": 1, "learner-0": 2}
+
+    stopped, none = settled(with_spec(smaller, runPolicy={"suspend": True}), left)
+    resumed, _ = settled(with_spec(stopped, runPolicy={}), none)
+
+    assert (stopped["status"]["phase"], condition(stopped["status"], "Suspended")["status"]) == ("Pending", "True")
+    assert "ranks" not in stopped["status"]
+    assert resumed["status"]["ranks"] == {"collector-0": 0, "learner-0": 1}
