@@ -71,9 +71,8 @@ def _is_child(name: str, kinds: Iterable[Kind[Any]], *, is_unowned: bool = False
     services, have the ancestor's label and, until they are adopted, no owner."""
     driven = [*kinds]
     references = f"{name}.metadata.?ownerReferences.orValue([])"
-    jobs = " || ".join(
-        f"r.kind == '{k.resource.kind}' && r.apiVersion.startsWith('{k.resource.group}/')" for k in driven
-    )
+    resources = dict.fromkeys((k.resource.kind, k.resource.group) for k in driven)
+    jobs = " || ".join(f"r.kind == '{kind}' && r.apiVersion.startsWith('{group}/')" for kind, group in resources)
     ways = [f"{references}.exists(r, r.?controller == optional.of(true) && ({jobs}))"]
     for label in sorted({k.predecessor.labels for k in driven if k.predecessor and JOB in k.children}):
         key, _, value = label.partition("=")

@@ -208,6 +208,26 @@ def shrinks_to(*places: str) -> Act:
     return act
 
 
+def slowly(place: str) -> Act:
+    """The pod uses its grace period."""
+
+    async def act(job: Job) -> None:
+        job.scene.slow_to_end.add(f"job-{place}")
+
+    return act
+
+
+def goes(place: str) -> Act:
+    """Its grace period is over when the job runs without it."""
+
+    async def act(job: Job) -> None:
+        await job.until(lambda: (job.phase, job.status.get("reschedules")) == ("Running", 1), "it runs without it")
+        await job.scene.let_go(f"job-{place}")
+        await job.until(lambda: place not in job.status["ranks"], "its rank is forgotten")
+
+    return act
+
+
 async def loses_its_service(job: Job) -> None:
     await job.scene.admin.delete("services", job.scene.namespace, "di-job")
     await job.until(lambda: job.scene.incarnations("services").get("di-job") == 2, "it has a service again")
@@ -378,6 +398,7 @@ ROWS = [
         trains(preemptible=True, backoffLimit=0),
         (come_up, fails("collector-0", 1)),
         [*UP, "Failed"],
+        left={"collector-0"},
     ),
     Row(
         "task-restarts-as-a-whole",
@@ -471,7 +492,7 @@ ROWS = [
     Row(
         "loses-a-task",
         trains(2, task("evaluator")),
-        (come_up, edited(**trains()), shrinks_to(*ALL)),
+        (come_up, slowly("evaluator-0"), edited(**trains()), goes("evaluator-0"), shrinks_to(*ALL)),
         MOVED,
         counts=(0, 1),
         left=ALL,

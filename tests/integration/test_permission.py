@@ -23,11 +23,13 @@ from tests.manifests.build import (
     container,
     crew,
     dijob,
+    ditask,
     mlkubejob,
     mx_replica,
     mxjob,
     nervexjob,
     replica,
+    task,
 )
 from trainmaster.cli.wiring import chosen
 from trainmaster.core.template import MANAGED_BY
@@ -86,6 +88,7 @@ async def live_all(scene: Scene) -> None:
     """A whole life of each kind."""
     for manifest in (
         dijob("di", cleanPodPolicy="All"),
+        ditask("tasks", cleanPodPolicy="All"),
         aitrainingjob("ai"),
         nervexjob("nvx", cleanPodPolicy="All"),
         mxjob("mx", runPolicy={"cleanPodPolicy": "All"}),
@@ -166,16 +169,15 @@ async def tell_members(scene: Scene, proxy: FaultProxy) -> None:
         await job.reach("Succeed")
 
 
-async def share_addresses(scene: Scene, proxy: FaultProxy) -> None:
+async def share_addresses(scene: Scene, proxy: FaultProxy, large: Manifest) -> None:
     """A large job, whose pods have the addresses of all others from a ConfigMap."""
-    workers = {"Worker": mx_replica(replicas=MANY_REPLICAS + 1)}
-    job = await scene.create(mxjob("large", mxReplicaSpecs=workers, runPolicy=ALL))
+    job = await scene.create(large)
     await job.pods_are_there()
     names = [body["metadata"]["name"] for body in await scene.admin.list("configmaps", scene.namespace)]
     [name] = [name for name in names if name.startswith("large-")]
     await gets_its_label_back(scene, "configmaps", name)
     async with scene.kubelet():
-        await scene.end("large-worker-0", 1)
+        await scene.end(job.slots[0], 1)
         await job.childless()
     await scene.admin.wait_gone("configmaps", scene.namespace, name)
 
@@ -209,6 +211,7 @@ def life_of_mlkube(group: str) -> Life:
     )
 
 
+MANY = MANY_REPLICAS + 1
 POLICY: Manifest = {"runPolicy": {"ttlSecondsAfterFinished": 2}}
 ALL: Manifest = {"cleanPodPolicy": "All"}
 PODS = ("pods", "services")
@@ -223,6 +226,11 @@ LIVES = (
         taken=(
             ("pods", a_pod("a-coordinator"), dijob("a")),
             ("services", a_service("b-coordinator"), dijob("b")),
+            ("pods", a_pod("c-learner-0"), ditask("c")),
+            ("services", a_service("di-d"), ditask("d")),
+        ),
+        more=partial(
+            share_addresses, large=ditask("large", task("collector", replicas=MANY), backoffLimit=0, **ALL)
         ),
     ),
     Life(
@@ -259,7 +267,10 @@ LIVES = (
             ("pods", a_pod("a-worker-0"), mxjob("a")),
             ("services", a_service("b-worker-0"), mxjob("b")),
         ),
-        more=share_addresses,
+        more=partial(
+            share_addresses,
+            large=mxjob("large", mxReplicaSpecs={"Worker": mx_replica(replicas=MANY)}, runPolicy=ALL),
+        ),
     ),
     *(life_of_mlkube(group) for group in MLKUBE_GROUPS),
 )
