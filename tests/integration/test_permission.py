@@ -229,9 +229,7 @@ LIVES = (
             ("pods", a_pod("c-learner-0"), ditask("c")),
             ("services", a_service("di-d"), ditask("d")),
         ),
-        more=partial(
-            share_addresses, large=ditask("large", task("collector", replicas=MANY), backoffLimit=0, **ALL)
-        ),
+        more=partial(share_addresses, large=ditask("large", task("collector", replicas=MANY), backoffLimit=0, **ALL)),
     ),
     Life(
         kind="nervexjob",

@@ -11,17 +11,20 @@ from trainmaster.core.view import ChildView, NodeView, PodView, ServiceView
 
 class SlotLabels(msgspec.Struct, frozen=True):
     """The labels by which a kind's pod says which replica it fills. Without ``index`` a role has one slot. Pods that
-    an older operator created say it by one of ``older``."""
+    an older operator created say it by one of ``older``. With ``ends_with_index`` the label ``index`` has a name, and
+    the index is what follows its last dash."""
 
     role: str
     index: str = ""
     older: "tuple[SlotLabels, ...]" = ()
+    ends_with_index: bool = False
 
     def slot_of(self, labels: Mapping[str, str]) -> "tuple[str, int] | None":
         if self.role not in labels and self.older:
             return next((slot for older in self.older if (slot := older.slot_of(labels))), None)
         role = labels.get(self.role, "")
         index = labels.get(self.index, "") if self.index else "0"
+        index = index.rpartition("-")[2] if self.ends_with_index else index
         # str.isdecimal accepts other scripts' digits, which int() takes too: ask for ASCII.
         if not role or not (index.isascii() and index.isdecimal()) or len(index) > 9:
             return None

@@ -2,18 +2,22 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from trainmaster.core.condition import SUSPENDED, is_true
-from trainmaster.core.ids import CONFIG_MAP, Key, Resource
+from trainmaster.core.errors import BadSpec
+from trainmaster.core.ids import CONFIG_MAP, POD, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event
 from trainmaster.core.slot import Slot
-from trainmaster.core.view import PodView
-from trainmaster.kinds.base import ActionWords
+from trainmaster.core.view import JobView, PodView
+from trainmaster.kinds.adoption import Candidates, Predecessor
+from trainmaster.kinds.base import ActionWords, changed_status
 from trainmaster.kinds.dijob.run_policy import clean_after, clean_policy, run_policy
 from trainmaster.kinds.ditask import labels, status, validate
+from trainmaster.kinds.ditask.adoption import adopted_ranks
 from trainmaster.kinds.ditask.body import Builder
 from trainmaster.kinds.ditask.role import slots_of, tasks_of
 from trainmaster.kinds.ditask.status import ENDED, FAILED, PENDING, PHASES, RUNNING, STARTING, SUCCEEDED
@@ -48,6 +52,7 @@ class DITaskKind(LifecycleKind[DITaskJob]):
     looks_at_readiness = True
     priority_label = labels.PRIORITY
     counters = ("ready_replicas", "task_status", "allocation", "scaled_replicas", "ran", "conditions")
+    predecessor = Predecessor(labels=f"{labels.OPERATOR}={labels.OPERATOR_NAME}", reads_pods=True)
     action_words = ActionWords(
         success_reason="Successful{Verb}",
         success="{noun} {names} was successfully {verb}d",
@@ -101,6 +106,15 @@ class DITaskKind(LifecycleKind[DITaskJob]):
         if sum(map(len, facts.succeeded.values())) == len(model.slots):
             return Result(SUCCEEDED, status.HAVE_SUCCEEDED)
         return GOES_ON
+
+    def remembered(self, view: JobView, found: Candidates, now: datetime) -> dict[str, Any] | None:
+        """The ranks of pods that DI-orchestrator created are stored before these are adopted."""
+        try:
+            job = self.decode(view)
+        except BadSpec:
+            return None
+        ranks = {} if job.status.ranks else adopted_ranks(job, found.get(POD, ()))
+        return changed_status(job.status, msgspec.structs.replace(job.status, ranks=ranks)) if ranks else None
 
     def builder(self, job: DITaskJob, model: JobModel, facts: Facts) -> Builder:
         return Builder(job, self.owner(job), tasks_of(job), model, facts, self.settings)

@@ -23,7 +23,8 @@ TASK_RANK = f"{PREFIX}task-rank"
 NODE = f"{PREFIX}node"
 """Always empty: the scheduler chooses the node."""
 
-SLOTS = SlotLabels(role=TASK_NAME, index=TASK_RANK)
+# DI-orchestrator sets no label with the index alone.
+SLOTS = SlotLabels(role=TASK_NAME, index=POD, ends_with_index=True)
 
 CONTAINER = "di-container"
 """The container that trains. In a pod without one of this name all containers do."""
