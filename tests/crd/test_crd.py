@@ -449,7 +449,9 @@ def _decoder_accepts(job: Manifest) -> bool:
     except msgspec.ValidationError:
         return False
     if job["kind"] in ("DIJob", "NerveXJob"):
-        roles = (decoded.spec.coordinator, decoded.spec.collector, decoded.spec.learner)
+        spec = decoded.spec
+        tasks = getattr(spec, "tasks", None) or ()  # NerveXJobs have none
+        roles = (spec.coordinator, spec.collector, spec.learner, *tasks)
     elif job["kind"] == "MxJob":
         return all(_is(role.template, mlkube.JobTemplatePart) for role in decoded.spec.replica_specs)
     elif job["kind"] == "MXJob":
