@@ -101,6 +101,21 @@ def test_the_order_of_all_pods_does_not_come_from_their_names() -> None:
     assert seen(trainer, ps).all_pods == (ps, trainer)
 
 
+@pytest.mark.parametrize(
+    ("pod", "slot"),
+    [
+        pytest.param("job-actor-7", ("actor", 7), id="the number after the last dash"),
+        pytest.param("7", ("actor", 7), id="a number"),
+        pytest.param("job-actor", None, id="no number"),
+        pytest.param("", None, id="no name"),
+    ],
+)
+def test_a_name_may_end_with_the_index(pod: str, slot: tuple[str, int] | None) -> None:
+    slots = SlotLabels(role="task", index="pod", ends_with_index=True)
+
+    assert slots.slot_of({"task": "actor", "pod": pod}) == slot
+
+
 def test_a_kind_without_an_index_label_has_one_slot_for_a_role() -> None:
     job, slots = a_dijob(), SlotLabels(role="replica-type")
     coordinator = a_pod(job, "coordinator")

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from testbed.answer import Refused
 from testbed.operator import OperatorProcess
-from testbed.plane import ControlPlane
+from testbed.plane import ControlPlane, KubectlFailed
 from tests.integration.scene import ENDED, Job, Scene
 from tests.integration.stage import embedded_plane
 from tests.integration.test_twice import Play, Trace, cannot_be_created, is_never_accepted, trace_all
-from tests.manifests.build import Manifest, container, ditask, task
+from tests.manifests.bad import ROWS as BAD
+from tests.manifests.build import Manifest, container, dijob, ditask, task
 
 Act = Callable[[Job], Awaitable[None]]
 
@@ -610,3 +612,94 @@ def test_a_scenario_leaves_the_same_trace_on_both(name: str, real: dict[str, Any
     assert embedded[name].statuses == real[name].statuses
     assert embedded[name].children == real[name].children
     assert embedded[name].events == real[name].events
+
+
+# --- scaling by others ---
+
+
+async def running(scene: Scene, **spec: Any) -> Job:
+    job = await scene.create(ditask("job", task("learner"), task("collector", maxReplicas=4), **spec))
+    await come_up(job)
+    return job
+
+
+async def test_kubectl_scales_the_collector_and_the_other_pods_stay(
+    plane: ControlPlane, scene: Scene, operator: OperatorProcess
+) -> None:
+    job = await running(scene)
+    uids = {name: pod["metadata"]["uid"] for name, pod in job.children("pods").items()}
+    words = (f"--namespace={scene.namespace}", "scale", "dijob/job", "--replicas=2")
+
+    assert await asyncio.to_thread(plane.kubectl, *words) == "dijob.diengine.opendilab.org/job scaled\n"
+
+    await has(*ALL)(job)
+    assert uids.items() <= {name: pod["metadata"]["uid"] for name, pod in job.children("pods").items()}.items()
+    await job.until(lambda: job.status.get("scaledReplicas") == 2, "the pods of the task are counted")
+    with pytest.raises(KubectlFailed, match="is more than maxReplicas of the scaled task"):
+        await asyncio.to_thread(plane.kubectl, *words[:3], "--replicas=5")
+
+
+async def test_an_autoscaler_finds_the_collector_and_scales_it(scene: Scene, operator: OperatorProcess) -> None:
+    """By its minimum alone: that takes no metrics."""
+    job = await running(scene, replicas=1)
+    target = {"apiVersion": "diengine.opendilab.org/v2alpha1", "kind": "DIJob", "name": "job"}
+    resource = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "job"},
+        "spec": {
+            "scaleTargetRef": target,
+            "minReplicas": 2,
+            "maxReplicas": 4,
+            "metrics": [{"type": "Resource", "resource": resource}],
+        },
+    }
+
+    await scene.admin.create("autoscaling/v2/horizontalpodautoscalers", autoscaler, scene.namespace)
+
+    await has(*ALL)(job)
+    assert job.stored["spec"]["replicas"] == 2
+
+
+# --- two versions ---
+
+
+async def test_both_forms_run_under_both_versions(plane: ControlPlane, scene: Scene, operator: OperatorProcess) -> None:
+    """The form of a job decides, whatever version it is written in; nothing is written into the other form."""
+    first, second = "diengine.opendilab.org/v1alpha1", "diengine.opendilab.org/v2alpha1"
+    jobs = [
+        await scene.create(
+            job | {"apiVersion": version, "metadata": {"name": f"{job['metadata']['name']}-{version[-8:]}"}}
+        )
+        for job in (dijob("crew"), ditask("tasks"))
+        for version in (first, second)
+    ]
+
+    for job in jobs:
+        await job.pods_are_there()
+        await job.until(lambda: job.phase in ("Created", "Starting"), "it has begun")  # noqa: B023 awaited here
+
+    assert [job.phase for job in jobs] == ["Created", "Created", "Starting", "Starting"]
+    assert [sorted(job.stored["spec"]) for job in jobs] == [["coordinator"]] * 2 + [["tasks"]] * 2
+    table = await asyncio.to_thread(plane.kubectl, f"--namespace={scene.namespace}", "get", "dijob")
+    assert table.split("\n")[0].split() == [
+        "NAME",
+        "PHASE",
+        "READYREPLICAS",
+        "REPLICAS",
+        "RESTARTS",
+        "RESCHEDULES",
+        "AGE",
+    ]
+
+
+@pytest.mark.parametrize("row", ["both-shapes", "two-tasks-of-one-name", "without-a-name", "name-too-long", "no-tasks"])
+async def test_a_bad_job_is_refused_under_the_other_version_too(row: str, scene: Scene) -> None:
+    bad = next(each for each in BAD if each.id == f"ditask-{row}")
+    older = bad.manifest | {"apiVersion": "diengine.opendilab.org/v1alpha1"}
+
+    with pytest.raises(Refused) as refused:
+        await scene.create(older)
+
+    assert bad.says in refused.value.message

@@ -17,6 +17,8 @@ from trainmaster.kinds.aitrainingjob import status as aitj_status
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.base import Kind
 from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
+from trainmaster.kinds.ditask import rank
+from trainmaster.kinds.ditask.kind import DITaskKind
 from trainmaster.kinds.mlkube import replica as mlkube_replica
 from trainmaster.kinds.mlkube.kind import MxJobKind
 from trainmaster.kinds.mxjob.kind import MXJobKind
@@ -256,7 +258,23 @@ def _unknown_fields_are_removed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Kind, "known_status", lambda self, view: self.status_of(view)[1])
 
 
+def _ranks_are_given_anew(patch: pytest.MonkeyPatch) -> None:
+    """In the order of the tasks, whatever ranks the pods have that run."""
+    original = rank.ranks_of
+    patch.setattr(rank, "ranks_of", lambda stored, slots, roles: original({}, slots, roles))
+
+
+def _addresses_are_in_the_order_of_tasks(patch: pytest.MonkeyPatch) -> None:
+    def nodes(job: Any, slots: Any, ranks: Any, domain: str) -> str:
+        return ",".join(rank.address(job, slot.name, domain) for slot in slots)
+
+    patch.setattr(rank, "nodes", nodes)
+
+
 MUTATIONS = (
+    Mutation("ranks are given anew", DITaskKind, _ranks_are_given_anew),
+    Mutation("addresses are in the order of tasks", DITaskKind, _addresses_are_in_the_order_of_tasks),
+    Mutation("the result is stored after the deletes (DIJob with tasks)", DITaskKind, _result_after_the_deletes),
     Mutation("the result is stored after the deletes", AITrainingJobKind, _result_after_the_deletes),
     Mutation("a delete without uid", AITrainingJobKind, _delete_without_uid),
     Mutation("terminal phases are not sticky (AITrainingJob)", AITrainingJobKind, _terminal_phase_not_sticky),

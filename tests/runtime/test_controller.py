@@ -706,6 +706,10 @@ async def test_requeue_after_zero_is_now_and_none_is_never() -> None:
 
 @pytest.fixture
 async def quiet() -> Rig:
+    return await a_quiet_rig()
+
+
+async def a_quiet_rig() -> Rig:
     """A rig of two settled jobs whose first passes are over; its queue fills when something matters."""
     rig = Rig(jobs=("mnist", "other"))
     rig.pods.put(a_pod(version=1500))
@@ -721,6 +725,7 @@ def waiting_keys(rig: Rig) -> set[Key]:
     return set(rig.queue._entries)
 
 
+READY = [{"type": "Ready", "status": "True"}]
 FOREIGN = toy_json() | {"kind": "Puppet"}
 FOREIGN_GROUP = toy_json() | {"apiVersion": "elsewhere.example/v1"}
 
@@ -735,6 +740,7 @@ FOREIGN_GROUP = toy_json() | {"apiVersion": "elsewhere.example/v1"}
         pytest.param(a_pod(version=2000, owner=toy_json("other")), {KEY, OTHER}, id="given to another job"),
         pytest.param(a_pod(version=2000), set(), id="heartbeat"),
         pytest.param(a_pod(version=2000, hostIP="10.0.0.1"), set(), id="a field that no plan looks at"),
+        pytest.param(a_pod(version=2000, conditions=READY), set(), id="readiness"),
         pytest.param(a_pod("p-0", owner=FOREIGN), set(), id="child of another kind"),
         pytest.param(a_pod("p-0", owner=FOREIGN_GROUP), set(), id="child of a kind of another group"),
     ],
@@ -743,6 +749,15 @@ async def test_a_pod_event_enqueues_the_jobs_it_matters_to(quiet: Rig, pod: PodV
     quiet.pods.put(pod)
 
     assert waiting_keys(quiet) == keys
+
+
+async def test_a_pod_that_becomes_ready_matters_to_a_kind_that_looks_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ToyKind, "looks_at_readiness", True)
+    rig = await a_quiet_rig()
+
+    rig.pods.put(a_pod(version=2000, conditions=READY))
+
+    assert waiting_keys(rig) == {KEY}
 
 
 NEW = Key("ml", "new")

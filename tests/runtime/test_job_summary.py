@@ -50,6 +50,13 @@ def test_restarts_count_that_a_role_brought_about(before: dict[str, int], after:
     assert restarts(**after).restarts_since(restarts(**before)) == expected
 
 
+def test_restarts_of_a_job_that_has_a_number_of_them_are_those_of_its_attempts() -> None:
+    before, after = ({"restarts": n, "attempts": {"collector": {"count": 5, "used": n}}} for n in (1, 3))
+
+    assert summary_of(after).restarts_since(summary_of(before)) == 2
+    assert summary_of(after).restarts_since(summary_of({})) == 3
+
+
 @pytest.mark.parametrize(
     "status", [{"phase": 7}, {"phase": "Running", "restarts": []}, {"conditions": {}}, {"conditions": [{"type": 1}]}]
 )
