@@ -2,7 +2,8 @@
 
 The phases: (a) a raw loader creates what the operator would, (b) Kubernetes' own Job controller, (c) our operator;
 (d) whole lives of AITrainingJobs; (e) memory with ten times as many; (f) local mode; (g) di-server; (h) the restart of
-a big job; (i) MXJobs, and MxJobs of six batch Jobs each: their creation as in (a) and (c), their lives as in (d).
+a big job; (i) MXJobs, MxJobs of six batch Jobs each, and DIJobs with tasks: their creation as in (a) and (c), their
+lives as in (d).
 
 The table goes to stdout, all numbers to bench/result.json. Timings are not assertions: the exit code is 0 also when
 a budget is exceeded, and 1 only when something could not be measured.
@@ -87,6 +88,8 @@ def _measure(bed: Bed, results: Results, only: str, rounds: int) -> None:
         results.first_mx_jobs = phase.compared(bed, first_jobs, work.FIRST_MX, rounds)
         results.mx_lives = phase.lives(bed, jobs, work.MX)
         results.first_mx_lives = phase.lives(bed, first_jobs, work.FIRST_MX)
+        results.task_jobs = phase.compared(bed, jobs, work.TASKS, rounds)
+        results.task_lives = phase.lives(bed, jobs, work.TASKS)
 
 
 def _write(results: Results, facts: dict[str, object]) -> None:

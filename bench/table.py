@@ -56,6 +56,8 @@ class Results(msgspec.Struct):
     mx_lives: Lives | None = None
     first_mx_jobs: Compared | None = None
     first_mx_lives: Lives | None = None
+    task_jobs: Compared | None = None
+    task_lives: Lives | None = None
 
 
 class Row(NamedTuple):
@@ -108,6 +110,8 @@ def _rows(results: Results) -> list[Row]:
         *_delay_rows("(i) MXJob", results.mx_lives),
         *_mx_rows("MxJobs", results.first_mx_jobs),
         *_delay_rows("(i) MxJob", results.first_mx_lives),
+        *_mx_rows("DIJobs with tasks", results.task_jobs),
+        *_delay_rows("(i) DIJob with tasks", results.task_lives),
     ]
 
 
@@ -126,6 +130,9 @@ def budgets(results: Results) -> list[Budget]:
         *_mx("MxJobs", results.first_mx_jobs),
         *_reports("MxJobs: ", results.first_mx_lives),
         *_memory("MxJobs: ", results.first_mx_lives),
+        *_mx("DIJobs with tasks", results.task_jobs),
+        *_reports("DIJobs with tasks: ", results.task_lives),
+        *_memory("DIJobs with tasks: ", results.task_lives),
     ]
 
 
@@ -354,11 +361,13 @@ def _notes(results: Results) -> list[str]:
     for what, runs in (("a", results.raw), ("b", results.job_controller), ("c", results.operator)):
         if runs:
             notes += _run_notes(what, runs)
-    for kind, found in (("MXJobs", results.mx_jobs), ("MxJobs", results.first_mx_jobs)):
+    compared = {"MXJobs": results.mx_jobs, "MxJobs": results.first_mx_jobs, "DIJobs with tasks": results.task_jobs}
+    for kind, found in compared.items():
         notes += _turn_notes(kind, found)
     notes += _life_notes("(d)", results.lives)
     notes += _life_notes("(i) MXJobs:", results.mx_lives)
     notes += _life_notes("(i) MxJobs:", results.first_mx_lives)
+    notes += _life_notes("(i) DIJobs with tasks:", results.task_lives)
     return notes + _restart_notes(results.restart) + _disturbances(results)
 
 
@@ -398,7 +407,7 @@ def _run_notes(what: str, runs: Sequence[Created]) -> list[str]:
 
 
 def _disturbances(results: Results) -> list[str]:
-    compared = [found for found in (results.mx_jobs, results.first_mx_jobs) if found]
+    compared = [found for found in (results.mx_jobs, results.first_mx_jobs, results.task_jobs) if found]
     runs = [*results.raw, *results.job_controller, *results.operator]
     runs += [run for found in compared for run in (*found.raw, *found.operator)]
     most = max((run.cpu[OTHERS] / run.seconds for run in runs), default=0.0)

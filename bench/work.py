@@ -16,10 +16,11 @@ from trainmaster.core.ids import Key
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Create
 from trainmaster.core.view import JobView
-from trainmaster.kinds import aitrainingjob, kubeflow_status, mlkube, mxjob
+from trainmaster.kinds import aitrainingjob, ditask, kubeflow_status, mlkube, mxjob
 from trainmaster.kinds.aitrainingjob.types import RESOURCE
-from trainmaster.kinds.base import Kind, Settings
-from trainmaster.kinds.registry import all_kinds
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.registry import all_resource_kinds
+from trainmaster.kinds.resource_kinds import ResourceKinds
 
 Object = dict[str, Any]
 
@@ -30,6 +31,7 @@ BIG = "big"
 TRAINING_JOBS = "elasticdeeplearning.ai/v1/aitrainingjobs"
 MX_JOBS = "kubeflow.org/v1/mxjobs"
 FIRST_MX_JOBS = "mxnet.mlkube.io/v1beta1/mxjobs"
+TASK_JOBS = "diengine.opendilab.org/v2alpha1/dijobs"
 BATCH_JOBS = "batch/v1/jobs"
 
 _CONTAINER: Object = {
@@ -202,6 +204,17 @@ def _first_mx_job(namespace: str, name: str) -> Object:
     }
 
 
+def _task_job(namespace: str, name: str) -> Object:
+    template = {"spec": {"containers": [_CONTAINER | {"name": "di-container"}]}}
+    counts = {"learner": 1, "evaluator": 1, "collector": 2}
+    return {
+        "apiVersion": "diengine.opendilab.org/v2alpha1",
+        "kind": "DIJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"tasks": [{"type": type_, "replicas": n, "template": template} for type_, n in counts.items()]},
+    }
+
+
 class _Phase(msgspec.Struct):
     phase: str = ""
 
@@ -244,7 +257,15 @@ FIRST_MX = Sort(
     mlkube.status.ENDED,
 )
 """Six batch Jobs each, whose pods are somebody else's work."""
-SORTS = {sort.resource: sort for sort in (TRAINING, MX, FIRST_MX)}
+TASKS = Sort(
+    TASK_JOBS,
+    _task_job,
+    ditask.labels.CONTAINER,
+    ditask.labels.JOB,
+    _is_in_phase_running,
+    ditask.status.ENDED,
+)
+SORTS = {sort.resource: sort for sort in (TRAINING, MX, FIRST_MX, TASKS)}
 
 
 def _batch_job(namespace: str, name: str) -> Object:
@@ -267,7 +288,7 @@ def _planned(job: Object) -> tuple[Create, ...]:
     key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
     uid = str(uuid.uuid5(uuid.NAMESPACE_URL, str(key)))
     job["metadata"] |= {"uid": uid, "generation": 1}
-    kind = _kind(job["apiVersion"], job["kind"])
+    kind = _kinds(job["apiVersion"], job["kind"]).of(msgspec.json.encode(job))
     for _ in range(MAX_PASSES):
         view = JobView(key, uid, 1, deleting=False, raw=msgspec.json.encode(job))
         # Not `plan`, which leaves for the next pass what is too much for one.
@@ -285,6 +306,7 @@ def _resource(create: Create) -> str:
 
 
 @cache
-def _kind(api_version: str, name: str) -> Kind[Any]:
+def _kinds(api_version: str, name: str) -> ResourceKinds:
     named = (api_version, name)
-    return next(k for k in all_kinds(Settings()) if (k.resource.api_version, k.resource.kind) == named)
+    served = all_resource_kinds(Settings())
+    return next(k for k in served if any((each.api_version, each.kind) == named for each in k.resources))

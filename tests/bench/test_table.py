@@ -19,6 +19,7 @@ WHOSE = [
     pytest.param("lives", "", id="AITrainingJobs"),
     pytest.param("mx_lives", "MXJobs: ", id="MXJobs"),
     pytest.param("first_mx_lives", "MxJobs: ", id="MxJobs"),
+    pytest.param("task_lives", "DIJobs with tasks: ", id="DIJobs with tasks"),
 ]
 
 
@@ -59,7 +60,9 @@ def test_each_budget_can_be_exceeded(field: str, whose: str, changed: dict[str, 
     assert exceeded.startswith(f"{whose}{over}")
 
 
-@pytest.mark.parametrize(("field", "kind"), [("mx_jobs", "MXJobs"), ("first_mx_jobs", "MxJobs")])
+@pytest.mark.parametrize(
+    ("field", "kind"), [("mx_jobs", "MXJobs"), ("first_mx_jobs", "MxJobs"), ("task_jobs", "DIJobs with tasks")]
+)
 @pytest.mark.parametrize(("seconds", "ratio", "verdict"), [(2.6, "1.30 ×", "ok"), (2.7, "1.35 ×", "OVER")])
 def test_the_creation_is_held_against_the_loader(
     field: str, kind: str, seconds: float, ratio: str, verdict: str
