@@ -1,6 +1,5 @@
 """Pods and the service of a DIJob with tasks: names, labels, annotations, and the environment of ``ditask``."""
 
-from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +22,7 @@ from tests.build import (
 from tests.kinds.ditask.environment import environment_of, nodes_of, own_node
 from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Resource
 from trainmaster.kinds.base import Settings
+from trainmaster.lifecycle.gang import VOLCANO_GROUP
 
 
 def bodies(job: Json, resource: Resource = POD, *, settings: Settings = SETTINGS) -> dict[str, Json]:
@@ -143,12 +143,7 @@ def test_a_high_priority_is_a_priority_class(spec: Json, priority_class: str | N
 def running(job: Json) -> tuple[Json, list[Child]]:
     """The job while all of its pods run."""
     stored, _ = settled(job)
-    labels: dict[str, Any] = {}
-    pods = [
-        a_pod(stored, task["type"], i, labels=labels or None)
-        for task in job["spec"]["tasks"]
-        for i in range(task["replicas"])
-    ]
+    pods = [a_pod(stored, task["type"], i) for task in job["spec"]["tasks"] for i in range(task["replicas"])]
     return settled(stored, [*pods, *services_of(stored)])
 
 
@@ -204,3 +199,16 @@ def test_the_addresses_of_a_large_job_are_in_a_config_map() -> None:
     assert len(nodes_of(environment)) == 100
     assert own_node(environment) == address("collector-42")
     assert environment["DI_COLLECTOR_NODES"] == environment["DI_NODES"]
+
+
+def test_the_pods_of_all_tasks_are_one_gang() -> None:
+    settings = msgspec.structs.replace(SETTINGS, gang_scheduler="volcano")
+    job = a_ditask(spec={"runPolicy": {"schedulingPolicy": {"queue": "night"}}})
+
+    (group,) = bodies(job, VOLCANO_GROUP, settings=settings).values()
+    pods = bodies(job, settings=settings).values()
+
+    assert (group["spec"]["minMember"], group["spec"]["queue"]) == (3, "night")
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"volcano"}
+    assert {pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] for pod in pods} == {"cartpole"}
+    assert all("diengine/rank" in pod["metadata"]["annotations"] for pod in pods)
