@@ -1,6 +1,5 @@
 """Pods and the service of a DIJob with tasks: names, labels, annotations, and the environment of ``ditask``."""
 
-
 import msgspec
 import pytest
 

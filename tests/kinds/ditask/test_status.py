@@ -1,6 +1,7 @@
 """Phases, counters, conditions and Events of a DIJob with tasks."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -153,6 +154,28 @@ def test_the_limit_is_about_restarts_however_many_pods_failed_in_each() -> None:
     (event,) = second.events
     assert (event.type, event.reason) == ("Warning", "JobFailed")
     assert event.message.startswith("job is failed since some replicas are failed.")
+
+
+def test_a_job_that_cannot_start_its_program_fails_within_its_limit_and_says_so() -> None:
+    job, children = running()
+    broken = a_pod(job, "learner", phase="Failed", containers={"di-container": (128, "StartError")})
+
+    plan = plan_of(job, [broken, *without(children, "cartpole-learner-0")])
+
+    assert condition(status_of(plan), "Failed")["message"] == (
+        "job failed since 1 pods failed. pod cartpole-learner-0 failed: "
+        "container di-container on node node-1 exited with reason StartError exitcode 128"
+    )
+
+
+def test_the_event_of_a_deadline_is_about_the_deadline() -> None:
+    job, children = running(a_ditask(spec={"runPolicy": {"activeDeadlineSeconds": 60}}))
+
+    plan = plan_of(job, children, now=NOW + timedelta(seconds=61))
+
+    (event,) = plan.events
+    assert (event.type, event.reason) == ("Warning", "JobFailed")
+    assert event.message.startswith("DIJob cartpole failed because it was active longer than its deadline")
 
 
 def test_sigterm_is_never_charged_in_a_preemptible_job() -> None:

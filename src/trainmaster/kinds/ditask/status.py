@@ -42,8 +42,8 @@ HAVE_SUCCEEDED = "job succeeded since all the replicas are succeeded."
 
 
 def failed_message(verdict: Verdict) -> str:
-    limit = " and exceed backoff limit" if verdict.is_spent else ""
-    return f"job failed since {len(verdict.final)} pods failed.{limit}: {_described(verdict.final)}"
+    limit = " and exceed backoff limit:" if verdict.is_spent else ""
+    return f"job failed since {len(verdict.final)} pods failed.{limit} {_described(verdict.final)}"
 
 
 def written(job: DITaskJob, report: Report, now: datetime) -> DITaskStatus:
@@ -71,12 +71,19 @@ def events(job: DITaskJob, report: Report, new: DITaskStatus) -> tuple[Event, ..
         case "restart":
             return _restarted(report.failed)
         case "end":
-            make = normal if report.result.is_success else warning
-            return (make(_reason(new.phase), _with_details(_SAYS[new.phase], report.result.message)),)
+            return (_end(report),)
     is_new = find(job.status.conditions, PENDING) is None
     make = warning if new.phase == RESCHEDULING else normal
     entered = (make(_reason(new.phase), _SAYS[new.phase]),) if is_new or new.phase != job.status.phase else ()
     return (*entered, *replaced(report), *waiting.events(job.status.conditions, report.waiting))
+
+
+def _end(report: Report) -> Event:
+    """A job that took too long has failed without failed pods."""
+    phase, message = report.result.phase, report.result.message
+    if report.result.is_success:
+        return normal(_reason(phase), _SAYS[phase])
+    return warning(_reason(phase), f"{_SAYS[phase]} {message}" if report.facts.failed else message)
 
 
 def _restarted(failed: Sequence[FailedPod]) -> tuple[Event, ...]:
@@ -181,10 +188,6 @@ def _reason(phase: str) -> str:
 
 def _described(failed: Sequence[FailedPod]) -> str:
     return joined([each.fault.message for each in failed])
-
-
-def _with_details(says: str, message: str) -> str:
-    return says if message == HAVE_SUCCEEDED else f"{says} {message}"
 
 
 def running_since(status: DITaskStatus) -> datetime | None:
