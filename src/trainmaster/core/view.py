@@ -62,6 +62,8 @@ class ContainerView(msgspec.Struct, frozen=True, gc=False):
     """Set while the container waits for another reason than normal creation."""
     last: "ContainerView | None" = None
     """How the previous run of the container ended."""
+    restarts: int = 0
+    """How often the kubelet has restarted it in its pod."""
 
 
 class ServiceView(msgspec.Struct, frozen=True):
@@ -440,6 +442,7 @@ class _AllocatedWire(msgspec.Struct):
 class _ContainerWire(msgspec.Struct, rename="camel"):
     name: str = ""
     image: str = ""
+    restart_count: int = 0
     state: _StateWire | None = None
     last_state: _StateWire | None = None
     allocated_resources_status: list[_AllocatedWire] | None = None
@@ -685,22 +688,24 @@ def _unhealthy(wires: Iterable[_ContainerWire]) -> Iterator[ContainerView]:
 
 
 def _slim_container(wire: _ContainerWire) -> ContainerView:
-    name = intern(wire.name)
+    name, restarts = intern(wire.name), wire.restart_count
     state = wire.state or _StateWire()
     if state.terminated:
-        return _ended_container(name, state.terminated)
+        return _ended_container(name, state.terminated, restarts)
     before = wire.last_state.terminated if wire.last_state else None
     last = _ended_container(name, before) if before else None
     if state.waiting is None:
-        return ContainerView(name, last=last)
+        return ContainerView(name, last=last, restarts=restarts)
     waiting, reason = state.waiting, intern(state.waiting.reason)
     if waiting.reason in _CREATING:
-        return ContainerView(name, waiting=reason, last=last)
-    return ContainerView(name, waiting=reason, line=_last_line(waiting.message), image=wire.image, last=last)
+        return ContainerView(name, waiting=reason, last=last, restarts=restarts)
+    line = _last_line(waiting.message)
+    return ContainerView(name, waiting=reason, line=line, image=wire.image, last=last, restarts=restarts)
 
 
-def _ended_container(name: str, ended: _TerminatedWire) -> ContainerView:
-    return ContainerView(name, exit_code=ended.exit_code, reason=ended.reason, line=_last_line(ended.message))
+def _ended_container(name: str, ended: _TerminatedWire, restarts: int = 0) -> ContainerView:
+    line = _last_line(ended.message)
+    return ContainerView(name, exit_code=ended.exit_code, reason=ended.reason, line=line, restarts=restarts)
 
 
 def _last_line(message: str) -> str:

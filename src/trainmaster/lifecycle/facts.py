@@ -8,7 +8,7 @@ import msgspec
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import soonest
 from trainmaster.core.slot import Slot
-from trainmaster.core.view import PodView, ServiceView
+from trainmaster.core.view import ContainerView, PodView, ServiceView
 from trainmaster.lifecycle import creation, fault, node, reason
 from trainmaster.lifecycle.completion import FAILED
 from trainmaster.lifecycle.fault import Fault
@@ -225,7 +225,8 @@ def _classify(
         state = found.states[place] = state_of(pod, model.takes_part)
         if state in ("Running", "Succeeded") and not pod.deleting and not has_run:
             found.ran.append(place)
-        if state != "Running" or pod.deleting or pod.node in nodes.bad or pod.uid in nodes.devices:
+        is_sound = state == "Running" and not pod.deleting and not _restarted(model, slot.role, pod)
+        if not is_sound or pod.node in nodes.bad or pod.uid in nodes.devices:
             _classify_pod(model, slot, pod, nodes, waiting, found)
 
 
@@ -304,6 +305,8 @@ def _fault(model: JobModel, role: str, pod: PodView, state: str, nodes: Nodes, w
         return waiting.faults.get(pod.uid)
     if pod.deleting:
         return fault.disruption(pod) if pod.disruption else lost(f"pod {pod.key.name}", pod.node)
+    if state != "Failed" and (container := _restarted(model, role, pod)):
+        return fault.restarted(pod, container)
     return fault.failure(pod, lambda container: model.takes_part(pod, container)) if state == "Failed" else None
 
 
@@ -312,6 +315,13 @@ def _charged(failed: FailedPod, model: JobModel) -> FailedPod:
     if model.is_free is None or failed.fault.is_free or not model.is_free(failed.fault):
         return failed
     return msgspec.structs.replace(failed, fault=msgspec.structs.replace(failed.fault, is_free=True))
+
+
+def _restarted(model: JobModel, role: str, pod: PodView) -> ContainerView | None:
+    """The container that was restarted in place, where its role misses it."""
+    if not model.roles[role].misses_restarted_containers:
+        return None
+    return fault.restarted_container(pod, lambda container: model.takes_part(pod, container))
 
 
 def _leaving(model: JobModel, observed: Observed) -> tuple[Place, ...]:

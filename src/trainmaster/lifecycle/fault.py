@@ -116,6 +116,33 @@ def disruption(pod: PodView) -> Fault:
     )
 
 
+def restarted_container(pod: PodView, takes_part: Callable[[str], bool]) -> ContainerView | None:
+    """The first container that trains and that its kubelet has restarted."""
+    return next((c for c in pod.containers if c.restarts and takes_part(c.name)), None)
+
+
+def restarted(pod: PodView, container: ContainerView) -> Fault:
+    """The fault of a pod whose container its kubelet restarted, where the other pods do not take it back."""
+    ended = container.last or container
+    return Fault(
+        phase=FAILED,
+        message=f"pod {pod.key.name} lost its connections: {describe_restart(pod, container)}",
+        node=pod.node,
+        has_failed=True,
+        comes_again=True,
+        exits=(ended.exit_code,) if ended.exit_code else (),
+        reason=ended.reason,
+        line=ended.line,
+    )
+
+
+def describe_restart(pod: PodView, container: ContainerView) -> str:
+    """``exit code 0`` is a restart, too: the process that the other pods knew is gone."""
+    ended = container.last or container
+    why = f" with reason {ended.reason} exitcode {ended.exit_code}" if ended.exit_code is not None else ""
+    return f"container {container.name} on node {pod.node} ended{why} and was restarted in place"
+
+
 def is_node_reason(reason: str) -> bool:
     """True when a pod ended for something that its program did not do."""
     return reason in NODE_REASONS or reason.lower().startswith("outof")

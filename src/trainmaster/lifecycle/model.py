@@ -28,6 +28,8 @@ class Role(msgspec.Struct, frozen=True):
     rules: Rules
     misses_deleted_pods: bool = False
     """A pod that ran and was deleted has failed; else it is created again and nothing is counted."""
+    misses_restarted_containers: bool = False
+    """A pod whose container was restarted in place has failed; else its kubelet goes on."""
 
 
 class Replica(msgspec.Struct, frozen=True):
