@@ -114,7 +114,7 @@ class JobMachine(RuleBasedStateMachine):
 
     # --- the cluster ---
 
-    @rule(number=pick, to=st.sampled_from(["bound", "Running", "Succeeded", "Failed", "gone"]))
+    @rule(number=pick, to=st.sampled_from(["bound", "Running", "restarted", "Succeeded", "Failed", "gone"]))
     def report_pod(self, number: int, to: str) -> None:
         """A scheduler or a kubelet does its next step."""
         if keys := sorted(self.api.objects.get(POD, {})):
@@ -297,11 +297,14 @@ class JobMachine(RuleBasedStateMachine):
             self._bind(key)
         elif to != "bound" and pod["status"]["phase"] not in ("Succeeded", "Failed"):
             name = pod["spec"]["containers"][0]["name"]
-            state = {} if to == "Running" else {"terminated": {"exitCode": int(to == "Failed"), "reason": "Error"}}
+            ended = {"terminated": {"exitCode": int(to in ("Failed", "restarted")), "reason": "Error"}}
+            status = {"name": name, "state": {} if to in ("Running", "restarted") else ended}
+            if to == "restarted":  # in place, by the kubelet
+                status |= {"restartCount": 1, "lastState": ended}
             ready = {"type": "Ready", "status": str(to == "Running")}
-            containers = [{"name": name, "state": state}]
-            self.api.set_status(POD, key, {"phase": to, "conditions": [ready], "containerStatuses": containers})
-            if to == "Failed":
+            phase = "Running" if to == "restarted" else to
+            self.api.set_status(POD, key, {"phase": phase, "conditions": [ready], "containerStatuses": [status]})
+            if to in ("Failed", "restarted"):
                 self.failures.setdefault(owner_uid(pod), set()).add(pod["metadata"]["uid"])
 
     def _bind(self, key: Key) -> None:

@@ -130,13 +130,17 @@ class GangMaker(AITrainingJobMaker):
     settings = msgspec.structs.replace(AITrainingJobMaker.settings, gang_scheduler="volcano")
 
 
+RESTARTS = st.fixed_dictionaries({"restartScope": st.sampled_from(["All", "Pod"])})
+
+
 class DIJobMaker(Maker):
     kind = DIJobKind
+    misses_pods = True
 
     def specs(self) -> st.SearchStrategy[Object]:
         return st.fixed_dictionaries(
             {"coordinator": st.fixed_dictionaries({"template": _templates("di-container", "di-port")})},
-            optional={"cleanPodPolicy": st.sampled_from(["All", "ALL", "Running", "None", ""])},
+            optional={"cleanPodPolicy": st.sampled_from(["All", "ALL", "Running", "None", ""]), "runPolicy": RESTARTS},
         )
 
     def children(self, key: Key, spec: Object) -> set[str]:
@@ -204,7 +208,7 @@ class NerveXJobMaker(DIJobMaker):
     def specs(self) -> st.SearchStrategy[Object]:
         return st.fixed_dictionaries(
             {"coordinator": st.fixed_dictionaries({"template": _templates("coordinator", "coordinator")})},
-            optional={"cleanPodPolicy": st.sampled_from(["All", "ALL", "Running", "None", ""])},
+            optional={"cleanPodPolicy": st.sampled_from(["All", "ALL", "Running", "None", ""]), "runPolicy": RESTARTS},
         )
 
     def children(self, key: Key, spec: Object) -> set[str]:

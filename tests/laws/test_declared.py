@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from tests.laws.machine import KEYS, NodeMachine, hold
-from tests.laws.maker import Maker
+from tests.laws.maker import RESTARTS, Maker
 from tests.laws.memory import MemoryApi, Object
 from tests.laws.operator import ENDED, LawBroken
 from trainmaster.core.ids import POD, Key
@@ -26,13 +26,14 @@ class DeclaredMaker(Maker):
     """Its oracle reads what is declared from the API server itself."""
 
     kind = DIJobKind
+    misses_pods = True
     api: MemoryApi
 
     def specs(self) -> st.SearchStrategy[Object]:
         role = {"template": TEMPLATE}
         return st.fixed_dictionaries(
             {"coordinator": st.just(role), "collector": st.just(role), "learner": st.just(role)},
-            optional={"cleanPodPolicy": st.sampled_from(["All", "Running", "None"])},
+            optional={"cleanPodPolicy": st.sampled_from(["All", "Running", "None"]), "runPolicy": RESTARTS},
         )
 
     def children(self, key: Key, spec: Object) -> set[str]:

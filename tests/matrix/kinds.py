@@ -4,7 +4,7 @@ The jobs have three or four pods and may restart. Everything is spelt as users a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.build import (
@@ -29,6 +29,7 @@ from trainmaster.kinds.base import Kind
 AITRAININGJOB, MXJOB, MXJOB_MLKUBE = "AITrainingJob", "MXJob", "MxJob"
 TASKS = "DIJob with tasks"
 COORDINATOR, COLLECTOR, DI = "coordinator", "collector", "DIJob and NerveXJob"
+COORDINATOR_OF_ALL, COLLECTOR_OF_ALL = "coordinator, restartScope All", "collector, restartScope All"
 """What the expected outcomes of the table are told by: rows of the same contract share them."""
 
 ALWAYS, NEVER, AFTER_NODE_FAULTS = "always", "never", "after faults of the node, and not of the program"
@@ -212,15 +213,16 @@ _NERVEXJOB = _rl(a_nervexjob, {"coordinator": "coordinator", "collector": "colle
 
 
 def _rl_row(name: str, build: Callable[[Options], Json], contract: str, victim: str, main: str, related: Any) -> Row:
-    role = _role_of(contract)
+    role, is_all = _role_of(contract), contract in (COORDINATOR_OF_ALL, COLLECTOR_OF_ALL)
+    scope = ((("runPolicy", "restartScope"), "All"),) if is_all else ()
     return Row(
         name=name,
         contract=contract,
-        build=build,
+        build=lambda options: build(replace(options, spec=(*scope, *options.spec))),
         size=4 if related else 3,
         victim=victim,
         main=main,
-        restarts_all=False,
+        restarts_all=is_all,
         result=_result_of_phase,
         is_running=lambda job: job["status"].get("phase") == "Running",
         counted=None,
@@ -347,7 +349,7 @@ def _rl_rows(*roles: tuple[str, str, str]) -> tuple[Row, ...]:
 
 
 def _role_of(contract: str) -> str:
-    return COLLECTOR if contract == COLLECTOR else COORDINATOR
+    return COLLECTOR if contract in (COLLECTOR, COLLECTOR_OF_ALL) else COORDINATOR
 
 
 BY_POD: Sequence[Row] = (
@@ -356,6 +358,10 @@ BY_POD: Sequence[Row] = (
     DITASK,
     *MLKUBE,
     *_rl_rows((COORDINATOR, "job-coordinator", "-coordinator"), (COLLECTOR, COLLECTORS[0], "-collector")),
+    *_rl_rows(
+        (COORDINATOR_OF_ALL, "job-coordinator", "-coordinator-of-all"),
+        (COLLECTOR_OF_ALL, COLLECTORS[0], "-collector-of-all"),
+    ),
 )
 """For faults of one pod: those around a coordinator have two kinds of pods, with contracts of their own."""
 

@@ -132,6 +132,16 @@ def container_ends(code: int, reason: str) -> Act:
     return act
 
 
+def restart_in_place(case: Case) -> None:
+    """By its kubelet, as with restartPolicy Always: the pod stays."""
+    before = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": case.world.api.stamp()}}
+    statuses = [
+        {**status, "restartCount": 1, "lastState": before} if status["name"] == case.row.main else status
+        for status in case.victim_pod["status"]["containerStatuses"]
+    ]
+    case.world.api.set_status(POD, case.victim, {"containerStatuses": statuses})
+
+
 def main_container_ends(code: int, reason: str) -> Act:
     """The side-car runs on."""
 

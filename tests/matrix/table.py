@@ -14,7 +14,9 @@ from tests.matrix.kinds import (
     BY_JOB,
     BY_POD,
     COLLECTOR,
+    COLLECTOR_OF_ALL,
     COORDINATOR,
+    COORDINATOR_OF_ALL,
     DI,
     MXJOB,
     MXJOB_MLKUBE,
@@ -81,7 +83,10 @@ _NODE_FAULT = GoesOn(SCOPE, counted=1, event=POD_AND_NODE)
 _COORDINATOR_ENDS = "0015: the end of the coordinator's program is the end of the job"
 _PROGRAM_ENDS = "docs/mxjob.md, When it ends: exit codes 1-127 and OOMKilled are for good"
 _PS_LITE = "docs/mxjob.md, What restarts: ps-lite takes no lost process back, so all pods restart"
-_NO_POLICY = dict.fromkeys((MXJOB_MLKUBE, COORDINATOR, COLLECTOR, TASKS), Differs(None, "it has no restart policy"))
+_COORDINATORS = (COORDINATOR, COORDINATOR_OF_ALL)
+_COLLECTORS = (COLLECTOR, COLLECTOR_OF_ALL)
+_NO_POLICY = dict.fromkeys((MXJOB_MLKUBE, *_COORDINATORS, *_COLLECTORS, TASKS), Differs(None, "it has no restart policy"))
+_OF_ALL = "docs/dijob.md, What restarts: DI-engine's coordinator takes no lost process back, so all pods restart"
 _KEPT = "0015: a replica is there until it is given back"
 
 
@@ -155,7 +160,7 @@ ENDS = (
         do.container_ends(137, "OOMKilled"),
         GoesOn(SCOPE, counted=1, event="OOMKilled"),
         {
-            COORDINATOR: Differs(Fails("OOMKilled"), _COORDINATOR_ENDS),
+            **dict.fromkeys(_COORDINATORS, Differs(Fails("OOMKilled"), _COORDINATOR_ENDS)),
             MXJOB_MLKUBE: Differs(Fails("OOMKilled"), _PROGRAM_ENDS),
         },
     ),
@@ -164,7 +169,7 @@ ENDS = (
         do.container_ends(1, "Error"),
         GoesOn(SCOPE, counted=1, event="(?s)(?=.*{pod}).*code ?1\\b"),
         {
-            COORDINATOR: Differs(Fails(r"code ?1\b"), _COORDINATOR_ENDS),
+            **dict.fromkeys(_COORDINATORS, Differs(Fails(r"code ?1\b"), _COORDINATOR_ENDS)),
             MXJOB_MLKUBE: Differs(Fails(r"code ?1\b"), _PROGRAM_ENDS),
         },
     ),
@@ -173,7 +178,7 @@ ENDS = (
             f"signal-{code}",
             do.container_ends(code, "Error"),
             GoesOn(SCOPE, counted=1, event=f"(?s)(?=.*{{pod}}).*code ?{code}"),
-            {COORDINATOR: Differs(Fails(f"code ?{code}"), _COORDINATOR_ENDS)},
+            dict.fromkeys(_COORDINATORS, Differs(Fails(f"code ?{code}"), _COORDINATOR_ENDS)),
         )
         for code in (137, 143)
     ),
@@ -181,10 +186,20 @@ ENDS = (
         "start-error",
         do.container_ends(128, "StartError"),
         Fails("StartError"),
+        dict.fromkeys(
+            _COLLECTORS,
+            Differs(GoesOn(SCOPE, event="StartError"), "0015: a replica that failed is replaced, and never ends a job"),
+        ),
+    ),
+    Situation(
+        "container-restarted-in-place",
+        do.restart_in_place,
+        GoesOn(NO_POD),
         {
-            COLLECTOR: Differs(
-                GoesOn(VICTIM, event="StartError"), "0015: a replica that failed is replaced, and never ends a job"
-            )
+            MXJOB_MLKUBE: Differs(GoesOn(SCOPE, counted=1), _PS_LITE),
+            COLLECTOR: Differs(GoesOn(NO_POD, event="{pod}.*restarted in place"), "docs/dijob.md, What restarts"),
+            COORDINATOR_OF_ALL: Differs(GoesOn(SCOPE, event="{pod}.*restarted in place"), _OF_ALL),
+            COLLECTOR_OF_ALL: Differs(GoesOn(SCOPE, event="{pod}.*restarted in place"), _OF_ALL),
         },
     ),
     Situation(
@@ -198,7 +213,7 @@ ENDS = (
         "side-car-outlives-a-failure",
         do.main_container_ends(143, "Error"),
         GoesOn(SCOPE, counted=1, event="(?s)(?=.*{pod}).*code ?143"),
-        {COORDINATOR: Differs(Fails("code ?143"), _COORDINATOR_ENDS)},
+        dict.fromkeys(_COORDINATORS, Differs(Fails("code ?143"), _COORDINATOR_ENDS)),
         manifest=do.with_sidecar,
     ),
     Situation(
@@ -206,8 +221,8 @@ ENDS = (
         do.succeed_and_collect,
         GoesOn(NO_POD, pods=-1),
         {
-            COORDINATOR: Differs(Succeeds(), _COORDINATOR_ENDS),
-            COLLECTOR: Differs(GoesOn(VICTIM), _KEPT),
+            **dict.fromkeys(_COORDINATORS, Differs(Succeeds(), _COORDINATOR_ENDS)),
+            **dict.fromkeys(_COLLECTORS, Differs(GoesOn(SCOPE), _KEPT)),
         },
     ),
 )
@@ -257,6 +272,8 @@ USERS = (
         {
             MXJOB: Differs(GoesOn(SCOPE, counted=1, event="{pod}"), _PS_LITE),
             MXJOB_MLKUBE: Differs(GoesOn(SCOPE, counted=1), _PS_LITE),
+            COORDINATOR_OF_ALL: Differs(GoesOn(SCOPE, event="{pod}"), _OF_ALL),
+            COLLECTOR_OF_ALL: Differs(GoesOn(SCOPE, event="{pod}"), _OF_ALL),
         },
     ),
     Situation("service-deleted", do.delete_service, GoesOn(NO_POD), rows=BY_JOB),

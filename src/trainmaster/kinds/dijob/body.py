@@ -47,6 +47,8 @@ class Builder:
         if self._templates.of(slot.role) is None or not self._is_ready(slot):
             return None
         body = self._fixed_pod(slot) if slot.name in self._fixed else self._member_pod(slot)
+        if attempt := self._job.status.restarts.get(slot.role, NONE).attempt_of(slot.index):
+            body["metadata"]["labels"][labels.RESTART_COUNT] = str(attempt)
         return gang.member(body, self._gang, slot.role) if self._gang else body
 
     def service(self, slot: Slot) -> Body | None:
@@ -79,10 +81,7 @@ class Builder:
         spec = _pod_spec(job, given, role, slot.name, self._settings, ports=self._fixed_ports(role), env=env)
         if role == COORDINATOR:
             spec["restartPolicy"] = given["spec"].get("restartPolicy") or "Never"
-        body = _pod(job, given, role, slot.name, self._owner, spec)
-        if attempt := job.status.restarts.get(role, NONE).attempt_of(slot.index):
-            body["metadata"]["labels"][labels.RESTART_COUNT] = str(attempt)
-        return body
+        return _pod(job, given, role, slot.name, self._owner, spec)
 
     def _fixed_ports(self, role: str) -> dict[str, int]:
         return {profile_of(self._job).port(role): address.port_of(self._job, role, address.fixed_name(self._job, role))}

@@ -40,7 +40,10 @@ class Member(Wire, frozen=True):
     start_rank: Gpus = 0
     master: PodName = ""
     formed: bool = False
-    """Of an aggregator: its DDP group has had all of its pods. One that is missing from then on was lost."""
+    """Of an aggregator: its DDP group has had all of its pods. With the restart scope All, of any other replica: its
+    pod has run. A pod that is missing from then on was lost."""
+    restarts: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    """How often its container was restarted in place, as far as Events have reported it."""
 
 
 Members = Annotated[

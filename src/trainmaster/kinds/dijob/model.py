@@ -1,5 +1,6 @@
 """What a DIJob says in the words of the lifecycle: one fixed pod for each fixed role, and the declared replicas."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -17,7 +18,7 @@ from trainmaster.kinds.dijob.config import Templates
 from trainmaster.kinds.dijob.declaration import Member
 from trainmaster.kinds.dijob.profile import COORDINATOR, Profile, profile_of
 from trainmaster.kinds.dijob.run_policy import clean_policy, run_policy
-from trainmaster.kinds.dijob.status import ENDED, RUNNING
+from trainmaster.kinds.dijob.status import ENDED, RUNNING, restarts_all
 from trainmaster.kinds.dijob.types import DIJob
 from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle import gang
@@ -48,7 +49,7 @@ def model_of(job: DIJob, settings: Settings, templates: Templates) -> JobModel:
         run=_run_policy(job),
         memory=msgspec.structs.replace(
             recalled(stored),
-            ran=by_role(_formed(job, slots)),
+            ran=by_role(_ran(job, slots)),
             ports={slot: ports for slot, ports in stored.ports.items() if slot in kept},
         ),
         attempt_label=labels.RESTART_COUNT,
@@ -97,17 +98,26 @@ def _fixed(job: DIJob) -> tuple[str, ...]:
 
 
 def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
-    """A DDP group cannot go on without a pod that was deleted; every other pod is created again under its name."""
-    groups = {role for role, _ in _formed(job, slots)}
+    """A DDP group cannot go on without a pod that was deleted; every other pod is created again under its name. With
+    the restart scope All no pod connects again to one that was restarted."""
+    groups = {role for role, _ in _ran(job, slots)}
+    is_all = restarts_all(job)
+    counts = Counter(slot.role for slot in slots)
     return {
         role: Role(
             role,
-            sum(slot.role == role for slot in slots),
-            _COORDINATOR if role == COORDINATOR else _OTHERS,
-            misses_deleted_pods=role in groups,
+            count,
+            _rules(role, is_all=is_all),
+            misses_deleted_pods=is_all or role in groups,
+            misses_restarted_containers=is_all,
         )
-        for role in dict.fromkeys(slot.role for slot in slots)
+        for role, count in counts.items()
     }
+
+
+def _rules(role: str, *, is_all: bool) -> Rules:
+    rules = _COORDINATOR if role == COORDINATOR else _OTHERS
+    return msgspec.structs.replace(rules, scope="All") if is_all else rules
 
 
 def _run_policy(job: DIJob) -> RunPolicy:
@@ -121,15 +131,14 @@ def trains_in(profile: Profile) -> Callable[[PodView, str], bool]:
     return lambda pod, container: container == profile.container(pod.labels.get(labels.REPLICA_TYPE, ""))
 
 
-def _formed(job: DIJob, slots: tuple[Slot, ...]) -> list[Place]:
-    """The places of DDP groups that have had all of their pods."""
+def _ran(job: DIJob, slots: tuple[Slot, ...]) -> list[Place]:
+    """The places of DDP groups that have had all of their pods; with the restart scope All, of every pod that ran."""
     members = job.status.declared.members
     heads = {name for name, member in members.items() if member.formed}
-    if not heads:
-        return []
-    return [
+    fixed = [(role, index) for role, indices in job.status.ran.items() for index in indices]
+    return fixed + [
         (slot.role, slot.index)
-        for slot in slots
+        for slot in (slots if heads else ())
         if slot.name in members and declare.head_of(members, slot.name) in heads
     ]
 

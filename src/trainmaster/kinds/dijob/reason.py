@@ -3,6 +3,8 @@
 REPLICA_LOST = "ReplicaLost"
 """The node of a declared replica is lost, or ended it. Another replica takes its place."""
 REPLICA_FAILED = "ReplicaFailed"
+REPLICA_RESTARTED = "ReplicaRestarted"
+"""The container of a declared replica was restarted in place."""
 NO_TEMPLATE = "NoTemplate"
 """Replicas are declared whose template was removed from the spec."""
 NO_AGGREGATOR_CONFIG = "NoAggregatorConfig"

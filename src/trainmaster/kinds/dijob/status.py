@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -15,14 +16,15 @@ from trainmaster.core.condition import (
     put_standard,
 )
 from trainmaster.core.plan import Event, normal, warning
-from trainmaster.kinds.dijob import address, declare, reason
+from trainmaster.kinds.dijob import address, declare, in_place, reason
 from trainmaster.kinds.dijob.declaration import Aggregator, Declared
 from trainmaster.kinds.dijob.profile import profile_of
 from trainmaster.kinds.dijob.types import DIJob, DIJobStatus, RoleStatus
 from trainmaster.kinds.status import recorded, standard_conditions
 from trainmaster.lifecycle import waiting
 from trainmaster.lifecycle.decide import Report
-from trainmaster.lifecycle.restart import FailedPod
+from trainmaster.lifecycle.facts import joined
+from trainmaster.lifecycle.restart import FailedPod, Restarts
 
 CREATED = "Created"
 RUNNING = "Running"
@@ -64,11 +66,22 @@ def written(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
         recorded(entered, report.memory),
         observed_generation=job.metadata.generation,
         replica_status=count(report),
-        restarts={role: restarts for role, restarts in report.memory.restarts.items() if role in fixed},
+        restarts=_restarts(job, report),
+        ran={role: ran for role, ran in report.memory.ran.items() if role in fixed and restarts_all(job)},
         declared=_declared(job, report, now),
         clean=report.clean,
         conditions=_conditions(job, entered.conditions, report, now),
     )
+
+
+def restarts_all(job: DIJob) -> bool:
+    return job.spec.run_policy.restart_scope == "All"
+
+
+def _restarts(job: DIJob, report: Report) -> dict[str, Restarts]:
+    """Declared replicas that are replaced under another name have no attempt."""
+    counted = report.memory.restarts if restarts_all(job) else profile_of(job).fixed_roles
+    return job.status.restarts | {role: of_role for role, of_role in report.memory.restarts.items() if role in counted}
 
 
 def events(job: DIJob, report: Report, new: DIJobStatus) -> tuple[Event, ...]:
@@ -83,7 +96,12 @@ def events(job: DIJob, report: Report, new: DIJobStatus) -> tuple[Event, ...]:
             return (make(reason_of(job, report.result.phase), message),)
     # A job whose spec was corrected has a phase, and was not created before.
     created = () if find(job.status.conditions, CREATED) else (normal(reason_of(job, CREATED), message),)
-    return (*created, *_refused(job, report), *waiting.events(job.status.conditions, report.waiting))
+    return (
+        *created,
+        *_refused(job, report),
+        *in_place.events(job.status.declared.members, report),
+        *waiting.events(job.status.conditions, report.waiting),
+    )
 
 
 def _refused(job: DIJob, report: Report) -> tuple[Event, ...]:
@@ -173,14 +191,17 @@ def _folded(counters: Mapping[str, RoleStatus]) -> dict[str, RoleStatus]:
 def _declared(job: DIJob, report: Report, now: datetime) -> Declared:
     declared = job.status.declared
     match report.step:
-        case "restart":
+        case "restart" if not restarts_all(job):
             return _replaced(job, report.failed, now)[0]
-        case "suspend":
-            return _with_formed(declared, {name: False for name, m in declared.members.items() if m.formed})
+        case "restart" | "suspend":
+            return _with(declared, {name: {"formed": False} for name, m in declared.members.items() if m.formed})
         case "proceed":
             if aggregator := _news(report).aggregator:
                 declared = msgspec.structs.replace(declared, aggregator=aggregator, aggregator_template=None)
-            return _with_formed(declared, dict.fromkeys(_complete_groups(declared, report), True))
+            restarts = in_place.new_counts(declared.members, report)
+            declared = _with(declared, {name: {"restarts": count} for name, count in restarts.items()})
+            ran = (*_complete_groups(declared, report), *_new_ran(job, report))
+            return _with(declared, {name: {"formed": True} for name in ran})
     return declared
 
 
@@ -197,18 +218,37 @@ def _replaced(job: DIJob, failed: tuple[FailedPod, ...], now: datetime) -> tuple
 
 
 def _restarted(job: DIJob, report: Report) -> tuple[Event, ...]:
+    if restarts_all(job):
+        why = _reason_of_restart(job, report.failed[0])
+        message = joined([failed.fault.message for failed in report.failed])
+        return (warning(why, f"{message}; the coordinator and all replicas restart (restartScope All)"),)
     names = _replaced(job, report.failed, report.now)[1]
     found = []
     for failed in report.failed:
         if failed.name in address.fixed_names(job):
-            why, successor = reason.displaced(failed.role), "another pod"
+            successor = "another pod"
         elif failed.name in names:
-            why = reason.REPLICA_LOST if failed.fault.is_node else reason.REPLICA_FAILED
             successor = names[failed.name]
         else:
             continue
+        why = _reason_of_restart(job, failed)
         found.append(warning(why, f"{failed.fault.message}; {successor} takes its place"))
     return tuple(found)
+
+
+def _reason_of_restart(job: DIJob, failed: FailedPod) -> str:
+    if failed.role in profile_of(job).fixed_roles:
+        return reason.displaced(failed.role)
+    return reason.REPLICA_LOST if failed.fault.is_node else reason.REPLICA_FAILED
+
+
+def _new_ran(job: DIJob, report: Report) -> list[str]:
+    """With the restart scope All, declared replicas that run for the first time. DDP groups run as a whole."""
+    if not restarts_all(job):
+        return []
+    members, ran = job.status.declared.members, report.memory.ran
+    alone = {name for name, m in members.items() if not m.formed and m.role in (declare.COLLECTOR, declare.LEARNER)}
+    return [slot.name for slot in report.model.slots if slot.name in alone and slot.index in ran.get(slot.role, ())]
 
 
 def _complete_groups(declared: Declared, report: Report) -> list[str]:
@@ -225,10 +265,11 @@ def _complete_groups(declared: Declared, report: Report) -> list[str]:
     return [head for head, group in groups.items() if len(group) > 1 and there.issuperset(group)]
 
 
-def _with_formed(declared: Declared, formed: Mapping[str, bool]) -> Declared:
-    if not formed:
+def _with(declared: Declared, changes: Mapping[str, Mapping[str, Any]]) -> Declared:
+    """The declaration with these fields of members changed."""
+    if not changes:
         return declared
-    changed = {name: msgspec.structs.replace(declared.members[name], formed=value) for name, value in formed.items()}
+    changed = {name: msgspec.structs.replace(declared.members[name], **fields) for name, fields in changes.items()}
     return msgspec.structs.replace(declared, members=declared.members | changed)
 
 

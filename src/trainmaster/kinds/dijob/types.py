@@ -23,6 +23,9 @@ class RunPolicy(Wire, frozen=True):
     active_deadline_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
     ttl_seconds_after_finished: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     scheduling_policy: SchedulingPolicy | None = None
+    restart_scope: Literal["All", "Pod"] = "Pod"
+    """What restarts when a pod fails or its container is restarted in place: the coordinator and all replicas, or the
+    pod alone."""
 
 
 class RoleSpec(Wire, frozen=True):
@@ -55,7 +58,10 @@ class DIJobStatus(Wire, frozen=True):
     ports: Ports = {}
     declared: Declared = Declared()
     restarts: dict[str, Restarts] = {}
-    """Of the roles whose pods the operator creates by itself. A declared replica is replaced under another name."""
+    """Of the roles whose pods the operator creates by itself, and of all roles with the restart scope All. Otherwise a
+    declared replica is replaced under another name."""
+    ran: dict[str, tuple[int, ...]] = {}
+    """With the restart scope All, roles that the operator creates by itself whose pod has run."""
     restart_history: tuple[Restart, ...] = ()
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
