@@ -235,7 +235,27 @@ async def test_on_a_shared_network_missing_ports_are_answered_with_try_again(
         assert (await data(client, collectors={"replicas": 1}))["collectors"] == [f"{name}.rl:20007"]
 
 
-async def test_on_a_shared_network_replicas_without_a_port_are_left_out() -> None:
+async def test_on_a_shared_network_a_replica_and_its_successor_change_places_in_one_answer() -> None:
+    """DI-engine's client connects to new replicas before it disconnects those that are gone."""
+    async with serving(rules=Rules(shared_network=True)) as bench:
+        bench.job()
+        client = bench.client(bench.pod("cart-coordinator"))
+        old, new, member = "cart-collector-bbbbb", "cart-collector-ccccc", {"role": "collector", "at": STAMP}
+        bench.set_status(declared={"members": {old: member}}, ports={old: {"22270": 20_007}})
+        answers = [(await client.get() or {})["collectors"]]
+
+        # The operator stores the new name, and in its next pass the port.
+        bench.set_status(declared={"members": {new: member}}, ports={})
+        asyncio.get_running_loop().call_later(0.1, lambda: bench.set_status(ports={new: {"22270": 20_008}}))
+        while [f"{new}.rl:20008"] not in answers:
+            answers.append((await client.get() or {})["collectors"])
+
+        assert {url for urls in answers for url in urls} <= {f"{old}.rl:20007", f"{new}.rl:20008"}
+        assert all(len(urls) == 1 for urls in answers)
+
+
+async def test_on_a_shared_network_replicas_without_a_port_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "WAIT_TIMEOUT", 0.05)
     async with serving(rules=Rules(shared_network=True)) as bench:
         bench.job()
         client = bench.client(bench.pod("cart-coordinator"))

@@ -8,7 +8,7 @@ import msgspec
 from trainmaster.diserver.types import Envelope, Replicas
 from trainmaster.kinds.dijob import address, labels
 from trainmaster.kinds.dijob.address import coordinator_name
-from trainmaster.kinds.dijob.declaration import Role
+from trainmaster.kinds.dijob.declaration import Members, Role
 from trainmaster.kinds.dijob.declare import COLLECTOR, LEARNER, counted, group_of
 from trainmaster.kinds.dijob.status import ENDED
 from trainmaster.kinds.dijob.types import DIJob
@@ -30,16 +30,21 @@ def failure(message: str, data: Any = None) -> bytes:
     return msgspec.json.encode(Envelope(False, 1, message.replace("'", '"'), data))
 
 
+def members_of(job: DIJob) -> Members:
+    """The replicas of a job; one that has ended has none."""
+    return {} if job.status.phase in ENDED else job.status.declared.members
+
+
 def replicas_of(job: DIJob, is_included: Callable[[str], bool]) -> Replicas:
     """The replicas of a job's coordinator that pass the filter. Aggregators come after the learners without one."""
-    members = {} if job.status.phase in ENDED else job.status.declared.members
+    members = members_of(job)
     collectors, learners = (filter(is_included, counted(members, role)) for role in (COLLECTOR, LEARNER))
     return named(job, coordinator_name(job), collectors, learners)
 
 
 def learners_of(job: DIJob, aggregator: str, is_included: Callable[[str], bool]) -> Replicas:
     """The processes of the DDP learners of an aggregator: each listens on a port of its own."""
-    members = {} if job.status.phase in ENDED else job.status.declared.members
+    members = members_of(job)
     urls = (
         address.url(job, name, port)
         for name in filter(is_included, group_of(members, aggregator))

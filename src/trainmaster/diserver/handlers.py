@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 
@@ -80,6 +80,9 @@ class Handlers:
             replicas = self._replicas_of(known.job)
             return _got(msgspec.structs.replace(replicas, coordinator=coordinator.name))
         if not known.answer:
+            # A replica that was replaced and its successor change places in one answer: DI-engine's client connects to
+            # new replicas before it disconnects those that are gone.
+            known, _ = await self._with_ports(known, answer.members_of(known.job))
             known.answer = answer.success(answer.GOT, self._replicas_of(known.job))
         return Done(known.answer)
 
@@ -158,7 +161,9 @@ class Handlers:
         return await self._done(answer.RECREATED, request.coordinator, stored)
 
     async def _done(self, message: str, coordinator: str | None, stored: Stored) -> Done:
-        known = await self._with_ports(stored)
+        known, waiting = await self._with_ports(stored.known, (*stored.collectors, *stored.learners))
+        if waiting:
+            raise RetryLater(f"the operator has not given a port to {named(waiting)} yet, try again")
         replicas = answer.named(known.job, coordinator or "", stored.collectors, stored.learners)
         return Done(answer.success(message, replicas), stored)
 
@@ -198,21 +203,19 @@ class Handlers:
         if is_foreign or not address.role_of(known.job, name):
             raise Refused(404, f"pod: {name} is no replica of {known.id}; nothing was replaced")
 
-    async def _with_ports(self, stored: Stored) -> KnownJob:
-        """On a shared network, waits until the operator has allocated ports to the replicas."""
-        known = stored.known
-        job, names = known.id, (*stored.collectors, *stored.learners)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + WAIT_TIMEOUT
+    async def _with_ports(self, known: KnownJob, names: Collection[str]) -> tuple[KnownJob, list[str]]:
+        """On a shared network, waits for a while until the operator has allocated ports to the replicas. Returns the
+        replicas that still have none."""
+        job, deadline = known.id, asyncio.get_running_loop().time() + WAIT_TIMEOUT
         while True:
             waiting = [name for name in names if not self._is_placed(known.job, name)]
             if not waiting:
-                return known
+                return known, []
             try:
                 async with asyncio.timeout_at(deadline):
                     await self._cache.change(job)
             except TimeoutError:
-                raise RetryLater(f"the operator has not given a port to {named(waiting)} yet, try again") from None
+                return known, waiting
             known = self._cache.job(job) or known
 
 
