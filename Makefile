@@ -8,15 +8,16 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path histories races hostile bench generate clean
+.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path contract histories races hostile bench generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(STAMP): requirements/dev.txt requirements/di-engine.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trainmaster needs Python 3.11 or newer; choose one with: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/di-engine.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -47,6 +48,9 @@ testbed-path: $(STAMP) ## print the folder of the test bed's binaries (make -s t
 test: check testbed ## make check, then the tests against a real control plane and 1000 histories
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "cluster or long" -p tests.summary
 	$(MAKE) histories N=1000
+
+contract: testbed ## run the tests with real clients (DI-engine, kubeflow-training, MXNet), each in an environment of its own
+	$(BIN)/python -m tests.contract
 
 N ?= 10000
 histories: $(STAMP) ## run random histories of all kinds against the laws: make histories N=10000

@@ -1,7 +1,7 @@
 """di-server with the client that it is for: DI-engine's OperatorServer, in a process of its own.
 
-DI-engine needs torch and old packages, so it is no dependency of ours. TRAINMASTER_DI_ENGINE_PYTHON names a Python that
-has it (docs/di-server.md says how to make one); without one there is the stand-in of tests/diserver/client.py.
+DI-engine needs torch and old packages, so it is no dependency of ours. `make contract` makes an environment for it,
+whose Python TRAINMASTER_DI_ENGINE_PYTHON names; without one there is the stand-in of tests/diserver/client.py.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ def python() -> str:
     found = os.environ.get("TRAINMASTER_DI_ENGINE_PYTHON", sys.executable)
     looked = subprocess.run([found, PROGRAM, HERE, "1", "", ""], input="", capture_output=True, text=True, check=False)
     if looked.returncode:
-        pytest.skip(f"{found} has no DI-engine that can be used: {looked.stderr.strip().rpartition(chr(10))[2]}")
+        error = looked.stderr.strip().rpartition("\n")[2]
+        pytest.skip(f"{found} has no DI-engine that can be used ({error}): run make contract")
     return found
 
 

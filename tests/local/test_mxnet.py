@@ -1,8 +1,8 @@
 """The real MXNet 1.9.1 as an MXJob and as an MxJob on this machine: scheduler, server and workers find each other by
 the environment that the operator sets.
 
-MXNet is abandoned and wants Python 3.8 (and numpy before 1.24). `TRAINMASTER_MXNET_PYTHON` names a Python that has it;
-otherwise `python3.8` is asked. Nothing is downloaded here.
+MXNet is abandoned and wants Python 3.8 (and numpy before 1.24). `make contract` makes an environment for it, whose
+Python `TRAINMASTER_MXNET_PYTHON` names; otherwise `python3.8` is asked. Nothing is downloaded here.
 """
 
 import os

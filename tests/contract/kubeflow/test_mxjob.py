@@ -1,7 +1,7 @@
 """Kubeflow's own client creates, waits for, reads and deletes an MXJob, and notices nothing.
 
-The client is the package kubeflow-training of PyPI, 1.8: `pip install 'trainmaster[contract-kubeflow]'` into an
-environment of its own, whose Python `TRAINMASTER_KUBEFLOW_PYTHON` names. Nothing is downloaded here.
+The client is the package kubeflow-training 1.8.1. `make contract` makes an environment for it, whose Python
+`TRAINMASTER_KUBEFLOW_PYTHON` names. Nothing is downloaded here.
 """
 
 import asyncio
