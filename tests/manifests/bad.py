@@ -118,6 +118,12 @@ _DIJOB = (
         "missing required field `template`",
     ),
     _rejected(
+        "dijob-restart-scope-of-a-replica",
+        dijob(runPolicy={"restartScope": "Replica"}),
+        'spec.runPolicy.restartScope: Unsupported value: "Replica"',
+        "spec.runPolicy.restartScope: Invalid enum value 'Replica'",
+    ),
+    _rejected(
         "template-is-a-string",
         coordinated("busybox"),
         "spec.coordinator.template: Invalid value",

@@ -46,6 +46,7 @@ PARALLEL = dijob(
     },
     collector={"template": template()},
     learner={"template": template(container(resources={"limits": {"nvidia.com/gpu": 1}}))},
+    runPolicy={"restartScope": "All"},
 )
 
 TASKS = ditask(
