@@ -21,6 +21,20 @@ CONFIG = "classic_control/cartpole/config/parallel/cartpole_dqn_config_k8s.py"
 STOP_VALUE = 9
 """The reward of an agent that has learned nothing: the tests are about processes."""
 
+PLUGIN = """
+from queue import Queue
+from ding.utils import COMM_COLLECTOR_REGISTRY
+from ding.worker.collector.comm.flask_fs_collector import FlaskFileSystemCollector
+
+@COMM_COLLECTOR_REGISTRY.register("unbounded")
+class UnboundedCollector(FlaskFileSystemCollector):
+    def __init__(self, cfg):
+        super().__init__(cfg)
+        self._metadata_queue = Queue()
+"""
+"""DI-engine's collector waits for ever in close() when its queue of eight samples is full, and the coordinator with it,
+on any machine that is busy. A configuration can name another class."""
+
 SURVIVES = 'exec "$DING" -m dist --module collector -c ./config.py.pkl -s 0 -clp $COLLECTOR_PORT'
 IS_KILLED = """
 "$DING" -m dist --module collector -c ./config.py.pkl -s 0 -clp $COLLECTOR_PORT > $KUBERNETES_POD_NAME.log 2>&1 &
@@ -51,13 +65,22 @@ def ding() -> Path:
 def configure(ding: Path, folder: Path, stop_value: str) -> None:
     """The configuration as DI-engine ships it, with di-server's address from the environment."""
     (given,) = ding.parent.parent.glob(f"lib/python3.*/site-packages/dizoo/{CONFIG}")
-    lines = [line for line in given.read_text().splitlines() if "system_addr" not in line]
-    (folder / "config.py").write_text("\n".join(lines).replace("stop_value=195", f"stop_value={stop_value}"))
+    text = "\n".join(line for line in given.read_text().splitlines() if "system_addr" not in line)
+    shipped = "type='flask_fs',\n        import_names=['ding.worker.collector.comm.flask_fs_collector']"
+    for old, new in (
+        ("stop_value=195", f"stop_value={stop_value}"),
+        (shipped, "type='unbounded', import_names=['unbounded']"),
+    ):
+        assert text.count(old) == 1, f"{given} does not have {old}"
+        text = text.replace(old, new)
+    (folder / "config.py").write_text(text)
+    (folder / "unbounded.py").write_text(PLUGIN)
 
 
 def job(ding: Path, *, collector: str, **spec: Any) -> Manifest:
     def role(command: str) -> Manifest:
-        env = [{"name": "DING", "value": str(ding)}, {"name": "OMP_NUM_THREADS", "value": "1"}]
+        own = {"DING": str(ding), "OMP_NUM_THREADS": "1", "PYTHONPATH": "."}
+        env = [{"name": name, "value": value} for name, value in own.items()]
         return {"template": template(container(command=["bash", "-c", command], env=env))}
 
     coordinator = (

@@ -178,6 +178,14 @@ def test_all_pods_restart_when_one_that_ran_was_deleted(name: str) -> None:
     assert plan.creates == ()
 
 
+def test_all_pods_restart_when_one_is_being_deleted_that_was_not_seen_running_before() -> None:
+    job = with_spec(a_job(TWO), runPolicy={"restartScope": "All"})
+
+    _, plan = restart_of(job, with_pod(crew(job, *TWO), a_member(job, COLLECTOR, deleting=True)))
+
+    assert sorted(names_of(plan.deletes, POD)) == sorted([LEARNER, COORDINATOR])
+
+
 def test_all_pods_restart_when_the_coordinator_was_restarted_in_place() -> None:
     job, children = a_whole_job()
     body = pod_json(job, "coordinator", restart_policy="OnFailure")
