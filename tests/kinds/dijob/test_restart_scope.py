@@ -133,6 +133,14 @@ def test_a_pod_that_is_created_again_under_its_name_begins_to_count_anew() -> No
     assert new.events == ()
 
 
+def test_a_replica_that_is_replaced_under_another_name_begins_to_count_anew() -> None:
+    job = a_job({COLLECTOR: {"role": "collector", "at": STAMP, "restarts": 4}})
+
+    failed = plan_of(job, with_pod(crew(job, COLLECTOR), a_member(job, COLLECTOR, exit_code=1)))
+
+    assert [member.get("restarts", 0) for member in members_of(failed).values() if member] == [0]
+
+
 def test_a_side_car_that_is_restarted_in_place_does_not_matter() -> None:
     job = a_job()
 
@@ -284,6 +292,16 @@ def test_declared_replicas_keep_their_attempt_when_the_scope_becomes_pod_again()
 
     assert job["status"]["restarts"]["collector"] == before["collector"]
     assert COLLECTOR not in job["status"]["declared"]["members"]
+
+
+def test_a_deleted_replica_is_created_again_alone_when_the_scope_becomes_pod_again() -> None:
+    job, children = a_whole_job()
+    job = with_spec(job, runPolicy={})
+
+    plan = plan_of(job, without(children, COLLECTOR))
+
+    assert names_of(plan.creates, POD) == [COLLECTOR]
+    assert names_of(plan.deletes, POD) == []
 
 
 def test_the_aggregator_of_a_nervexjob_restarts_with_the_coordinator() -> None:

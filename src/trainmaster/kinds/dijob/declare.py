@@ -184,6 +184,7 @@ class Edit:
                 aggregator=names.get(member.aggregator, ""),
                 master=names.get(member.master, ""),
                 formed=False,
+                restarts=0,
             )
         if len(names) > 1:
             self._groups[names[head]] = [names[each] for each in old if each != head]

@@ -133,8 +133,8 @@ def trains_in(profile: Profile) -> Callable[[PodView, str], bool]:
 
 def _ran(job: DIJob, slots: tuple[Slot, ...]) -> list[Place]:
     """The places of DDP groups that have had all of their pods; with the restart scope All, of every pod that ran."""
-    members = job.status.declared.members
-    heads = {name for name, member in members.items() if member.formed}
+    members, is_all = job.status.declared.members, restarts_all(job)
+    heads = {name for name, m in members.items() if m.formed and (is_all or m.role == declare.AGGREGATOR)}
     fixed = [(role, index) for role, indices in job.status.ran.items() for index in indices]
     return fixed + [
         (slot.role, slot.index)
