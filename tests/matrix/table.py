@@ -85,7 +85,9 @@ _PROGRAM_ENDS = "docs/mxjob.md, When it ends: exit codes 1-127 and OOMKilled are
 _PS_LITE = "docs/mxjob.md, What restarts: ps-lite takes no lost process back, so all pods restart"
 _COORDINATORS = (COORDINATOR, COORDINATOR_OF_ALL)
 _COLLECTORS = (COLLECTOR, COLLECTOR_OF_ALL)
-_NO_POLICY = dict.fromkeys((MXJOB_MLKUBE, *_COORDINATORS, *_COLLECTORS, TASKS), Differs(None, "it has no restart policy"))
+_NO_POLICY = dict.fromkeys(
+    (MXJOB_MLKUBE, *_COORDINATORS, *_COLLECTORS, TASKS), Differs(None, "it has no restart policy")
+)
 _OF_ALL = "docs/dijob.md, What restarts: DI-engine's coordinator takes no lost process back, so all pods restart"
 _KEPT = "0015: a replica is there until it is given back"
 

@@ -209,6 +209,32 @@ def test_a_missing_pod_is_counted_before_it_is_created_again() -> None:
     assert again.status is None or again.status["reschedules"] == 1
 
 
+@pytest.mark.parametrize(
+    ("spec", "deleted"),
+    [
+        pytest.param({}, ["cartpole-collector-0"], id="alone by default"),
+        pytest.param(
+            {"tasks": [a_task("learner"), {**a_task("collector", 2), "restartScope": "All"}]},
+            ["cartpole-collector-0", "cartpole-collector-1"],
+            id="with its task",
+        ),
+        pytest.param(
+            {"runPolicy": {"restartScope": "All"}},
+            ["cartpole-collector-0", "cartpole-collector-1", "cartpole-learner-0"],
+            id="with the job",
+        ),
+    ],
+)
+def test_a_failed_pod_restarts(spec: Json, deleted: list[str]) -> None:
+    job, children = running(a_ditask(spec=spec))
+    observed = [failed(job, "collector"), *without(children, "cartpole-collector-0")]
+
+    stored = with_status(job, plan_of(job, observed))
+
+    assert stored["status"]["restarts"] == 1
+    assert sorted(delete.key.name for delete in plan_of(stored, observed).deletes) == deleted
+
+
 # --- scaling ---
 
 

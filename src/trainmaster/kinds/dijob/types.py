@@ -24,8 +24,7 @@ class RunPolicy(Wire, frozen=True):
     ttl_seconds_after_finished: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     scheduling_policy: SchedulingPolicy | None = None
     restart_scope: Literal["All", "Pod"] = "Pod"
-    """What restarts when a pod fails or its container is restarted in place: the coordinator and all replicas, or the
-    pod alone."""
+    """What restarts when a pod fails or its container is restarted in place: all pods of the job, or the pod alone."""
 
 
 class RoleSpec(Wire, frozen=True):

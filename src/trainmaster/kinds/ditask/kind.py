@@ -31,7 +31,7 @@ from trainmaster.lifecycle.decide import Cause, Extra, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.fault import SIGNALLED, SIGNALS, Fault
 from trainmaster.lifecycle.model import JobModel, Role, RunPolicy
-from trainmaster.lifecycle.restart import Rules
+from trainmaster.lifecycle.restart import RestartScope, Rules
 
 BACKOFF = 10
 """Seconds before the second restart in a row; twice as many before each that follows."""
@@ -76,7 +76,7 @@ class DITaskKind(LifecycleKind[DITaskJob]):
         slots, is_over, service = slots_of(name, tasks), stored.phase in ENDED, labels.service_name(name)
         return JobModel(
             name=name,
-            roles={task: _role(spec) for task, spec in tasks.items()},
+            roles={task: _role(spec, job.spec.run_policy.restart_scope) for task, spec in tasks.items()},
             known_roles=tuple(tasks),
             slots=slots,
             services=(Slot("", 0, service, key=service),),
@@ -133,11 +133,11 @@ class DITaskKind(LifecycleKind[DITaskJob]):
         return clean_after(job.spec.clean_pod_policy, cause)
 
 
-def _role(task: Task) -> Role:
-    """Pods of a task that restarts as a whole cannot go on without one that was deleted."""
-    is_whole = task.restart_scope == "All"
-    rules = Rules("Always", "Replica" if is_whole else "Pod", limit=None, backoff=BACKOFF, reset=None)
-    return Role(task.name, task.replicas, rules, misses_deleted_pods=is_whole)
+def _role(task: Task, of_job: str) -> Role:
+    """Pods of a task that restarts as a whole, or with the whole job, cannot go on without one that was deleted."""
+    scope: RestartScope = "All" if of_job == "All" else "Replica" if task.restart_scope == "All" else "Pod"
+    rules = Rules("Always", scope, limit=None, backoff=BACKOFF, reset=None)
+    return Role(task.name, task.replicas, rules, misses_deleted_pods=scope != "Pod")
 
 
 def _run_policy(job: DITaskJob) -> RunPolicy:
