@@ -39,7 +39,8 @@ def newer(field: str) -> list[Object]:
         properties["spec"].setdefault("properties", {})[field] = ADDED
         status = properties["status"]["properties"]
         status[field] = ADDED
-        status["restarts"]["additionalProperties"]["properties"][field] = ADDED
+        if "additionalProperties" in status["restarts"]:  # that of a DIJob keeps all fields
+            status["restarts"]["additionalProperties"]["properties"][field] = ADDED
 
     return changed(add)
 
