@@ -13,7 +13,8 @@ from tests.odd import MARK, VALUES, with_value
 from tests.runtime.cluster import Call, FakeCluster, raising
 from trainmaster.core.errors import NotFound
 from trainmaster.core.ids import Key, Resource
-from trainmaster.diserver.cache import Cache, JobId
+from trainmaster.diserver.cache import Cache
+from trainmaster.diserver.job import JobId
 from trainmaster.diserver.limits import Rules
 from trainmaster.diserver.refusal import Refused
 from trainmaster.kinds.dijob.profile import PROFILES

@@ -9,7 +9,8 @@ from tests.build import a_dijob
 from tests.diserver.bench import NAMESPACE, Bench, Reviews
 from tests.runtime.cluster import FakeCluster
 from trainmaster.core.ids import Key
-from trainmaster.diserver.cache import Cache, JobId
+from trainmaster.diserver.cache import Cache
+from trainmaster.diserver.job import JobId
 from trainmaster.kinds.dijob.profile import PROFILES
 from trainmaster.kinds.dijob.types import RESOURCE
 

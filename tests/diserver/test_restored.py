@@ -8,7 +8,8 @@ import pytest
 from tests.build import a_dijob
 from tests.runtime.cluster import FakeCluster
 from trainmaster.core.ids import Key
-from trainmaster.diserver.cache import Cache, JobId
+from trainmaster.diserver.cache import Cache
+from trainmaster.diserver.job import JobId
 from trainmaster.kinds.dijob.profile import DI
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from trainmaster.core.ids import Key
 from trainmaster.core.name import MAX_LABEL
-from trainmaster.diserver.cache import Cache, JobId, KnownJob
+from trainmaster.diserver.cache import Cache
 from trainmaster.diserver.caller import Caller
-from trainmaster.diserver.finder import Finder, is_possible
+from trainmaster.diserver.finder import Finder, Target
+from trainmaster.diserver.job import JobId, KnownJob
 from trainmaster.diserver.rate import Buckets, Recent
 from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.diserver.token import Tokens
@@ -36,31 +37,30 @@ class Access:
         self._tokens = tokens
         self._shared_network = shared_network
         self._lookups: Buckets[str] = Buckets(lookups)
-        self._refused: Recent[tuple[str, Key], Refused] = Recent(REFUSED_SECONDS)
+        self._refused: Recent[tuple[str, Target], Refused] = Recent(REFUSED_SECONDS)
         """Lookups that found nothing."""
         self._strangers: Recent[tuple[str, JobId], bool] = Recent(REFUSED_SECONDS)
         """Addresses that no pod of the job has."""
         self._words = " or ".join(profile.word for profile in cache.profiles)
 
-    async def job_of(self, pod: Key, caller: Caller) -> tuple[KnownJob, bool]:
-        """The job of a pod, and whether the caller is an administrator."""
-        if not is_possible(pod):
+    async def job_of(self, target: Target, caller: Caller) -> tuple[KnownJob, bool]:
+        """The job that a request is about, and whether the caller is an administrator."""
+        if not target.is_possible:
             # The caller is not authorised yet: do not send long names to the API server or cache them.
-            raise Refused(
-                404, f"pod: {pod.namespace[:MAX_LABEL]}/{pod.name[:MAX_LABEL]} not exists in cache: no such name"
-            )
-        known = self._finder.cached(pod)
+            cut = Key(target.key.namespace[:MAX_LABEL], target.key.name[:MAX_LABEL])
+            raise target._replace(key=cut).missing(": no such name")
+        known = self._finder.cached(target)
         if caller.is_open:
-            return known or await self._finder.look_up(pod), False
+            return known or await self._finder.look_up(target), False
         if known is not None and caller.is_of(known):
             return known, False
         if caller.user is None:
-            return await self._job_by_address(pod, caller), False
-        if self._is_own(pod, caller):
-            known = await self._look_up(pod, caller)
+            return await self._job_by_address(target, caller), False
+        if self._is_own(target, caller):
+            known = await self._look_up(target, caller)
             if caller.is_of(known):
                 return known, False
-        return await self._job_for_user(pod, caller), True
+        return await self._job_for_user(target, caller), True
 
     async def visible(self, caller: Caller, namespace: str) -> IsVisible:
         """Selects the jobs that a list for this caller may contain. An empty namespace means all namespaces."""
@@ -74,44 +74,44 @@ class Access:
             raise self._forbidden(caller, namespace)
         return lambda known: known.profile in kinds
 
-    async def _look_up(self, pod: Key, caller: Caller) -> KnownJob:
+    async def _look_up(self, target: Target, caller: Caller) -> KnownJob:
         """Asks the API server for what the cache does not have. Callers that are not known have a limit already."""
-        key, now = (caller.name, pod), _time()
+        key, now = (caller.name, target), _time()
         if (remembered := self._refused.get(key, now)) is not None:
             raise remembered.again()
         if caller.is_known and not self._lookups.take(caller.name, now):
-            raise RetryLater(f"{caller.name} asks for too many pods that do not exist, try again")
+            raise RetryLater(f"{caller.name} asks for too many objects that do not exist, try again")
         try:
-            return await self._finder.look_up(pod)
+            return await self._finder.look_up(target)
         except Refused as refused:
             self._refused.put(key, refused.again(), now)
             raise
 
     # --- pods ---
 
-    def _is_own(self, pod: Key, caller: Caller) -> bool:
-        """True if the pod belongs, or by its name may belong, to the caller's job."""
+    def _is_own(self, target: Target, caller: Caller) -> bool:
+        """True if the target is the caller's job, or a pod that belongs, or by its name may belong, to it."""
         jobs = {self._cache.owner_of(each) for each in caller.pods}
-        view = self._cache.pod(pod)
-        owners = self._finder.jobs_that_may_have(pod) if view is None else (self._cache.owner_of(view),)
+        view = None if target.is_job else self._cache.pod(target.key)
+        owners = self._finder.jobs_that_may_have(target) if view is None else (self._cache.owner_of(view),)
         return any(job in jobs for job in owners)
 
-    async def _job_by_address(self, pod: Key, caller: Caller) -> KnownJob:
+    async def _job_by_address(self, target: Target, caller: Caller) -> KnownJob:
         """A pod that has just started may call before the kubelet has reported its address, and before our watch has
         shown the pod. So the API server is asked before anybody is refused."""
-        is_own = self._is_own(pod, caller)
+        is_own = self._is_own(target, caller)
         is_shared = self._shared_network or any(each.host_network for each in caller.pods)
         is_shared = is_shared and caller.origin.pod is None
         if caller.pods and not is_own and not is_shared:
-            raise self._missing(pod)
-        refusal = self._missing(pod) if caller.pods else self._unknown(caller)
+            raise _missing(target)
+        refusal = _missing(target) if caller.pods else self._unknown(caller)
         try:
-            known = self._finder.cached(pod) or await self._look_up(pod, caller)
+            known = self._finder.cached(target) or await self._look_up(target, caller)
         except Refused:
             if is_own:
                 raise
             known = None
-        is_starting = self._cache.has_starting_pods(pod.namespace)
+        is_starting = self._cache.has_starting_pods(target.key.namespace)
         if known is not None:
             if self._strangers.get((caller.ip, known.id), _time()):
                 raise refusal
@@ -137,12 +137,12 @@ class Access:
 
     # --- users ---
 
-    async def _job_for_user(self, pod: Key, caller: Caller) -> KnownJob:
-        if not (kinds := await self._updatable(caller, pod.namespace)):
-            raise self._missing(pod) if caller.pods else self._forbidden(caller, pod.namespace)
-        known = self._finder.cached(pod) or await self._look_up(pod, caller)
+    async def _job_for_user(self, target: Target, caller: Caller) -> KnownJob:
+        if not (kinds := await self._updatable(caller, target.key.namespace)):
+            raise _missing(target) if caller.pods else self._forbidden(caller, target.key.namespace)
+        known = self._finder.cached(target) or await self._look_up(target, caller)
         if known.profile not in kinds:
-            raise self._missing(pod)
+            raise _missing(target)
         return known
 
     async def _updatable(self, caller: Caller, namespace: str) -> set[Profile]:
@@ -163,8 +163,9 @@ class Access:
         where = f"namespace {namespace}" if namespace else "all namespaces"
         return Refused(403, f"{name} may not update {plurals} in {where}")
 
-    def _missing(self, pod: Key) -> Refused:
-        return Refused(404, f"pod: {pod} not exists in cache, or is of another job")
+
+def _missing(target: Target) -> Refused:
+    return target.missing(", or the caller is a pod of another job" if target.is_job else ", or is of another job")
 
 
 def _calls_from(cache: Cache, ip: str, known: KnownJob) -> bool:

@@ -7,64 +7,28 @@ this process are in the cache before the watch shows them.
 import asyncio
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
-
-import msgspec
 
 from trainmaster.core.errors import ApiError, Invalid, NotFound, Trainmaster
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import JOB_CODEC, JobView, OwnerView, owned_by
 from trainmaster.diserver.flight import Flights
+from trainmaster.diserver.job import JobId, KnownJob, decoded, unreadable
 from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.diserver.view import CALLER_POD_CODEC, CallerPod, read_pod
-from trainmaster.kinds.dijob.profile import PROFILES, Profile, profile_of, type_of
-from trainmaster.kinds.dijob.types import DIJob
+from trainmaster.kinds.dijob.profile import PROFILES, Profile
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
 
-
-class JobId(NamedTuple):
-    """Profile and key of a job: jobs of two kinds may have the same name."""
-
-    profile: Profile
-    key: Key
-
-    def __str__(self) -> str:
-        return f"{self.profile.word} {self.key}"
-
-
-class KnownJob(msgspec.Struct):
-    """A job at one version, decoded once. ``answer`` is the cached answer of a GET."""
-
-    view: JobView
-    job: DIJob
-    answer: bytes = b""
-
-    @property
-    def profile(self) -> Profile:
-        return profile_of(self.job)
-
-    @property
-    def id(self) -> JobId:
-        return JobId(self.profile, self.view.key)
-
-    @property
-    def version(self) -> int:
-        return self.view.resource_version
-
-    def owns(self, pod: CallerPod) -> bool:
-        """Compares the namespace, too: a user can write the uid of a job in another namespace into their own pod."""
-        is_named = pod.owner is not None and pod.owner.uid == self.view.uid
-        return is_named and pod.key.namespace == self.view.key.namespace
-
-
-_DECODERS = {profile: msgspec.json.Decoder(type_of(profile)) for profile in PROFILES}
 PAGE = 500
 _MISSING = (NotFound, Invalid)
 """Invalid: a name that no object can have."""
+
+
+K = TypeVar("K", bound=KnownJob)
 
 
 class Cache:
@@ -131,7 +95,7 @@ class Cache:
             return None
         known = self._known.get(job)
         if known is None or known.view is not view:
-            known = self._known[job] = KnownJob(view, _decoded(job, view))
+            known = self._known[job] = decoded(job, view)
         return known
 
     def jobs(self, namespace: str) -> Iterator[KnownJob]:
@@ -158,10 +122,10 @@ class Cache:
         try:
             view = JOB_CODEC.object(body)
         except ValueError as error:
-            raise _unreadable(job, error) from error
-        return self.learn(KnownJob(view, _decoded(job, view)))
+            raise unreadable(job, error) from error
+        return self.learn(decoded(job, view))
 
-    def learn(self, known: KnownJob) -> KnownJob:
+    def learn(self, known: K) -> K:
         """Stores a version that is newer than the watch."""
         if self._jobs[known.profile].seen < known.version:
             self._ahead[known.id] = known
@@ -204,11 +168,10 @@ class Cache:
 
     async def _list_pods_of(self, known: KnownJob) -> list[CallerPod]:
         job, pods, cursor = known.view.key, list[CallerPod](), ""
-        selector = f"{known.profile.job_name}={job.name}"
         while True:
             try:
                 body = await self._cluster.list(
-                    POD, namespace=job.namespace, selector=selector, limit=PAGE, cursor=cursor
+                    POD, namespace=job.namespace, selector=known.selector, limit=PAGE, cursor=cursor
                 )
             except Trainmaster as error:
                 raise retry_later(error) from error
@@ -265,6 +228,9 @@ class Cache:
                 del self._starting[pod.key.namespace]
 
     def _notify(self, job: JobId) -> None:
+        for known in (self._known.get(job), self._ahead.get(job)):
+            if known is not None:
+                known.answer = b""  # it may have addresses of pods
         if (changed := self._changes.pop(job, None)) is not None:
             changed.set()
 
@@ -274,16 +240,3 @@ def retry_later(error: Trainmaster) -> RetryLater:
     objects and addresses that the caller must not know: it is for the log."""
     message = "a request to the API server failed, try again"
     return RetryLater(message, because=f"{message}: {error.message if isinstance(error, ApiError) else error}")
-
-
-def _decoded(job: JobId, view: JobView) -> DIJob:
-    if view.error:
-        raise _unreadable(job, view.error)
-    try:
-        return _DECODERS[job.profile].decode(view.raw)
-    except (ValueError, RecursionError) as error:
-        raise _unreadable(job, error) from error
-
-
-def _unreadable(job: JobId, why: object) -> Refused:
-    return Refused(409, f"{job} cannot be read: {why}")

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from trainmaster.diserver.cache import Cache, KnownJob
+from trainmaster.diserver.cache import Cache
 from trainmaster.diserver.finder import Finder
+from trainmaster.diserver.job import KnownJob
 from trainmaster.diserver.rate import Buckets, Recent
 from trainmaster.diserver.refusal import RetryLater, too_many
 from trainmaster.diserver.token import Tokens, User

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -12,10 +13,11 @@ from trainmaster.core.ids import Key
 from trainmaster.core.plan import normal
 from trainmaster.diserver import answer, metrics
 from trainmaster.diserver.access import Access, IsVisible
-from trainmaster.diserver.cache import Cache, KnownJob
+from trainmaster.diserver.cache import Cache
 from trainmaster.diserver.caller import Caller
-from trainmaster.diserver.finder import WAIT_TIMEOUT, Finder
-from trainmaster.diserver.limits import RequestLimits
+from trainmaster.diserver.finder import WAIT_TIMEOUT, Finder, Target
+from trainmaster.diserver.job import CoordinatorJob, KnownJob, same
+from trainmaster.diserver.limits import RequestLimits, check_open
 from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.diserver.request import asked_of, coordinator_of, digest_of, number_of, pod_names, wanted_of
 from trainmaster.diserver.types import FailedRequest, Replicas, ReplicasRequest
@@ -26,7 +28,6 @@ from trainmaster.kinds.dijob.address import coordinator_name
 from trainmaster.kinds.dijob.declaration import Aggregator, Declared
 from trainmaster.kinds.dijob.declare import Change
 from trainmaster.kinds.dijob.model import trains_in
-from trainmaster.kinds.dijob.status import ENDED
 from trainmaster.kinds.dijob.types import DIJob
 from trainmaster.lifecycle.facts import state_of
 from trainmaster.runtime.recorder import Recorder
@@ -38,7 +39,7 @@ class Done(msgspec.Struct, frozen=True):
     """An answer, and the stored change that is to be marked as answered."""
 
     body: bytes
-    stored: Stored | None = None
+    stored: Stored[Any] | None = None
 
 
 class Handlers:
@@ -95,9 +96,11 @@ class Handlers:
         is_coordinator = pod.name == coordinator_name(known.job)
         return _got(self._replicas_of(known.job, "" if is_coordinator else head))
 
-    def _listed(self, namespace: str, is_visible: IsVisible) -> Iterator[KnownJob]:
+    def _listed(self, namespace: str, is_visible: IsVisible) -> Iterator[CoordinatorJob]:
         """Jobs with a coordinator, each at its newest version."""
         for known in self._cache.jobs(namespace):
+            if not isinstance(known, CoordinatorJob):
+                continue
             coordinator = Key(known.view.key.namespace, coordinator_name(known.job))
             if is_visible(known) and self._cache.pod(coordinator) is not None:
                 yield known
@@ -111,8 +114,8 @@ class Handlers:
         incarnation = "" if is_administrator else await self._finder.incarnation(known)
         asked, aggregator = await self._limits.prepared(known, asked)
 
-        def decide(known: KnownJob) -> Change:
-            _check_open(known)
+        def decide(known: CoordinatorJob) -> Change:
+            check_open(known)
             before = _with_aggregator(known.job, aggregator)
             self._limits.check_number(asked)
             change = declare.requested(
@@ -135,8 +138,8 @@ class Handlers:
         counts = {role: number_of(role, wanted) for role, wanted in wanted_of(request).items()}
         known, _ = await self._for_a_change(coordinator_of(request), caller)
 
-        def decide(known: KnownJob) -> Change:
-            _check_open(known)
+        def decide(known: CoordinatorJob) -> Change:
+            check_open(known)
             takes_part = trains_in(known.profile)
             pods = [pod for pod in self._cache.pods_of(known) if not pod.deleting]
             states = {pod.key.name: state_of(pod, takes_part) for pod in pods}
@@ -150,8 +153,8 @@ class Handlers:
         names = pod_names((*(request.collectors or ()), *(request.learners or ())), request.namespace or "")
         known, _ = await self._for_a_change(coordinator_of(request), caller)
 
-        def decide(known: KnownJob) -> Change:
-            _check_open(known)
+        def decide(known: CoordinatorJob) -> Change:
+            check_open(known)
             for name in names:
                 self._check_own(known, name)
             return declare.failed(known.job.status.declared, names, suffixes=_random_suffixes(), now=self._now())
@@ -160,14 +163,14 @@ class Handlers:
         self._record(stored, "replace", f"{request.coordinator} could not reach {named(names)}")
         return await self._done(answer.RECREATED, request.coordinator, stored)
 
-    async def _done(self, message: str, coordinator: str | None, stored: Stored) -> Done:
+    async def _done(self, message: str, coordinator: str | None, stored: Stored[CoordinatorJob]) -> Done:
         known, waiting = await self._with_ports(stored.known, (*stored.collectors, *stored.learners))
         if waiting:
             raise RetryLater(f"the operator has not given a port to {named(waiting)} yet, try again")
         replicas = answer.named(known.job, coordinator or "", stored.collectors, stored.learners)
         return Done(answer.success(message, replicas), stored)
 
-    def _record(self, stored: Stored, verb: str, because: str) -> None:
+    def _record(self, stored: Stored[CoordinatorJob], verb: str, because: str) -> None:
         if not stored.is_new:
             metrics.RETRIES.inc()
             return
@@ -185,16 +188,17 @@ class Handlers:
 
     # --- finding the job ---
 
-    async def _authorised(self, pod: Key, caller: Caller) -> KnownJob:
-        known, _ = await self._access.job_of(pod, caller)
-        return known
+    async def _authorised(self, pod: Key, caller: Caller) -> CoordinatorJob:
+        known, _ = await self._access.job_of(Target(pod), caller)
+        return _with_coordinator(known)
 
-    async def _for_a_change(self, pod: Key, caller: Caller) -> tuple[KnownJob, bool]:
-        known, is_administrator = await self._access.job_of(pod, caller)
-        _check_open(known)
+    async def _for_a_change(self, pod: Key, caller: Caller) -> tuple[CoordinatorJob, bool]:
+        found, is_administrator = await self._access.job_of(Target(pod), caller)
+        known = _with_coordinator(found)
+        check_open(known)
         return known, is_administrator
 
-    def _check_own(self, known: KnownJob, name: str) -> None:
+    def _check_own(self, known: CoordinatorJob, name: str) -> None:
         """The pod must be a replica of this job, or a deleted one."""
         if name in known.job.status.declared.members:
             return
@@ -203,7 +207,7 @@ class Handlers:
         if is_foreign or not address.role_of(known.job, name):
             raise Refused(404, f"pod: {name} is no replica of {known.id}; nothing was replaced")
 
-    async def _with_ports(self, known: KnownJob, names: Collection[str]) -> tuple[KnownJob, list[str]]:
+    async def _with_ports(self, known: CoordinatorJob, names: Collection[str]) -> tuple[CoordinatorJob, list[str]]:
         """On a shared network, waits for a while until the operator has allocated ports to the replicas. Returns the
         replicas that still have none."""
         job, deadline = known.id, asyncio.get_running_loop().time() + WAIT_TIMEOUT
@@ -216,19 +220,19 @@ class Handlers:
                     await self._cache.change(job)
             except TimeoutError:
                 return known, waiting
-            known = self._cache.job(job) or known
+            known = same(known, self._cache.job(job) or known)
 
 
 def _got(data: Replicas | list[Replicas]) -> Done:
     return Done(answer.success(answer.GOT, data))
 
 
-def _check_open(known: KnownJob) -> None:
-    phase = known.job.status.phase
-    if phase in ENDED:
-        raise Refused(409, f"{known.id} has ended ({phase}): its replicas cannot be changed any more")
-    if known.view.deleting:
-        raise Refused(409, f"{known.id} is being deleted: its replicas cannot be changed any more")
+def _with_coordinator(known: KnownJob) -> CoordinatorJob:
+    if not isinstance(known, CoordinatorJob):
+        key = known.view.key
+        path = f"/v2alpha1/job/{key.namespace}.{key.name}/replicas"
+        raise Refused(400, f"{known.id} has tasks, and no coordinator: use {path}")
+    return known
 
 
 def _with_aggregator(job: DIJob, found: Aggregator | None) -> Declared:

@@ -8,17 +8,20 @@ from trainmaster.core import template
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.ids import Key
 from trainmaster.core.name import child_name_error
-from trainmaster.diserver.cache import Cache, KnownJob
+from trainmaster.diserver.cache import Cache
 from trainmaster.diserver.gpu import Nodes
+from trainmaster.diserver.job import CoordinatorJob, KnownJob, TaskJob
 from trainmaster.diserver.refusal import Refused, RetryLater
 from trainmaster.kinds.dijob import address, declare
 from trainmaster.kinds.dijob.aggregatorconfig import RESOURCE as AGGREGATOR_CONFIG
 from trainmaster.kinds.dijob.config import aggregator_template
 from trainmaster.kinds.dijob.declaration import Aggregator, Role
 from trainmaster.kinds.dijob.declare import LEARNER, Asked, Change
-from trainmaster.kinds.dijob.status import ENDED
 from trainmaster.kinds.dijob.types import DIJob
-from trainmaster.settings import SERVER
+from trainmaster.kinds.ditask import validate
+from trainmaster.kinds.ditask.role import replicas_of
+from trainmaster.kinds.ditask.types import DITaskJob
+from trainmaster.settings import OPERATOR, SERVER
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +31,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     max_per_namespace: int = SERVER.max_replicas_per_namespace
     aggregator_config: Key = SERVER.aggregator_config
     shared_network: bool = False
+    service_domain: str = OPERATOR.jobs.service_domain
+    """What follows the namespace in the DNS names of pods: the addresses of all pods must fit into a variable."""
 
 
 class RequestLimits:
@@ -37,7 +42,7 @@ class RequestLimits:
         self.rules = rules
 
     async def prepared(
-        self, known: KnownJob, asked: Mapping[Role, Asked]
+        self, known: CoordinatorJob, asked: Mapping[Role, Asked]
     ) -> tuple[dict[Role, Asked], Aggregator | None]:
         """Checks that the templates exist, and splits the GPUs of a learner over pods. Returns also what the
         AggregatorConfig says, if aggregators are needed."""
@@ -55,7 +60,7 @@ class RequestLimits:
         _check_name(known.job, declare.DDP_LEARNER)
         return ready, aggregator
 
-    async def _aggregator(self, known: KnownJob) -> Aggregator:
+    async def _aggregator(self, known: CoordinatorJob) -> Aggregator:
         key = self.rules.aggregator_config
         body = await self._cache.find(AGGREGATOR_CONFIG, key)
         if body is None:
@@ -71,24 +76,44 @@ class RequestLimits:
         if new > self.rules.max_per_job:
             raise Refused(400, f"{new} replicas are asked for: a job may have {self.rules.max_per_job}")
 
-    def check_limits(self, known: KnownJob, change: Change) -> None:
-        before, after = len(known.job.status.declared.members), len(change.declared.members)
-        key = known.view.key
-        if after > before and after > self.rules.max_per_job:
+    def check_limits(self, known: CoordinatorJob, change: Change) -> None:
+        after = len(change.declared.members)
+        if after > max(known.replicas, self.rules.max_per_job):
             raise Refused(409, f"{known.id} would have {after} replicas: a job may have {self.rules.max_per_job}")
+        self._check_room(known, after)
+
+    def check_tasks(self, known: TaskJob, after: DITaskJob) -> None:
+        """The job after the change must be one that the operator runs."""
+        total = replicas_of(after)
+        if total > max(known.replicas, self.rules.max_per_job):
+            raise Refused(400, f"{known.id} would have {total} replicas: a job may have {self.rules.max_per_job}")
+        if errors := validate.errors(after, self.rules.service_domain):
+            raise Refused(400, f"{known.id} could not be run: {'; '.join(errors)}")
+        self._check_room(known, total)
+
+    def _check_room(self, known: KnownJob, after: int) -> None:
+        """In the namespace, where all jobs that have not ended count."""
+        key = known.view.key
         others = sum(
-            len(other.job.status.declared.members)
+            other.replicas
             for other in self._cache.jobs(key.namespace)
-            if other.view.uid != known.view.uid and other.job.status.phase not in ENDED
+            if other.view.uid != known.view.uid and not other.has_ended
         )
-        if after > before and others + after > self.rules.max_per_namespace:
+        if after > known.replicas and others + after > self.rules.max_per_namespace:
             raise RetryLater(
                 f"namespace {key.namespace} would have {others + after} replicas, and may have "
                 f"{self.rules.max_per_namespace}: try again when other jobs have ended"
             )
 
 
-def _check_template(known: KnownJob, role: Role) -> None:
+def check_open(known: KnownJob) -> None:
+    if known.has_ended:
+        raise Refused(409, f"{known.id} has ended ({known.phase}): its replicas cannot be changed any more")
+    if known.view.deleting:
+        raise Refused(409, f"{known.id} is being deleted: its replicas cannot be changed any more")
+
+
+def _check_template(known: CoordinatorJob, role: Role) -> None:
     job, name = known.job, f"{known.profile.word} {known.view.key.name}"
     pod_template = address.spec_template(job, role)
     if pod_template is None:

@@ -11,6 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -18,13 +19,13 @@ import structlog
 
 from trainmaster.core.definition import outdated
 from trainmaster.core.errors import Conflict, NotFound, Trainmaster, UnknownField
-from trainmaster.core.plan import merge_patch
 from trainmaster.diserver import metrics
 from trainmaster.diserver.acknowledgement import SentAnswer
-from trainmaster.diserver.cache import Cache, KnownJob
+from trainmaster.diserver.cache import Cache
+from trainmaster.diserver.job import KnownJob, same
 from trainmaster.diserver.refusal import Refused, RetryLater
-from trainmaster.kinds.dijob.declaration import Declared, LastRequest
-from trainmaster.kinds.dijob.declare import Change, recognised
+from trainmaster.kinds.dijob.declaration import LastRequest
+from trainmaster.kinds.dijob.declare import recognised
 from trainmaster.runtime.cluster import Cluster
 
 TRIES = 10
@@ -34,13 +35,27 @@ ANSWERED_KEPT = 4096
 
 log = structlog.get_logger(__name__)
 
-Decide = Callable[[KnownJob], Change]
+K = TypeVar("K", bound=KnownJob)
 
 
-class Stored(msgspec.Struct, frozen=True):
+class Change(Protocol):
+    """The requests of a job after one more, and the names that the answer is about."""
+
+    @property
+    def declared(self) -> Any: ...
+    @property
+    def collectors(self) -> tuple[str, ...]: ...
+    @property
+    def learners(self) -> tuple[str, ...]: ...
+
+
+Decide = Callable[[K], Change]
+
+
+class Stored(msgspec.Struct, Generic[K], frozen=True):
     """A stored change, of this request or of an earlier equal one."""
 
-    known: KnownJob
+    known: K
     collectors: tuple[str, ...]
     learners: tuple[str, ...]
     request: str = ""
@@ -59,25 +74,25 @@ class DeclarationWriter:
         """Sent answers, by the id of their request."""
         self._marking: set[asyncio.Task[None]] = set()
 
-    async def store(self, known: KnownJob, digest: str, incarnation: str, decide: Decide) -> Stored:
+    async def store(self, known: K, digest: str, incarnation: str, decide: Decide[K]) -> Stored[K]:
         """Stores one change of one job. Requests of the same job are serialised."""
         async with self._lock(known):
             known, is_fresh = self._newest(known), False
             for attempt in range(TRIES):
-                last = recognised(known.job.status.declared, digest, incarnation, self._now())
+                last = recognised(known.requests.last, digest, incarnation, self._now())
                 if last is not None and not self._is_answered(last.id):
                     return Stored(known, last.collectors, last.learners, last.id, is_new=attempt > 0)
                 change = _decided(decide, known, is_final=is_fresh)
                 if change is None:
-                    known, is_fresh = self._same(known, await self._cache.fresh_job(known.id)), True
+                    known, is_fresh = same(known, await self._cache.fresh_job(known.id)), True
                     continue
-                if change.declared == known.job.status.declared:
+                if change.declared == known.requests:
                     return Stored(known, change.collectors, change.learners)
                 last = LastRequest(
                     uuid.uuid4().hex[:12], digest, self._now(), incarnation, change.collectors, change.learners
                 )
                 try:
-                    known = await self._write(known, msgspec.structs.replace(change.declared, last=last))
+                    known = await self._write(known, change.declared.with_last(last))
                     return Stored(known, change.collectors, change.learners, last.id)
                 except NotFound:
                     raise Refused(
@@ -91,10 +106,10 @@ class DeclarationWriter:
                     # The write may have happened: the next read shows it.
                     log.warning("declaration not stored, retrying", job=str(known.view.key), because=str(error))
                 await asyncio.sleep(RETRY_PAUSE * attempt * random.random())  # noqa: S311 not for secrets
-                known, is_fresh = self._same(known, await self._cache.fresh_job(known.id)), True
+                known, is_fresh = same(known, await self._cache.fresh_job(known.id)), True
         raise RetryLater(f"{known.id} is being changed by others all the time, try again")
 
-    def answered(self, stored: Stored, sent: SentAnswer) -> None:
+    def answered(self, stored: Stored[Any], sent: SentAnswer) -> None:
         """Follows a sent answer in the background. Once it is acknowledged, an equal request counts as a new one."""
         if not stored.request:
             sent.close()
@@ -104,7 +119,7 @@ class DeclarationWriter:
         self._marking.add(task)
         task.add_done_callback(self._marking.discard)
 
-    async def _follow(self, stored: Stored, sent: SentAnswer) -> None:
+    async def _follow(self, stored: Stored[Any], sent: SentAnswer) -> None:
         with sent:
             is_acknowledged = await sent.acknowledged()
             if is_acknowledged:
@@ -126,18 +141,18 @@ class DeclarationWriter:
         for task in self._marking:
             task.cancel()
 
-    async def _mark(self, stored: Stored) -> None:
-        known = stored.known
+    async def _mark(self, stored: Stored[Any]) -> None:
+        known: KnownJob = stored.known
         try:
             async with self._lock(known):
                 known = self._newest(known)
                 for _ in range(MARK_TRIES):
-                    declared = known.job.status.declared
-                    if declared.last is None or declared.last.id != stored.request:
+                    requests = known.requests
+                    if requests.last is None or requests.last.id != stored.request:
                         return  # a later request has replaced it
-                    last = msgspec.structs.replace(declared.last, answered=True)
+                    last = msgspec.structs.replace(requests.last, answered=True)
                     try:
-                        await self._write(known, msgspec.structs.replace(declared, last=last))
+                        await self._write(known, requests.with_last(last))
                     except Conflict:
                         known = await self._cache.fresh_job(known.id)
                     else:
@@ -146,40 +161,23 @@ class DeclarationWriter:
             # An equal request within half a minute counts as a retry.
             log.debug("answer not marked as acknowledged", job=str(known.view.key), because=str(error))
 
-    async def _write(self, known: KnownJob, declared: Declared) -> KnownJob:
-        view, job = known.view, known.job
-        old, new = (msgspec.to_builtins(each) for each in (job.status.declared, declared))
-        patch = {
-            "metadata": {"resourceVersion": str(view.resource_version)},
-            "status": {"declared": merge_patch(old, new)},
-        }
+    async def _write(self, known: K, requests: Any) -> K:
+        patch = {"metadata": {"resourceVersion": str(known.version)}, "status": known.patch(requests)}
         written = await self._cluster.patch(
-            known.profile.resource, view.key, msgspec.json.encode(patch), subresource="status", strict=True
+            known.profile.resource, known.view.key, msgspec.json.encode(patch), subresource="status", strict=True
         )
-        status = msgspec.structs.replace(job.status, declared=declared)
-        return self._cache.learn(
-            KnownJob(
-                msgspec.structs.replace(view, resource_version=written.resource_version),
-                msgspec.structs.replace(job, status=status),
-            )
-        )
+        return self._cache.learn(known.written(requests, written.resource_version))
 
     def _lock(self, known: KnownJob) -> asyncio.Lock:
         return self._locks.setdefault(known.view.uid, asyncio.Lock())
 
-    def _newest(self, known: KnownJob) -> KnownJob:
+    def _newest(self, known: K) -> K:
         """Read again after the lock was acquired: another request of this job may have changed it."""
         newest = self._cache.job(known.id)
-        return known if newest is None or newest.version < known.version else self._same(known, newest)
-
-    @staticmethod
-    def _same(before: KnownJob, after: KnownJob) -> KnownJob:
-        if before.view.uid != after.view.uid:
-            raise Refused(404, f"{before.profile.word}: {before.view.key} was deleted; another job has its name now")
-        return after
+        return known if newest is None or newest.version < known.version else same(known, newest)
 
 
-def _decided(decide: Decide, known: KnownJob, *, is_final: bool) -> Change | None:
+def _decided(decide: Decide[K], known: K, *, is_final: bool) -> Change | None:
     """None if the decision must be repeated on the version that the API server has.
 
     A change is stored with the version that it was decided on, so it is safe. "Nothing to do" and a refusal are not
@@ -191,4 +189,4 @@ def _decided(decide: Decide, known: KnownJob, *, is_final: bool) -> Change | Non
         if is_final:
             raise
         return None
-    return change if is_final or change.declared != known.job.status.declared else None
+    return change if is_final or change.declared != known.requests else None

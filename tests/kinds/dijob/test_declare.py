@@ -330,7 +330,7 @@ def test_the_same_request_without_an_answer_is_a_retry(
 ) -> None:
     last = msgspec.structs.replace(LastRequest("id", "d", NOW, "i", ("a",)), **changes)
 
-    found = declare.recognised(Declared(last=last), digest, incarnation, NOW + timedelta(seconds=seconds))
+    found = declare.recognised(last, digest, incarnation, NOW + timedelta(seconds=seconds))
 
     assert found == (last if is_recognised else None)
 

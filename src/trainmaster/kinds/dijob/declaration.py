@@ -83,3 +83,6 @@ class Declared(Wire, frozen=True):
     aggregator_template: Template | None = None
     """In the place of ``aggregator`` in jobs of earlier releases. No pod is created from it: who may write a status may
     not say which pods are created."""
+
+    def with_last(self, last: LastRequest) -> "Declared":
+        return msgspec.structs.replace(self, last=last)

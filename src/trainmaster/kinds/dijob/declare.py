@@ -191,9 +191,8 @@ class Edit:
         return names[head]
 
 
-def recognised(declared: Declared, digest: str, incarnation: str, now: datetime) -> LastRequest | None:
+def recognised(last: LastRequest | None, digest: str, incarnation: str, now: datetime) -> LastRequest | None:
     """The last request, when this is the same one again because its answer got lost."""
-    last = declared.last
     if last is None or last.answered or (last.digest, last.incarnation) != (digest, incarnation):
         return None
     return last if abs(now - last.at) <= RETRY_WINDOW else None

@@ -35,6 +35,10 @@ def tasks_of(job: DITaskJob) -> dict[str, Task]:
     return found
 
 
+def replicas_of(job: DITaskJob) -> int:
+    return sum(task.replicas for task in tasks_of(job).values())
+
+
 def declared_tasks(spec: DITaskSpec) -> Iterator[tuple[str, Task, int]]:
     """The tasks with their names, and the replicas that the spec asks for."""
     scaled = scaled_task(spec)

@@ -11,7 +11,7 @@ import msgspec
 
 from trainmaster.core.condition import Conditions
 from trainmaster.core.wire import Anything, ManagedBy, ObjectMeta, Ports, Template, Volumes, Wire
-from trainmaster.kinds.dijob.declaration import Declared
+from trainmaster.kinds.dijob.declaration import Declared, LastRequest
 from trainmaster.kinds.dijob.types import RESOURCE, RoleSpec, RoleStatus, RunPolicy
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.restart import Restart, Restarts
@@ -87,6 +87,8 @@ class DITaskStatus(Wire, frozen=True, kw_only=True):
     ranks: Annotated[dict[str, Number], msgspec.Meta(extra=_ATOMIC)] = {}
     """By <task>-<index>. A rank never changes while the job has pods."""
     requested_replicas: dict[str, RequestedReplicas] = {}
+    last_request: LastRequest | None = None
+    """The last one to di-server, by which the same request is recognised when its answer got lost."""
     scaled_replicas: int = 0
     selector: str = ""
     """Of the pods of the scaled task, as the scale subresource shows it."""
