@@ -79,9 +79,9 @@ def _volume_errors(spec: DITaskSpec, i: int) -> list[str]:
 
 
 def _length_errors(job: DITaskJob) -> Iterator[str]:
-    name = job.metadata.name
+    name, now = job.metadata.name, tasks_of(job)
     for task, most in most_replicas(job.spec).items():
-        longest = slot_of(name, task, most - 1).name
+        longest = slot_of(name, task, max(most, now[task].replicas) - 1).name
         if len(longest) > MAX_LABEL:
             yield f"metadata.name: {name!r} {TOO_LONG}; shorten it or the name of {task}"
         elif error := child_name_error(name, longest):
