@@ -16,7 +16,7 @@ import msgspec
 
 from testbed.admin import eventually
 from testbed.plane import free_port
-from tests.build import STAMP, Json, a_container, a_dijob, a_template
+from tests.build import STAMP, Json, a_container, a_dijob, a_ditask, a_task, a_template
 from tests.diserver.client import Client
 from tests.runtime.cluster import FakeCluster
 from trainmaster.core.errors import Trainmaster, Unreachable
@@ -82,6 +82,13 @@ class Bench:
             body["metadata"]["uid"] = uid
         return self.cluster.put(RESOURCE, body)
 
+    def task_job(self, name: str = "mesh", *tasks: Json, spec: Json | None = None, **status: Any) -> Json:
+        """A running job with tasks: a learner and two collectors, unless told."""
+        given = tasks or (a_task("learner"), a_task("collector", 2))
+        places = [f"{task.get('name') or task['type']}-{i}" for task in given for i in range(task["replicas"])]
+        stored = {"phase": "Running", "ranks": {place: rank for rank, place in enumerate(places)}, **status}
+        return self.cluster.put(RESOURCE, a_ditask(name, *given, namespace=NAMESPACE, spec=spec, status=stored))
+
     def pod(self, name: str, *, job: str = "cart", ip: str | None = None, restarts: int = 0, **fields: Any) -> str:
         """A pod of a job; answers its address. An empty one is not known yet."""
         address = f"127.0.0.{next(self._numbers)}" if ip is None else ip
@@ -90,7 +97,7 @@ class Bench:
             "name": name,
             "namespace": fields.get("namespace", NAMESPACE),
             "uid": fields.get("uid", f"uid-of-{name}"),
-            "labels": {"dijob-name": job, "app.kubernetes.io/managed-by": "trainmaster"},
+            "labels": {"dijob-name": job, "diengine/job": job, "app.kubernetes.io/managed-by": "trainmaster"},
             "ownerReferences": [owner | {"controller": True} | fields.get("owner", {})],
         }
         if fields.get("deleting"):

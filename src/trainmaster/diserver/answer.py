@@ -6,17 +6,27 @@ from typing import Any
 import msgspec
 
 from trainmaster.diserver.types import Envelope, Replicas
+from trainmaster.diserver.view import CallerPod
 from trainmaster.kinds.dijob import address, labels
 from trainmaster.kinds.dijob.address import coordinator_name
 from trainmaster.kinds.dijob.declaration import Members, Role
 from trainmaster.kinds.dijob.declare import COLLECTOR, LEARNER, counted, group_of
 from trainmaster.kinds.dijob.status import ENDED
 from trainmaster.kinds.dijob.types import DIJob
+from trainmaster.kinds.ditask.rank import GAP
+from trainmaster.kinds.ditask.role import port_of, slots_of, tasks_of
+from trainmaster.kinds.ditask.types import DITaskJob
+from trainmaster.lifecycle.environment import MAX_VARIABLE
 
 GOT = "successfully get replicas"
 CREATED = "successfully create replicas"
 DELETED = "successfully delete replicas"
 RECREATED = "successfully recreate replicas"
+ADDED = "successfully add replicas"
+REPORTED = "successfully report profilings"
+
+MAX_RANKS = MAX_VARIABLE // len(f"{GAP},")
+"""DI_NODES cannot name more."""
 
 NOTHING = Replicas()
 
@@ -52,6 +62,19 @@ def learners_of(job: DIJob, aggregator: str, is_included: Callable[[str], bool])
         if port_name != labels.MASTER_PORT_NAME
     )
     return Replicas(job.metadata.namespace, aggregator, (), tuple(urls))
+
+
+def addresses_of(job: DITaskJob, pods: Iterable[CallerPod]) -> tuple[str, ...]:
+    """``<address of the pod>:<port>`` of each replica, by rank. Empty for ranks without a pod that has an address."""
+    present = {pod.key.name: pod.ips[0] for pod in pods if pod.ips and not pod.deleting and not pod.is_ended}
+    tasks, found = tasks_of(job), dict[int, str]()
+    ports = {name: port_of(task) for name, task in tasks.items()}
+    for slot in slots_of(job.metadata.name, tasks):
+        rank, ip = job.status.ranks.get(slot.place, MAX_RANKS), present.get(slot.name, "")
+        if rank < MAX_RANKS:
+            host = f"[{ip}]" if ":" in ip else ip
+            found[rank] = f"{host}:{ports[slot.role]}" if ip else ""
+    return tuple(found.get(rank, "") for rank in range(max(found, default=-1) + 1))
 
 
 def named(job: DIJob, coordinator: str, collectors: Iterable[str], learners: Iterable[str]) -> Replicas:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from trainmaster.core.ids import Key
 from trainmaster.core.quantity import amount_of, rounded_up
 from trainmaster.diserver.refusal import Refused
-from trainmaster.diserver.types import FailedRequest, Quantity, ReplicasRequest, Wanted
+from trainmaster.diserver.types import FailedRequest, Quantity, ReplicasRequest, ScaleRequest, Wanted
 from trainmaster.kinds.dijob.declaration import MAX_GPUS, Role
 from trainmaster.kinds.dijob.declare import COLLECTOR, LEARNER, Asked
 
@@ -17,10 +17,34 @@ BODY_LIMIT = 64 * 1024
 
 PARAMETERS = ("namespace", "coordinator", "name", "aggregator")
 
-R = TypeVar("R", ReplicasRequest, FailedRequest)
+R = TypeVar("R", ReplicasRequest, FailedRequest, ScaleRequest)
+
+T = TypeVar("T")
+
+MAX_DEPTH = 32
+"""Of the objects and lists of a report."""
 
 
 def decoded(body: bytes, type_: type[R]) -> R:
+    return _decoded(body, type_)
+
+
+def profilings_of(body: bytes) -> bytes:
+    """The body, if it is a JSON object that can be stored."""
+    if not _is_flat(_decoded(body, dict[str, Any]), MAX_DEPTH):
+        raise Refused(400, f"failed to decode request body: it is nested deeper than {MAX_DEPTH} levels")
+    return body
+
+
+def job_id(text: str) -> Key:
+    """``namespace.name``, or ``namespace/name`` as in DI_JOB_ID. A namespace has no dots."""
+    namespace, _, name = text.partition("/") if "/" in text else text.partition(".")
+    if not namespace or not name or "." in namespace or "/" in name:
+        raise Refused(400, f"job id {text[:300]} must be in namespace.name format")
+    return Key(namespace, name)
+
+
+def _decoded(body: bytes, type_: type[T]) -> T:
     """Raises ``Refused`` with the messages of the ancestor."""
     if not body.strip():
         raise Refused(400, "failed to decode request body: EOF")
@@ -28,6 +52,11 @@ def decoded(body: bytes, type_: type[R]) -> R:
         return msgspec.json.decode(body, type=type_)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, f"failed to decode request body: {error}") from error
+
+
+def _is_flat(value: object, depth: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and all(_is_flat(each, depth - 1) for each in inner)
 
 
 def coordinator_of(request: ReplicasRequest | FailedRequest) -> Key:
@@ -57,6 +86,14 @@ def number_of(role: Role, wanted: Wanted) -> int:
     return number
 
 
+def difference_of(request: ScaleRequest) -> int:
+    if request.replicas is None:
+        raise Refused(400, "failed to decode request body: replicas is missing, the number of replicas more or fewer")
+    if request.replicas < 0:
+        raise Refused(400, f"replicas is {request.replicas}: it must be 0 or more; POST adds and DELETE removes")
+    return request.replicas
+
+
 def asked_of(role: Role, wanted: Wanted) -> Asked:
     """The resources of one replica, validated. Whether a learner becomes a DDP group is decided later."""
     cpus, memory = _quantity(role, "cpus", wanted.cpus), _quantity(role, "memory", wanted.memory)
@@ -66,7 +103,7 @@ def asked_of(role: Role, wanted: Wanted) -> Asked:
     return Asked(number_of(role, wanted), cpus, gpus, memory)
 
 
-def digest_of(verb: str, request: ReplicasRequest | FailedRequest) -> str:
+def digest_of(verb: str, request: ReplicasRequest | FailedRequest | ScaleRequest) -> str:
     """Equal for equal requests, independent of their JSON formatting."""
     return sha256(verb.encode() + msgspec.json.encode(request, order="deterministic")).hexdigest()[:16]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -13,19 +14,23 @@ from aiohttp.typedefs import Middleware
 from trainmaster import body
 from trainmaster.body import BodyBudget
 from trainmaster.core.errors import NotSynced
+from trainmaster.core.ids import Key
 from trainmaster.diserver import answer, metrics
 from trainmaster.diserver.acknowledgement import SentAnswer
 from trainmaster.diserver.caller import Caller, Callers, Origin
 from trainmaster.diserver.handlers import Done, Handlers
 from trainmaster.diserver.refusal import Refused, RetryLater
-from trainmaster.diserver.request import BODY_LIMIT, R, decoded, parameters
-from trainmaster.diserver.types import FailedRequest, ReplicasRequest
+from trainmaster.diserver.request import BODY_LIMIT, R, decoded, job_id, parameters, profilings_of
+from trainmaster.diserver.task_handlers import TaskHandlers
+from trainmaster.diserver.types import FailedRequest, Replicas, ReplicasRequest, ScaleRequest
 from trainmaster.diserver.writer import DeclarationWriter
 from trainmaster.monitoring import MetricsText
 from trainmaster.settings import ServerLimits
 
 REPLICAS = "/v1alpha1/replicas"
 FAILED = "/v1alpha1/replicas/failed"
+JOB_IDS = ("/v2alpha1/job/{id}", "/v2alpha1/job/{namespace}/{name}")
+METHODS = frozenset({"GET", "POST", "DELETE"})
 
 REQUEST_TIMEOUT = 6.0
 """Upper limit for every request, also if the API server does not answer."""
@@ -40,6 +45,15 @@ Identify = Callable[[web.Request], Awaitable[str | None]]
 """The uid of the pod that a request comes from, None if its address has to tell; raises ``Refused``."""
 
 _POD = web.RequestKey("pod", str)
+
+
+class _Route(NamedTuple):
+    paths: tuple[str, ...]
+    """Metrics name the first."""
+    handlers: dict[str, Handler]
+    """By method."""
+    nothing: Replicas | None = None
+    """The data of a change that failed."""
 
 
 class _Answer(NamedTuple):
@@ -58,6 +72,7 @@ class Routes:
     def __init__(
         self,
         handlers: Handlers,
+        task_handlers: TaskHandlers,
         callers: Callers,
         writer: DeclarationWriter,
         limits: ServerLimits,
@@ -65,6 +80,7 @@ class Routes:
         identify: Identify | None = None,
     ) -> None:
         self._handlers = handlers
+        self._task_handlers = task_handlers
         self._callers = callers
         self._writer = writer
         self._problem = problem
@@ -72,15 +88,25 @@ class Routes:
         self._bodies = BodyBudget(limits.body_bytes, patience=BODY_PATIENCE)
         self._unknown_bodies = BodyBudget(limits.unknown_body_bytes, patience=BODY_PATIENCE)
         self._in_flight = 0
-        self._replicas: dict[str, Handler] = {"GET": self._get, "POST": self._create, "DELETE": self._delete}
-        self._failed: dict[str, Handler] = {"POST": self._report}
+        self._routes = (
+            _Route(
+                (REPLICAS,), {"GET": self._get, "POST": self._create, "DELETE": self._delete}, nothing=answer.NOTHING
+            ),
+            _Route((FAILED,), {"POST": self._report}, nothing=answer.NOTHING),
+            _Route(
+                tuple(f"{job}/replicas" for job in JOB_IDS),
+                {"GET": self._get_tasks, "POST": self._add, "DELETE": self._remove},
+            ),
+            _Route(tuple(f"{job}/profilings" for job in JOB_IDS), {"POST": self._profile}),
+        )
         self._measured: dict[tuple[str, str, int, bool], Any] = {}
         self._timed: dict[tuple[str, str], Any] = {}
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[_identified(self._identify)] if self._identify is not None else [])
-        app.router.add_route("*", REPLICAS, self._serve_replicas)
-        app.router.add_route("*", FAILED, self._serve_failed)
+        for route in self._routes:
+            for path in route.paths:
+                app.router.add_route("*", path, partial(self._serve, route))
         app.router.add_route("*", "/healthz", _alive)
         app.router.add_route("*", "/readyz", self._ready)
         app.router.add_get("/metrics", MetricsText().answer)
@@ -88,12 +114,6 @@ class Routes:
         return app
 
     # --- the routes ---
-
-    async def _serve_replicas(self, request: web.Request) -> web.StreamResponse:
-        return await self._serve(request, REPLICAS, self._replicas)
-
-    async def _serve_failed(self, request: web.Request) -> web.StreamResponse:
-        return await self._serve(request, FAILED, self._failed)
 
     async def _get(self, request: web.Request, caller: Caller) -> Done:
         return await self._handlers.get(parameters(request.query.items()), caller)
@@ -107,12 +127,30 @@ class Routes:
     async def _report(self, request: web.Request, caller: Caller) -> Done:
         return await self._handlers.failed(await self._decoded(request, caller, FailedRequest), caller)
 
+    async def _get_tasks(self, request: web.Request, caller: Caller) -> Done:
+        return await self._task_handlers.get(_job(request), caller)
+
+    async def _add(self, request: web.Request, caller: Caller) -> Done:
+        job = _job(request)
+        return await self._task_handlers.add(job, await self._decoded(request, caller, ScaleRequest), caller)
+
+    async def _remove(self, request: web.Request, caller: Caller) -> Done:
+        job = _job(request)
+        return await self._task_handlers.delete(job, await self._decoded(request, caller, ScaleRequest), caller)
+
+    async def _profile(self, request: web.Request, caller: Caller) -> Done:
+        job = _job(request)
+        return await self._task_handlers.report(job, profilings_of(await self._body(request, caller)), caller)
+
     async def _decoded(self, request: web.Request, caller: Caller, type_: type[R]) -> R:
-        """Reads the body. Callers that are not known share a budget of their own, which cannot harm the others."""
+        return decoded(await self._body(request, caller), type_)
+
+    async def _body(self, request: web.Request, caller: Caller) -> bytes:
+        """Callers that are not known share a budget of their own, which cannot harm the others."""
         budget = self._bodies if caller.is_known else self._unknown_bodies
         try:
             # Whatever its Content-Type: DI-engine's client sends none.
-            return decoded(await body.read(request, BODY_LIMIT, budget), type_)
+            return await body.read(request, BODY_LIMIT, budget)
         except body.TooLarge:
             message = f"failed to decode request body: it is larger than {BODY_LIMIT} bytes"
             raise Refused(413, message) from None
@@ -121,12 +159,12 @@ class Routes:
 
     # --- common to all routes ---
 
-    async def _serve(self, request: web.Request, route: str, by_method: dict[str, Handler]) -> web.StreamResponse:
+    async def _serve(self, route: _Route, request: web.Request) -> web.StreamResponse:
         started = perf_counter()
         self._in_flight += 1
         metrics.IN_FLIGHT.set(self._in_flight)
         try:
-            answered = await self._answer(request, by_method.get(request.method))
+            answered = await self._answer(request, route)
         finally:
             self._in_flight -= 1
             metrics.IN_FLIGHT.set(self._in_flight)
@@ -143,13 +181,14 @@ class Routes:
             except ConnectionError:
                 because = "the client has closed the connection"
         seconds = perf_counter() - started
-        self._measure(request, route, status, because, seconds)
+        self._measure(request, route.paths[0], status, because, seconds)
         if not answered.is_limit:  # so that a flood of requests is no flood of the log
             _log(request, status, because, seconds)
         return response
 
-    async def _answer(self, request: web.Request, handler: Handler | None) -> _Answer:
-        nothing = None if request.method == "GET" else answer.NOTHING
+    async def _answer(self, request: web.Request, route: _Route) -> _Answer:
+        handler = route.handlers.get(request.method)
+        nothing = None if request.method == "GET" else route.nothing
         try:
             if handler is None:
                 raise Refused(501, f"{request.method} not implemented")  # noqa: TRY301 one way out for all of them
@@ -176,7 +215,7 @@ class Routes:
         return _Answer(200, Done(answer.failure(message, nothing)), message)
 
     def _measure(self, request: web.Request, route: str, status: int, because: str, seconds: float) -> None:
-        key = (request.method if request.method in self._replicas else "other", route, status, not because)
+        key = (request.method if request.method in METHODS else "other", route, status, not because)
         if key not in self._measured:
             method, _, code, success = key
             self._measured[key] = metrics.REQUESTS.labels(method, route, str(code), str(success).lower())
@@ -222,6 +261,11 @@ def _origin(request: web.Request) -> Origin:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     ip = (request.remote or "").removeprefix("::ffff:")  # an IPv4 address on a dual-stack socket
     return Origin(ip, token.strip() if scheme.lower() == "bearer" else "", request.get(_POD))
+
+
+def _job(request: web.Request) -> Key:
+    """The job that the path names."""
+    return job_id(request.match_info.get("id") or "{namespace}/{name}".format_map(request.match_info))
 
 
 async def _alive(_: web.Request) -> web.Response:

@@ -17,7 +17,9 @@ from trainmaster.diserver.finder import Finder
 from trainmaster.diserver.gpu import Nodes
 from trainmaster.diserver.handlers import Handlers
 from trainmaster.diserver.limits import RequestLimits, Rules
+from trainmaster.diserver.profiling import ProfilingWriter
 from trainmaster.diserver.routes import REQUEST_TIMEOUT, Identify, Routes
+from trainmaster.diserver.task_handlers import TaskHandlers
 from trainmaster.diserver.token import Reviewer, Tokens
 from trainmaster.diserver.writer import DeclarationWriter
 from trainmaster.http_server import serve_http
@@ -69,12 +71,14 @@ async def run_server(
     access = Access(cache, finder, tokens, options.limits.lookups, shared_network=options.rules.shared_network)
     limits = RequestLimits(cache, Nodes(cluster), options.rules)
     handlers = Handlers(cache, access, finder, writer, limits, recorder, now)
+    profilings = ProfilingWriter(cluster, cache)
+    task_handlers = TaskHandlers(cache, access, writer, profilings, limits, recorder)
     definitions = DefinitionCheck(cluster, crds_of([profile.resource for profile in profiles]))
 
     def problem() -> str:
         return _problem(cache, definitions, stop)
 
-    routes = Routes(handlers, callers, writer, options.limits, problem, options.identify)
+    routes = Routes(handlers, task_handlers, callers, writer, options.limits, problem, options.identify)
     async with asyncio.TaskGroup() as group:
         background = [group.create_task(reflector.run()) for reflector in cache.reflectors]
         background += [group.create_task(recorder.run()), group.create_task(definitions.run())]
@@ -98,6 +102,7 @@ async def run_server(
                 await asyncio.sleep(options.drain)
         finally:
             await writer.close(FLUSH_SECONDS)
+            await profilings.close(FLUSH_SECONDS)
             await recorder.flush(FLUSH_SECONDS)
             for task in background:
                 task.cancel()

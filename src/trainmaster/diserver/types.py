@@ -34,6 +34,13 @@ class FailedRequest(msgspec.Struct, frozen=True):
     learners: tuple[str, ...] | None = None
 
 
+class ScaleRequest(msgspec.Struct, frozen=True):
+    """Body of POST and DELETE of v2alpha1: so many replicas of a task more, or fewer."""
+
+    replicas: int | None = None
+    task: str | None = None
+
+
 class Replicas(msgspec.Struct, frozen=True):
     """URLs ``<pod>.<namespace>:<port>``. The client iterates over the lists without a check: they are never null."""
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from trainmaster.core import template
 from trainmaster.core.slot import Slot, numbered
+from trainmaster.kinds.ditask import labels
 from trainmaster.kinds.ditask.types import DITaskJob, DITaskSpec, Task
 
 COLLECTOR = "collector"
@@ -50,6 +52,17 @@ def declared_tasks(spec: DITaskSpec) -> Iterator[tuple[str, Task, int]]:
 def most_replicas(spec: DITaskSpec) -> dict[str, int]:
     """The most replicas that each task can have by the spec."""
     return {name: max(task.replicas, declared, task.max_replicas or 0) for name, task, declared in declared_tasks(spec)}
+
+
+def port_of(task: Task) -> int:
+    """Where di-server says that the replicas of a task listen."""
+    if template.errors(task.template, ""):
+        return labels.DEFAULT_PORT
+    for container in template.read(task.template).spec.containers:
+        for port in container.ports or ():
+            if (container.name, port.name) == (labels.CONTAINER, labels.PORT_NAME):
+                return port.container_port
+    return labels.DEFAULT_PORT
 
 
 def slots_of(job: str, tasks: Mapping[str, Task]) -> tuple[Slot, ...]:
