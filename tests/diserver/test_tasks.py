@@ -13,7 +13,7 @@ from tests.diserver.bench import NAMESPACE, Bench, serving
 from tests.diserver.test_caller import KEY, a_pod_user
 from tests.runtime.cluster import raising
 from trainmaster.core.errors import Conflict, Unreachable
-from trainmaster.core.ids import EVENT
+from trainmaster.core.ids import EVENT, POD
 from trainmaster.diserver import access, profiling
 from trainmaster.diserver.limits import Rules
 from trainmaster.kinds.dijob.types import RESOURCE
@@ -564,6 +564,7 @@ async def test_a_pod_whose_address_the_watch_does_not_show_yet_is_served(bench: 
     late = bench.pod("mesh-collector-1", job="mesh")
 
     assert (await bench.call("GET", REPLICAS, ip=late))[0] == 200
+    assert bench.cluster.asked("list", POD)[-1].options["selector"] == "diengine/job=mesh"
 
 
 async def test_a_server_of_other_kinds_has_no_such_job() -> None:
