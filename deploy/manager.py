@@ -27,6 +27,8 @@ from trainmaster.webhook.path import Phase, path_of
 HERE = Path(__file__).parent
 RBAC_GROUP = "rbac.authorization.k8s.io"
 SERVER_PORT = 8080
+V1_1_SERVER_PORT = 8081
+"""Where clients of DI-orchestrator v1.1 look for di-server."""
 WEBHOOK_PORT = 9443
 PRIORITY = 1_000_000_000
 """The highest value of a PriorityClass that is not Kubernetes' own: no training pod preempts the operator."""
@@ -55,6 +57,8 @@ class Variant:
     """The kind of job that its operator drives and its server serves; empty for all."""
     has_server: bool = True
     """Its jobs ask di-server for replicas."""
+    has_v2: bool = False
+    """di-server is also where clients of DI-orchestrator v1.1 look for it."""
 
     @property
     def namespace(self) -> str:
@@ -63,6 +67,11 @@ class Variant:
     @property
     def file(self) -> Path:
         return HERE / f"{self.prefix}-manager.yaml"
+
+    @property
+    def server_ports(self) -> dict[str, int]:
+        """Of the Service of di-server, which listens on one port."""
+        return {"http": SERVER_PORT} | ({"http-v2": V1_1_SERVER_PORT} if self.has_v2 else {})
 
     @property
     def groups(self) -> frozenset[str]:
@@ -85,7 +94,7 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("di", "diengine.opendilab.org", "dijob"),
+    Variant("di", "diengine.opendilab.org", "dijob", has_v2=True),
     Variant("nervex", "nervex.sensetime.com", "nervexjob"),
 )
 """Those with di-server."""
@@ -432,22 +441,22 @@ def _probe(path: str, port: str, **times: int) -> Object:
 def _services(variant: Variant) -> Iterator[Object]:
     if variant.has_server:
         server = variant.name("server")
-        yield _service(variant, server, server, SERVER_PORT, "http")
+        yield _service(variant, server, server, variant.server_ports, "http")
     yield _webhook_service(variant)
     for part in ("operator", "webhook"):
-        yield _service(variant, variant.name(f"{part}-metrics-service"), variant.name(part), 8080, "metrics")
+        yield _service(variant, variant.name(f"{part}-metrics-service"), variant.name(part), {"metrics": 8080})
 
 
 def _webhook_service(variant: Variant, target: str | int = "webhook") -> Object:
-    return _service(variant, variant.webhook.service, variant.name("webhook"), 443, "webhook", target)
+    return _service(variant, variant.webhook.service, variant.name("webhook"), {"webhook": 443}, target)
 
 
-def _service(variant: Variant, name: str, program: str, port: int, what: str, target: str | int = "") -> Object:
-    """Inside of the cluster alone."""
+def _service(variant: Variant, name: str, program: str, ports: Mapping[str, int], target: str | int = "") -> Object:
+    """Inside of the cluster alone. All ports lead to the target; without one, to the port of the same name."""
     spec = {
         "type": "ClusterIP",
         "selector": _selector(program),
-        "ports": [{"name": what, "port": port, "targetPort": target or what}],
+        "ports": [{"name": what, "port": port, "targetPort": target or what} for what, port in ports.items()],
     }
     return _body("v1", "Service", name, variant.namespace, labels=_selector(program), spec=spec)
 

@@ -112,6 +112,9 @@ DEFAULTS = OperatorOptions(
             {"leader_elect_lease_duration": 90.0, "leader_elect_renew_deadline": 60.0},
             id="durations",
         ),
+        pytest.param(["--di-server-url=http://di:1"], {"server_url": "http://di:1"}, id="server-url in v1.1"),
+        pytest.param(["--metric-addr=:8443"], {"metrics_bind_address": ":8443"}, id="metrics in v1.1"),
+        pytest.param(["--probe-addr=:1"], {"health_probe_bind_address": ":1"}, id="health in v1.1"),
         pytest.param(["--metrics-bind-address=0"], {"metrics_bind_address": "0"}, id="no metrics"),
     ],
 )
@@ -133,6 +136,14 @@ def test_options_reach_the_operator(given: list[OperatorOptions], args: list[str
         pytest.param(["--chaos-level", "-1"], "--chaos-level", id="chaos"),
         pytest.param(["--alsologtostderr=true"], "--alsologtostderr", id="also stderr"),
         pytest.param(["--leader-elect-resource-lock", "leases"], "--leader-elect-resource-lock", id="lock"),
+        pytest.param(["--sync-period=1m"], "--sync-period", id="period of v1.1"),
+        pytest.param(["--qps=100"], "--qps", id="requests a second"),
+        pytest.param(["--burst=200"], "--burst", id="burst"),
+        pytest.param(["--zap-devel=true"], "--zap-devel", id="zap flag"),
+        pytest.param(["--zap-encoder=json"], "--zap-encoder", id="zap encoder"),
+        pytest.param(["--zap-log-level=debug"], "--zap-log-level", id="zap level"),
+        pytest.param(["--zap-stacktrace-level=error"], "--zap-stacktrace-level", id="zap stack traces"),
+        pytest.param(["--zap-time-encoding=iso8601"], "--zap-time-encoding", id="zap times"),
     ],
 )
 def test_an_option_without_meaning_is_accepted_with_a_warning(

@@ -49,6 +49,12 @@ def run(*args: str) -> Result:
         pytest.param([], ServerOptions(bind_address=":8080"), id="defaults"),
         pytest.param(["--bind-address", "h:1"], ServerOptions(bind_address="h:1"), id="address"),
         pytest.param(["--server-bind-address=h:1"], ServerOptions(bind_address="h:1"), id="address by its older name"),
+        pytest.param(["-s", "h:1"], ServerOptions(bind_address="h:1"), id="address by its letter"),
+        pytest.param(
+            ["--service-domain-name=svc.x"],
+            ServerOptions(bind_address=":8080", rules=Rules(service_domain="svc.x")),
+            id="domain",
+        ),
         pytest.param(["--namespace=rl"], ServerOptions(bind_address=":8080", namespace="rl"), id="namespace"),
         pytest.param(
             ["--allow-unidentified=true"], ServerOptions(bind_address=":8080", allow_unidentified=True), id="open"
@@ -71,12 +77,36 @@ def test_options_reach_the_server(given: list[ServerOptions], args: list[str], e
     assert given == [expected]
 
 
-@pytest.mark.parametrize("option", ["--leader-elect", "--lease-lock-name=x", "--lease-lock-namespace=x"])
+IGNORED = (
+    "--leader-elect",
+    "--lease-lock-name=x",
+    "--lease-lock-namespace=x",
+    "--di-server-url=http://x:1",
+    "--qps=100",
+    "--burst=200",
+    "--metric-addr=:8443",
+    "--probe-address=:8080",
+    "--zap-devel=true",
+    "--zap-encoder=json",
+    "--zap-log-level=debug",
+    "--zap-stacktrace-level=error",
+    "--zap-time-encoding=iso8601",
+)
+
+
+@pytest.mark.parametrize("option", IGNORED)
 def test_options_without_a_meaning_are_accepted_with_a_warning(given: list[ServerOptions], option: str) -> None:
     with structlog.testing.capture_logs() as logs:
         assert run(option).exit_code == 0
 
     assert [line["option"] for line in logs] == [option.partition("=")[0]]
+
+
+def test_the_letter_of_an_option_without_a_meaning_is_accepted(given: list[ServerOptions]) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert run("-p", ":8080").exit_code == 0
+
+    assert [line["option"] for line in logs] == ["--probe-address"]
 
 
 @pytest.mark.parametrize(

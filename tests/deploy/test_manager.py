@@ -69,7 +69,7 @@ def test_names_are_those_of_the_ancestor() -> None:
     assert [*of_kind("Deployment")] == ["di-operator", "di-server", "di-webhook"]
     assert [*of_kind("ServiceAccount")] == ["di-operator", "di-server", "di-webhook"]
     assert {name: ports(body) for name, body in of_kind("Service").items()} == {
-        "di-server": [(8080, 8080)],
+        "di-server": [(8080, 8080), (8081, 8080)],
         "di-webhook-service": [(443, 9443)],
         "di-operator-metrics-service": [(8080, 8080)],
         "di-webhook-metrics-service": [(8080, 8080)],

@@ -3,35 +3,35 @@
 from typing import Any
 
 import click
-import structlog
 
 from trainmaster.cli.log import configure_logging
 from trainmaster.cli.option import (
+    COMMON_V1_1,
     CONTEXT,
     KUBECONFIG,
     LOG_FORMAT,
     MASTER,
     RUN_IN_CLUSTER,
+    ZAP_FLAGS,
     Duration,
     GoCommand,
+    Ignored,
     go_duration,
 )
 from trainmaster.lifecycle.port import FIRST, LAST
 from trainmaster.settings import OPERATOR
 
-log = structlog.get_logger(__name__)
-
 DURATION = Duration()
 
-_MEANINGLESS = (
-    "logtostderr",
-    "alsologtostderr",
-    "resync_period",
-    "leader_elect_resource_lock",
-    "gc_interval",
-    "chaos_level",
+_IGNORED = Ignored(
+    "resync-period",
+    "leader-elect-resource-lock",
+    "gc-interval",
+    "chaos-level",
+    "sync-period",
+    *COMMON_V1_1,
+    flags=("logtostderr", "alsologtostderr", *ZAP_FLAGS),
 )
-"""Options of older operators. They have no effect."""
 
 
 @click.command(cls=GoCommand)
@@ -49,6 +49,7 @@ _MEANINGLESS = (
 @click.option(
     "--server-url",
     "--server-address",
+    "--di-server-url",
     default=OPERATOR.jobs.server_url,
     show_default=True,
     help="Address of di-server for pods (KUBERNETES_SERVER_URL, DI_SERVER_URL).",
@@ -183,12 +184,14 @@ _MEANINGLESS = (
 )
 @click.option(
     "--metrics-bind-address",
+    "--metric-addr",
     default=OPERATOR.metrics_bind_address,
     show_default=True,
     help="Address of Prometheus metrics; 0 to disable.",
 )
 @click.option(
     "--health-probe-bind-address",
+    "--probe-addr",
     default=OPERATOR.health_probe_bind_address,
     show_default=True,
     help="Address of /healthz and /readyz; 0 to disable.",
@@ -202,12 +205,7 @@ _MEANINGLESS = (
     show_default=True,
     help="Log level; 4 and more logs every action with its reason.",
 )
-@click.option("--logtostderr/--no-logtostderr", default=None, hidden=True)
-@click.option("--resync-period", default=None, hidden=True)
-@click.option("--leader-elect-resource-lock", default=None, hidden=True)
-@click.option("--gc-interval", default=None, hidden=True)
-@click.option("--chaos-level", default=None, hidden=True)
-@click.option("--alsologtostderr/--no-alsologtostderr", default=None, hidden=True)
+@_IGNORED
 def operator(log_format: str, verbosity: int, **given: Any) -> None:
     """Reconcile the training jobs of a cluster.
 
@@ -216,9 +214,7 @@ def operator(log_format: str, verbosity: int, **given: Any) -> None:
       trainmaster operator --kubeconfig ~/.kube/config --namespace default
     """
     configure_logging(log_format, verbosity)
-    for name in _MEANINGLESS:
-        if given.pop(name) is not None:
-            log.warning("option has no effect and is ignored", option=f"--{name.replace('_', '-')}")
+    _IGNORED.drop(given)
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.cli.wiring import OperatorOptions, run_operator
 

@@ -1,9 +1,15 @@
 """Go's habits on the command line: durations like ``2s`` and ``15m``, booleans as ``--flag=true``."""
 
 import re
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import click
+import structlog
+
+log = structlog.get_logger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -52,6 +58,33 @@ class GoCommand(click.Command):
         if value.lower() in ("false", "0", "f"):
             return param.secondary_opts[0]
         raise click.BadParameter(f"{value!r} is neither true nor false", param_hint=name)
+
+
+class Ignored:
+    """Options of older programs. They are accepted and have no effect. Flags have no value; ``letters`` are the short
+    names of options."""
+
+    def __init__(self, *values: str, flags: tuple[str, ...] = (), letters: Mapping[str, str] | None = None) -> None:
+        self._names = (*values, *flags)
+        short = letters or {}
+        self._options = [(f"--{name}", *([f"-{short[name]}"] if name in short else [])) for name in values]
+        self._options += [(f"--{name}/--no-{name}",) for name in flags]
+
+    def __call__(self, command: F) -> F:
+        for option in self._options:
+            command = click.option(*option, default=None, hidden=True)(command)
+        return command
+
+    def drop(self, given: dict[str, Any]) -> None:
+        """Removes them from the options of a command, and warns of each that was given."""
+        for name in self._names:
+            if given.pop(name.replace("-", "_")) is not None:
+                log.warning("option has no effect and is ignored", option=f"--{name}")
+
+
+COMMON_V1_1 = ("qps", "burst", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding")
+"""Options of DI-orchestrator v1.1, of operator and server."""
+ZAP_FLAGS = ("zap-devel",)
 
 
 # What several commands take, in the same words.

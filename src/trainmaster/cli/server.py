@@ -13,17 +13,20 @@ import structlog
 
 from trainmaster.cli.log import configure_logging
 from trainmaster.cli.option import (
+    COMMON_V1_1,
     CONTEXT,
     KUBECONFIG,
     LOG_FORMAT,
     MASTER,
     RUN_IN_CLUSTER,
+    ZAP_FLAGS,
     Duration,
     GoCommand,
+    Ignored,
     go_duration,
 )
 from trainmaster.kinds.dijob.declaration import MAX_MEMBERS
-from trainmaster.settings import SERVER
+from trainmaster.settings import OPERATOR, SERVER
 
 if TYPE_CHECKING:
     import ssl
@@ -33,6 +36,17 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 DURATION = Duration()
+
+_IGNORED = Ignored(
+    "lease-lock-name",
+    "lease-lock-namespace",
+    "di-server-url",
+    "metric-addr",
+    "probe-address",
+    *COMMON_V1_1,
+    flags=("leader-elect", *ZAP_FLAGS),
+    letters={"probe-address": "p"},
+)
 
 
 @click.command(cls=GoCommand)
@@ -50,6 +64,7 @@ DURATION = Duration()
 @click.option(
     "--bind-address",
     "--server-bind-address",
+    "-s",
     default=SERVER.bind_address,
     show_default=True,
     help="Address to listen on, host:port.",
@@ -71,6 +86,12 @@ DURATION = Duration()
     default=SERVER.aggregator_config.name,
     show_default=True,
     help="Name of the AggregatorConfig of DIJobs.",
+)
+@click.option(
+    "--service-domain-name",
+    default=OPERATOR.jobs.service_domain,
+    show_default=True,
+    help="What follows the namespace in DNS names of pods (DI_NODES), as at the operator.",
 )
 @click.option(
     "--gpu-alloc-policy",
@@ -117,9 +138,7 @@ DURATION = Duration()
 )
 @LOG_FORMAT
 @click.option("--v", "verbosity", type=int, default=0, show_default=True, help="Log level; 4 and more logs more.")
-@click.option("--leader-elect/--no-leader-elect", default=None, hidden=True)
-@click.option("--lease-lock-name", default=None, hidden=True)
-@click.option("--lease-lock-namespace", default=None, hidden=True)
+@_IGNORED
 def server(log_format: str, verbosity: int, **given: Any) -> None:
     """Serve the coordinators of DIJobs and NerveXJobs (di-server). Several may run at once.
 
@@ -128,9 +147,7 @@ def server(log_format: str, verbosity: int, **given: Any) -> None:
       trainmaster server --kubeconfig ~/.kube/config --bind-address 127.0.0.1:8080
     """
     configure_logging(log_format, verbosity)
-    for name in ("leader_elect", "lease_lock_name", "lease_lock_namespace"):
-        if given.pop(name) is not None:
-            log.warning("option has no effect and is ignored", option=f"--{name.replace('_', '-')}")
+    _IGNORED.drop(given)
     from trainmaster.cli.wiring import run_loop
 
     run_loop(_serve(given))
@@ -153,6 +170,7 @@ def options_of(given: Mapping[str, Any]) -> "ServerOptions":
             max_per_namespace=given["max_replicas_per_namespace"],
             aggregator_config=Key(given["agconfig_namespace"], given["agconfig_name"]),
             shared_network=given["shared_network"],
+            service_domain=given["service_domain_name"],
         ),
     )
 

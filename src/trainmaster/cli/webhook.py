@@ -3,7 +3,6 @@
 from typing import Any
 
 import click
-import structlog
 
 from trainmaster.cli.log import configure_logging
 from trainmaster.cli.option import (
@@ -14,13 +13,12 @@ from trainmaster.cli.option import (
     RUN_IN_CLUSTER,
     Duration,
     GoCommand,
+    Ignored,
     go_duration,
 )
 from trainmaster.settings import SYSTEM_NAMESPACE, WEBHOOK
 
-log = structlog.get_logger(__name__)
-
-_IGNORED = ("logtostderr", "leader_elect")
+_IGNORED = Ignored(flags=("logtostderr", "leader-elect"))
 
 
 @click.command(cls=GoCommand)
@@ -97,8 +95,7 @@ _IGNORED = ("logtostderr", "leader_elect")
 )
 @LOG_FORMAT
 @click.option("--v", "verbosity", type=int, default=0, show_default=True, help="Log level; 4 and more logs more.")
-@click.option("--logtostderr/--no-logtostderr", default=None, hidden=True)
-@click.option("--leader-elect/--no-leader-elect", default=None, hidden=True)
+@_IGNORED
 def webhook(log_format: str, verbosity: int, **given: Any) -> None:
     """Default and check jobs before the API server stores them.
 
@@ -107,9 +104,7 @@ def webhook(log_format: str, verbosity: int, **given: Any) -> None:
       trainmaster webhook --run-in-cluster
     """
     configure_logging(log_format, verbosity)
-    for name in _IGNORED:
-        if given.pop(name) is not None:
-            log.warning("option has no effect and is ignored", option=f"--{name.replace('_', '-')}")
+    _IGNORED.drop(given)
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.cli.admission import WebhookOptions, run_webhook
 
