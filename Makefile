@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob check test testbed testbed-path contract histories races hostile bench generate clean
+.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path contract histories races hostile bench generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -31,6 +31,9 @@ demo-digits: $(STAMP) ## run an AITrainingJob: a parameter server and three trai
 
 demo-mxjob: $(STAMP) ## run an MXJob for the same: a scheduler, two servers and three workers
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/trainmaster run examples/mxjob-digits.yaml
+
+demo-tasks: $(STAMP) ## run a DIJob v2alpha1: learner, evaluator and collectors find each other by rank and train CartPole
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/trainmaster run examples/dijob-tasks.yaml
 
 check: $(STAMP) ## format, lint, layers, types, generated files, tests that need no cluster
 	$(BIN)/ruff format --check -q .
