@@ -16,6 +16,11 @@ from tests.manifests.build import Manifest, container, dijob, template
 _addresses = (f"127.1.{high}.{low}" for high, low in itertools.product(range(1, 250), range(1, 250)))
 
 
+def next_address() -> str:
+    """Of this machine, and of no other pod."""
+    return next(_addresses)
+
+
 class Balanced(Client):
     """Its connections go to several servers in turn, as a Service sends them."""
 
@@ -40,7 +45,7 @@ class Team:
     async def appear(self) -> Client:
         """Its coordinator has a pod, which runs at once and calls: before anybody knows its address."""
         await self.scene.until(lambda: self._living(), f"{self.coordinator} is there")
-        ip = next(_addresses)
+        ip = next_address()
         session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(local_addr=(ip, 0)))
         self._sessions.append(session)
         client = Balanced(session, "", self.scene.namespace, self.coordinator, pause=1.0, urls=self.urls)
@@ -49,7 +54,7 @@ class Team:
 
     async def run(self, pod: str, *, ip: str | None = None) -> None:
         """A pod runs, says its kubelet."""
-        await self.scene.admin.set_pod(self.scene.namespace, pod, phase="Running", ip=ip or next(_addresses))
+        await self.scene.admin.set_pod(self.scene.namespace, pod, phase="Running", ip=ip or next_address())
 
     @property
     def declared(self) -> set[str]:
