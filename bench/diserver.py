@@ -17,6 +17,8 @@ from testbed.server import ServerProcess
 Object = dict[str, Any]
 
 DIJOBS = "diengine.opendilab.org/v1alpha1/dijobs"
+TASK_JOBS = "diengine.opendilab.org/v2alpha1/dijobs"
+TEMPLATE = {"spec": {"containers": [{"name": "di-container", "image": "registry.example/team/di:2026.11"}]}}
 JOBS = 50
 REPLICAS = 5000
 GETS = 10_000
@@ -27,10 +29,13 @@ PAUSE = 0.3
 
 
 class DiServer(msgspec.Struct):
-    """Seconds of each POST for two collectors and two learners, and GETs a second of one core of the server."""
+    """Seconds of each POST for two collectors and two learners, and GETs a second of one core of the server. The same
+    of jobs with tasks, whose POST is for two more collectors."""
 
     posts: list[float]
     gets_per_core: float
+    task_posts: list[float]
+    task_gets_per_core: float
 
 
 def measure(bed: Bed) -> DiServer:
@@ -40,51 +45,68 @@ def measure(bed: Bed) -> DiServer:
     ):
         with bed.operator():
             bed.admin.send(Request("POST", path_of(DIJOBS, namespace), _job(f"job-{i}")) for i in range(JOBS))
-            _wait_for_coordinators(bed, namespace)
-            posts = asyncio.run(_posts(server.url, namespace))
-        bed.progress(f"POST took {max(posts) * 1000:.0f} ms at most")
+            bed.admin.send(Request("POST", path_of(TASK_JOBS, namespace), _task_job(f"tasks-{i}")) for i in range(JOBS))
+            _wait_for_pods(bed, namespace, JOBS + 2 * JOBS)
+            posts = asyncio.run(_posts(server.url, [_post(namespace, i) for i in range(JOBS)]))
+            task_posts = asyncio.run(_posts(server.url, [_task_post(namespace, i) for i in range(JOBS)]))
+        bed.progress(
+            f"POST took {max(posts) * 1000:.0f} ms at most, of jobs with tasks {max(task_posts) * 1000:.0f} ms"
+        )
         bed.admin.send(_declarations(namespace))
-        machine.wait_idle([server.pid])
-        before = machine.cpu_of(server.pid)
-        asyncio.run(_gets(server.url, namespace))
-        rate = GETS / (machine.cpu_of(server.pid) - before)
-        bed.progress(f"{rate:.0f} GETs a second of one core")
-    return DiServer(sorted(posts), round(rate))
+        bed.admin.send(_ranks(namespace))
+        rate = _gets_per_core(server, f"/v1alpha1/replicas?namespace={namespace}&coordinator=job-0-coordinator", 2)
+        task_rate = _gets_per_core(server, f"/v2alpha1/job/{namespace}.tasks-0/replicas", 1)
+        bed.progress(f"{rate:.0f} GETs a second of one core, of jobs with tasks {task_rate:.0f}")
+    return DiServer(sorted(posts), round(rate), sorted(task_posts), round(task_rate))
 
 
-def _wait_for_coordinators(bed: Bed, namespace: str) -> None:
+def _wait_for_pods(bed: Bed, namespace: str, number: int) -> None:
     deadline = time.monotonic() + PATIENCE
-    while bed.count(namespace, ["pods"]) < JOBS:
+    while bed.count(namespace, ["pods"]) < number:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not all of {JOBS} coordinators were created within {PATIENCE:g} s")
+            raise TimeoutError(f"not all of {number} pods were created within {PATIENCE:g} s")
         time.sleep(PAUSE)
 
 
-async def _posts(url: str, namespace: str) -> list[float]:
+def _post(namespace: str, i: int) -> tuple[str, Object]:
+    asked = {"collectors": {"replicas": 2}, "learners": {"replicas": 2}}
+    return "/v1alpha1/replicas", {"namespace": namespace, "coordinator": f"job-{i}-coordinator", **asked}
+
+
+def _task_post(namespace: str, i: int) -> tuple[str, Object]:
+    return f"/v2alpha1/job/{namespace}.tasks-{i}/replicas", {"replicas": 2}
+
+
+async def _posts(url: str, requests: list[tuple[str, Object]]) -> list[float]:
     taken = []
     async with aiohttp.ClientSession(url) as session:
-        for i in range(JOBS):
+        for path, body in requests:
             await asyncio.sleep(PAUSE)
-            asked = {"collectors": {"replicas": 2}, "learners": {"replicas": 2}}
-            body = {"namespace": namespace, "coordinator": f"job-{i}-coordinator", **asked}
             started = time.perf_counter()
-            async with session.post("/v1alpha1/replicas", data=msgspec.json.encode(body)) as response:
+            async with session.post(path, data=msgspec.json.encode(body)) as response:
                 answer = msgspec.json.decode(await response.read())
             taken.append(time.perf_counter() - started)
-            if len(answer["data"]["collectors"]) != 2 or len(answer["data"]["learners"]) != 2:
+            if not answer["success"]:
                 raise ValueError(f"di-server answered {answer}")
     return taken
 
 
-async def _gets(url: str, namespace: str) -> None:
+def _gets_per_core(server: ServerProcess, path: str, quotes: int) -> float:
+    """``quotes``: a good answer has at least so many quotation marks for each replica."""
+    machine.wait_idle([server.pid])
+    before = machine.cpu_of(server.pid)
+    asyncio.run(_gets(server.url, path, quotes))
+    return GETS / (machine.cpu_of(server.pid) - before)
+
+
+async def _gets(url: str, path: str, quotes: int) -> None:
     numbers = iter(range(GETS))
-    path = f"/v1alpha1/replicas?namespace={namespace}&coordinator=job-0-coordinator"
 
     async def work(session: aiohttp.ClientSession) -> None:
         for _ in numbers:
             async with session.get(path) as response:
                 answer = await response.read()
-                if response.status != 200 or answer.count(b"collector-") < REPLICAS // JOBS:
+                if response.status != 200 or answer.count(b'"') < quotes * REPLICAS // JOBS:
                     raise ValueError(f"di-server answered {response.status} {answer[:200]!r}")
 
     async with aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=CONNECTIONS)) as session:
@@ -109,9 +131,29 @@ def _declarations(namespace: str) -> list[Request]:
     ]
 
 
+def _ranks(namespace: str) -> list[Request]:
+    """Requests that scale all jobs with tasks, and give ranks to all of their replicas."""
+    number = REPLICAS // JOBS
+    ranks = {"learner-0": 0, **{f"collector-{n}": n + 1 for n in range(number - 1)}}
+    requested = {"collector": {"replicas": number - 1, "specReplicas": 1}}
+    status = {"ranks": ranks, "requestedReplicas": requested}
+    return [
+        Request("PATCH", path_of(TASK_JOBS, namespace, f"tasks-{i}", "status"), {"status": status}, MERGE)
+        for i in range(JOBS)
+    ]
+
+
+def _task_job(name: str) -> Object:
+    return {
+        "apiVersion": "diengine.opendilab.org/v2alpha1",
+        "kind": "DIJob",
+        "metadata": {"name": name},
+        "spec": {"tasks": [{"type": type_, "template": TEMPLATE} for type_ in ("learner", "collector")]},
+    }
+
+
 def _job(name: str) -> Object:
-    template = {"spec": {"containers": [{"name": "di-container", "image": "registry.example/team/di:2026.11"}]}}
-    roles = {role: {"template": template} for role in ("coordinator", "collector", "learner")}
+    roles = {role: {"template": TEMPLATE} for role in ("coordinator", "collector", "learner")}
     return {
         "apiVersion": "diengine.opendilab.org/v1alpha1",
         "kind": "DIJob",

@@ -252,15 +252,25 @@ def _local(found: Local | None) -> list[Budget]:
 def _diserver(found: DiServer | None) -> list[Budget]:
     if found is None:
         return []
-    p99, rate = percentile(found.posts, 0.99), found.gets_per_core
-    says = f"di-server: {GETS} GETs a second of one core with {diserver.REPLICAS} replicas"
+    return [
+        *_requests("POST for 2 + 2 replicas", found.posts, "", found.gets_per_core),
+        *_requests("POST of a job with tasks", found.task_posts, " of jobs with tasks", found.task_gets_per_core),
+    ]
+
+
+def _requests(post: str, posts: list[float], whose: str, rate: float) -> list[Budget]:
+    p99 = percentile(posts, 0.99)
     return [
         Budget(
-            f"di-server: POST for 2 + 2 replicas, p99 at most {POST_SECONDS * 1000:g} ms",
+            f"di-server: {post}, p99 at most {POST_SECONDS * 1000:g} ms",
             f"{p99 * 1000:.0f} ms",
             _verdict(p99 <= POST_SECONDS),
         ),
-        Budget(says, f"{rate:.0f}/s", _verdict(rate >= GETS)),
+        Budget(
+            f"di-server: {GETS} GETs a second of one core with {diserver.REPLICAS} replicas{whose}",
+            f"{rate:.0f}/s",
+            _verdict(rate >= GETS),
+        ),
     ]
 
 
