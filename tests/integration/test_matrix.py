@@ -60,7 +60,7 @@ class Case:
         filled = pattern.replace("{pod}", re.escape(self.victim)).replace("{node}", "n1")
 
         def is_said(events: list[Object]) -> bool:
-            own = [event for event in events if event["involvedObject"]["uid"] == self.job.uid]
+            own = [event for event in events if event["involvedObject"].get("uid") == self.job.uid]
             return any(re.search(filled, f"{event['reason']}: {event['message']}") for event in own)
 
         await self.scene.admin.wait_list("events", self.scene.namespace, is_said, timeout=PATIENCE)

@@ -246,12 +246,17 @@ async def all_events(scene: Scene) -> dict[str, list[Object]]:
         found = await _events(scene)
     by_job: dict[str, list[Object]] = {}
     for event in found:
-        by_job.setdefault(event["involvedObject"]["uid"], []).append(event)
+        by_job.setdefault(_subject(event), []).append(event)
     return by_job
 
 
 def _is_told(job: str, events: list[Object]) -> bool:
-    return any(event["involvedObject"]["uid"] == job for event in events)
+    return any(_subject(event) == job for event in events)
+
+
+def _subject(event: Object) -> str:
+    """Events of other controllers on the same plane need not name a uid."""
+    return str(event["involvedObject"].get("uid", ""))
 
 
 async def _events(scene: Scene) -> list[Object]:
