@@ -4,10 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.local.program import job, role, script, written
+from trainmaster.cli.program import FRAMEWORKS, RESTART_POLICIES
 from trainmaster.cli.run import run
 from trainmaster.cli.session import RunOptions
 from trainmaster.core.errors import BadConfig
@@ -60,7 +62,14 @@ def test_without_options_there_is_no_end_and_nothing_is_kept(given: list[RunOpti
         pytest.param(["FILE", "--set", "spec.x.y=1"], "trainmaster: --set spec.x.y=1: spec of", id="path"),
         pytest.param(["FILE", "--set", "spec.x=1"], "trainmaster: --set spec.x=1: spec of", id="field"),
         pytest.param(["FILE", "--timeout", "10"], "'10' is not a duration", id="duration"),
-        pytest.param([], "Missing argument 'FILE…'", id="no file"),
+        pytest.param([], "nothing to run: give a manifest, or a program after --", id="nothing"),
+        pytest.param(["--"], "there is no program after --", id="no program"),
+        pytest.param(["train.py"], "train.py is a program and not a manifest; type: trainmaster run -- ", id="script"),
+        pytest.param(["sh", "x"], "sh is a program and not a manifest; type: trainmaster run -- sh x", id="command"),
+        pytest.param(["FILE", "--", "sh"], "two descriptions of a job; remove one of them", id="file and program"),
+        pytest.param(["FILE", "--gpus", "1"], "--gpus describes a program after --, and ", id="option of a program"),
+        pytest.param(["FILE", "--role", "ps=1"], "--role describes a program after --, and ", id="role of a program"),
+        pytest.param(["--env", "=1", "--", "sh"], "--env: '=1' is not a variable; write NAME=VALUE", id="variable"),
     ],
 )
 def test_bad_input_ends_with_2_and_a_sentence(given: list[RunOptions], file: str, args: list[str], said: str) -> None:
@@ -93,3 +102,38 @@ def test_an_input_error_is_reported_before_the_http_stack_is_loaded(tmp_path: Pa
 
     assert (ended.returncode, ended.stdout) == (2, "set()\n")
     assert ended.stderr.startswith(f"trainmaster: {tmp_path}/bad.yaml, line 1: is not YAML")
+
+
+# --- without a manifest ---
+
+
+def test_a_program_is_run_as_an_aitrainingjob(given: list[RunOptions]) -> None:
+    result = typed("--replicas", "3", "-n", "ml", "--", "python3", "train.py", "--lr", "0.1", "--help")
+    ((document,),) = [options.documents for options in given]
+    (container,) = document.body["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"]
+
+    assert (result.exit_code, document.key) == (7, ("ml", "train"))
+    assert document.body["spec"]["replicaSpecs"]["worker"]["replicas"] == 3
+    assert container["command"] == ["python3", "train.py", "--lr", "0.1", "--help"]
+
+
+def test_a_dry_run_prints_what_run_would_read(given: list[RunOptions], tmp_path: Path) -> None:
+    printed = typed("--replicas", "2", "--role", "ps=1", "--env", "A=b: c", "--dry-run", "--", "sh", "-c", "exit")
+    typed("--replicas", "2", "--role", "ps=1", "--env", "A=b: c", "--", "sh", "-c", "exit")
+    (tmp_path / "printed.yaml").write_text(printed.stdout)
+    typed(str(tmp_path / "printed.yaml"))
+    direct, read = (options.documents[0] for options in given)
+
+    assert (printed.exit_code, printed.stderr) == (0, "")
+    assert direct.body == read.body
+
+
+def test_a_dry_run_names_no_namespace_that_was_not_given(file: str) -> None:
+    assert "namespace" not in typed(file, "--dry-run").stdout
+    assert "namespace: ml" in typed(file, "--dry-run", "-n", "ml").stdout
+
+
+def test_the_choices_are_those_of_the_program() -> None:
+    choices = {param.name: param.type.choices for param in run.params if isinstance(param.type, click.Choice)}
+
+    assert choices == {"framework": tuple(FRAMEWORKS), "restart": tuple(RESTART_POLICIES)}

@@ -79,6 +79,11 @@ def _documents(body: Any, where: str) -> Iterator[Document]:
         yield document_of(item, f"{where}, item {number}")
 
 
+def to_yaml(documents: Sequence[Document]) -> str:
+    bodies = [document.body for document in documents]
+    return yaml.safe_dump_all(bodies, sort_keys=False, allow_unicode=True, width=120)
+
+
 def placed(documents: Sequence[Document], namespace: str) -> list[Document]:
     """Sets the namespaces: the object's own, else the option's, else ``default``. Duplicates are an error."""
     placed_documents: dict[tuple[Resource, Key], Document] = {}

@@ -87,6 +87,26 @@ COMMON_V1_1 = ("qps", "burst", "zap-encoder", "zap-log-level", "zap-stacktrace-l
 ZAP_FLAGS = ("zap-devel",)
 
 
+class ProgramCommand(click.Command):
+    """Takes a program with its arguments after ``--``, apart from the command's own arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            place = args.index("--")
+            ctx.meta[_PROGRAM] = tuple(args[place + 1 :])
+            args = args[:place]
+        return super().parse_args(ctx, args)
+
+
+_PROGRAM = f"{__name__}.program"
+
+
+def program_of(context: click.Context) -> tuple[str, ...] | None:
+    """What stands after ``--``; None without ``--``."""
+    found: tuple[str, ...] | None = context.meta.get(_PROGRAM)
+    return found
+
+
 # What several commands take, in the same words.
 KUBECONFIG = click.option(
     "--kubeconfig", default="", help="Path of the kubeconfig. Default: $KUBECONFIG, then ~/.kube/config."

@@ -1,18 +1,57 @@
 """``trainmaster run``: runs jobs to completion on this machine."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainmaster.cli.option import Duration
-from trainmaster.core.errors import Trainmaster
+from trainmaster.cli.option import Duration, ProgramCommand, program_of
+from trainmaster.core.errors import BadConfig, Trainmaster
+
+if TYPE_CHECKING:
+    from trainmaster.cli.manifest import Document
+    from trainmaster.cli.program import ProgramOptions
 
 BAD_INPUT = 2
 INTERRUPTED = 130
 
 
-@click.command()
-@click.argument("files", metavar="FILE…", nargs=-1, required=True)
+# The names are those of program.FRAMEWORKS and program.RESTART_POLICIES, whose import would delay --help.
+_FRAMEWORKS = ("torch", "tensorflow", "paddle", "mxnet", "jax")
+_RESTARTS = ("never", "onfailure", "always")
+
+
+@click.command(cls=ProgramCommand)
+@click.argument("files", metavar="[FILE]… [-- PROGRAM…]", nargs=-1)
+@click.option("--replicas", type=click.IntRange(1, 10_000), help="Number of workers that run PROGRAM. Default: 1.")
+@click.option(
+    "--role",
+    "roles",
+    metavar="NAME=N",
+    multiple=True,
+    help="N replicas of this role run PROGRAM; may be repeated. The job does not wait for roles called ps or server.",
+)
+@click.option(
+    "--restart",
+    type=click.Choice(_RESTARTS),
+    help="When failed replicas of PROGRAM restart: onfailure at most three times. Default: never.",
+)
+@click.option(
+    "--env", metavar="NAME[=VALUE]", multiple=True, help="A variable for PROGRAM; without a value that of your shell."
+)
+@click.option(
+    "--env-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Variables for PROGRAM, NAME=VALUE in each line.",
+)
+@click.option("--framework", type=click.Choice(_FRAMEWORKS), help="What PROGRAM trains with (spec.frameworkType).")
+@click.option("--gpus", type=click.IntRange(0, 1024), default=0, help="GPUs of each replica of PROGRAM.")
+@click.option("--name", default="", help="Name of the job that runs PROGRAM. Default: from the program.")
+@click.option("--image", default="", help="Image of PROGRAM on a cluster; local mode has no images.")
+@click.option("--dry-run", is_flag=True, help="Print the manifest instead of running it.")
 @click.option(
     "--set",
     "overrides",
@@ -32,17 +71,21 @@ INTERRUPTED = 130
 @click.pass_context
 def run(
     context: click.Context,
+    /,
     files: tuple[str, ...],
     overrides: tuple[str, ...],
     timeout: float,
     keep: bool,
     logs: Path | None,
     namespace: str,
+    dry_run: bool,
+    **program_options: Any,
 ) -> None:
     """Run jobs to completion on this machine.
 
     FILE… are manifests with any number of documents: jobs, and the ConfigMaps, Secrets and Services that they need. A
-    dash reads stdin. Ctrl-C stops the jobs gracefully; a second Ctrl-C kills them at once.
+    dash reads stdin. PROGRAM… is run as an AITrainingJob, without a manifest. Ctrl-C stops the jobs gracefully; a
+    second Ctrl-C kills them at once.
 
     \b
     Exit code:
@@ -53,11 +96,14 @@ def run(
     \b
     Example:
       trainmaster run examples/dijob-serial.yaml
+      trainmaster run --replicas 2 -- python3 -c 'import os; print(os.environ["WORKER_HOSTS"])'
+      trainmaster run --replicas 2 --dry-run -- python3 train.py > job.yaml
       trainmaster run examples/aitrainingjob-ps.yaml --set spec.replicaSpecs.trainer.replicas=4
       trainmaster run examples/aitrainingjob-mnist.yaml --timeout 10m --logs /tmp/mnist
     """
     try:
-        context.exit(_run(files, overrides, timeout, keep, logs, namespace))
+        documents = _documents(files, program_of(context), program_options, overrides)
+        context.exit(_print(documents, namespace) if dry_run else _run(documents, namespace, timeout, keep, logs))
     except Trainmaster as error:
         click.echo(f"trainmaster: {error}", err=True)
         context.exit(BAD_INPUT)
@@ -65,16 +111,58 @@ def run(
         context.exit(INTERRUPTED)
 
 
-def _run(
-    files: tuple[str, ...], overrides: tuple[str, ...], timeout: float, keep: bool, logs: Path | None, namespace: str
-) -> int:
+def _documents(
+    files: tuple[str, ...],
+    program: tuple[str, ...] | None,
+    program_options: dict[str, Any],
+    overrides: tuple[str, ...],
+) -> list["Document"]:
     # Imported step by step: errors in manifests are reported before the HTTP stack is loaded.
     from trainmaster.cli import manifest, override
+    from trainmaster.cli.program import ProgramOptions, job_of
 
+    options = ProgramOptions(**{name: value for name, value in program_options.items() if value is not None})
+    _check_source(files, program, options)
     changes = [override.parse(text) for text in overrides]
-    documents = manifest.placed(override.apply(changes, manifest.read(files)), namespace)
+    documents = [job_of(program, options, os.environ)] if program else manifest.read(files)
+    documents = override.apply(changes, documents)
     manifest.check_fields(documents)
+    return documents
+
+
+def _check_source(files: tuple[str, ...], program: tuple[str, ...] | None, options: "ProgramOptions") -> None:
+    """A job is described by files or by a program and its options."""
+    from trainmaster.cli.program import NOTHING, instead_of
+
+    if program and files:
+        raise BadConfig(f"{files[0]} and the program after -- are two descriptions of a job; remove one of them")
+    if program:
+        return
+    if program is not None:
+        raise BadConfig("there is no program after --; type for example: trainmaster run -- python3 train.py")
+    if not files:
+        raise BadConfig("nothing to run: give a manifest, or a program after --: trainmaster run -- python3 train.py")
+    if instead := instead_of(files):
+        raise BadConfig(f"{files[0]} is a program and not a manifest; type: trainmaster run -- {instead}")
+    if options != NOTHING:
+        given = [name for name in options.__struct_fields__ if getattr(options, name) != getattr(NOTHING, name)]
+        option = {"roles": "role"}.get(given[0], given[0]).replace("_", "-")
+        raise BadConfig(f"--{option} describes a program after --, and {files[0]} is a manifest; use --set, or edit it")
+
+
+def _print(documents: "Sequence[Document]", namespace: str) -> int:
+    from trainmaster.cli.manifest import placed, to_yaml
+
+    in_namespace = placed(documents, namespace)
+    click.echo(to_yaml(in_namespace if namespace else documents), nl=False)
+    return 0
+
+
+def _run(documents: "Sequence[Document]", namespace: str, timeout: float, keep: bool, logs: Path | None) -> int:
+    from trainmaster.cli.manifest import placed
+
+    in_namespace = placed(documents, namespace)
 
     from trainmaster.cli.session import RunOptions, run_jobs
 
-    return run_jobs(RunOptions(documents=documents, timeout=timeout, keep=keep, logs=logs))
+    return run_jobs(RunOptions(documents=in_namespace, timeout=timeout, keep=keep, logs=logs))
