@@ -5,6 +5,7 @@ import sys
 import click
 
 from trainmaster.cli.down import down
+from trainmaster.cli.init import init
 from trainmaster.cli.log import flush_logging
 from trainmaster.cli.node import node
 from trainmaster.cli.operator import operator
@@ -22,6 +23,7 @@ def cli() -> None:
 
     \b
     On this machine, without a cluster:
+      trainmaster run --replicas 2 -- python3 train.py
       trainmaster run examples/dijob-serial.yaml
 
     \b
@@ -44,7 +46,7 @@ def crds() -> None:
     click.echo(to_yaml(), nl=False)
 
 
-for command in (run, up, down, node, operator, server, webhook):
+for command in (run, init, up, down, node, operator, server, webhook):
     cli.add_command(command)
 
 
