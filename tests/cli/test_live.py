@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from trainmaster.cli.live import Screen, age, printable, summary, view
+from trainmaster.cli.live import Screen, summary, view
 from trainmaster.cli.run_model import Job, Replica
+from trainmaster.cli.text import age, printable
 
 START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 NOW = START + timedelta(seconds=75)

@@ -1,6 +1,5 @@
 """Renders jobs on a terminal, as a function of the run model and the time. ``Screen`` shows the result."""
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
@@ -12,14 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from trainmaster.cli.run_model import Job, Replica
+from trainmaster.cli.text import age, printable
 
 MOST_FAILED = 3
 """Failed replicas of a job whose last lines are shown: most fail for the same reason."""
 
 _PHASE_STYLES = {"succeeded": "green", "failed": "red", "refused": "red", "deleted": "yellow"}
 _STATE_STYLES = {"Running": "cyan", "Succeeded": "green", "Failed": "red", "Starting": "dim", "Stopped": "dim"}
-# ANSI escape sequences, and every other control character except the tab.
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def view(jobs: Sequence[Job], now: datetime, *, height: int, note: str = "") -> RenderableType:
@@ -48,29 +46,11 @@ def summary(jobs: Sequence[Job], now: datetime) -> RenderableType:
     return Group(*parts)
 
 
-def age(since: datetime | None, until: datetime) -> str:
-    """``12s``, ``3m4s``, ``2h5m``, ``3d4h``."""
-    if since is None:
-        return "-"
-    seconds = max(0, int((until - since).total_seconds()))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if days:
-        return f"{days}d{hours % 24}h"
-    if hours:
-        return f"{hours}h{minutes % 60}m"
-    return f"{minutes}m{seconds % 60}s" if minutes else f"{seconds}s"
-
-
 def progress(job: Job) -> str:
     total = len(job.replicas)
     running = sum(replica.state == "Running" for replica in job.replicas)
     over = sum(replica.is_over for replica in job.replicas)
     return f"{running}/{total} running, {over} ended"
-
-
-def printable(line: str) -> str:
-    """One line of a program's output without control sequences; of a progress bar its last state."""
-    return _CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).expandtabs(2)
 
 
 def _header(job: Job, now: datetime) -> Text:

@@ -276,7 +276,7 @@ class RunModel:
             kind=resource.kind,
             name=key.name,
             phase=job.status.phase,
-            message=_message(conditions),
+            message=message_of(conditions),
             outcome=self.outcome(resource, key),
             since=job.metadata.creation_timestamp,
             until=finished.last_transition_time if finished and is_finished else None,
@@ -347,7 +347,7 @@ def _outcome(conditions: condition.Conditions) -> Outcome:
     return "refused" if accepted and accepted.status == "False" else ""
 
 
-def _message(conditions: condition.Conditions) -> str:
+def message_of(conditions: condition.Conditions) -> str:
     """The message of the end or of a failure; without one that of the phase, whose condition is the last."""
     accepted = condition.find(conditions, condition.ACCEPTED)
     if accepted and accepted.status == "False":
