@@ -6,11 +6,13 @@ import click
 
 from trainmaster.cli.down import down
 from trainmaster.cli.init import init
+from trainmaster.cli.list_jobs import list_jobs
 from trainmaster.cli.log import flush_logging
 from trainmaster.cli.node import node
 from trainmaster.cli.operator import operator
 from trainmaster.cli.run import run
 from trainmaster.cli.server import server
+from trainmaster.cli.status import status
 from trainmaster.cli.up import up
 from trainmaster.cli.webhook import webhook
 from trainmaster.core.errors import Trainmaster
@@ -46,7 +48,10 @@ def crds() -> None:
     click.echo(to_yaml(), nl=False)
 
 
-for command in (run, init, up, down, node, operator, server, webhook):
+for command in (
+    *(run, init, list_jobs, status),
+    *(up, down, node, operator, server, webhook),
+):
     cli.add_command(command)
 
 

@@ -61,6 +61,7 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
         return super().decide(elastic.sized(job), observed, now)
 
     def read(self, job: AITrainingJob, observed: Observed) -> JobModel:
+        job = elastic.sized(job)
         stored, scheduler = job.status, self.settings.gang_scheduler
         specs = dict(sorted(job.spec.replica_specs.items()))
         ending = _ending(job)
