@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from trainmaster.cli.change import delete, resume, scale, suspend
 from trainmaster.cli.down import down
 from trainmaster.cli.init import init
 from trainmaster.cli.list_jobs import list_jobs
@@ -49,7 +50,7 @@ def crds() -> None:
 
 
 for command in (
-    *(run, init, list_jobs, status),
+    *(run, init, list_jobs, status, delete, scale, suspend, resume),
     *(up, down, node, operator, server, webhook),
 ):
     cli.add_command(command)

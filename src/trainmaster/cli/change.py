@@ -1,0 +1,170 @@
+"""``trainmaster delete``, ``suspend``, ``resume`` and ``scale``: one change of one job."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trainmaster.cli.connection import Place, takes_cluster
+from trainmaster.cli.status import JOB
+from trainmaster.core.errors import BadConfig
+
+if TYPE_CHECKING:
+    from trainmaster.cli.job_finder import FoundJob, JobFinder
+
+
+@click.command()
+@JOB
+@takes_cluster
+def delete(place: Place, job: str) -> None:
+    """Delete a job and all that belongs to it.
+
+    JOB is NAME, KIND/NAME or NAMESPACE/NAME.
+
+    \b
+    Example:
+      trainmaster delete mnist
+    """
+
+    async def work(finder: "JobFinder") -> str:
+        found = await finder.find(job)
+        await finder.cluster.delete(found.resource, found.key, uid=found.view.uid)
+        return _said(finder, found, "is deleted with its pods")
+
+    _change(place, work)
+
+
+@click.command()
+@JOB
+@takes_cluster
+def suspend(place: Place, job: str) -> None:
+    """Stop a job: its pods are deleted until it is resumed.
+
+    JOB is NAME, KIND/NAME or NAMESPACE/NAME.
+
+    \b
+    Example:
+      trainmaster suspend mnist
+      trainmaster resume mnist
+    """
+
+    async def work(finder: "JobFinder") -> str:
+        found = await _going_on(finder, job)
+        await _patch(finder, found, suspension(found, is_suspended=True))
+        return _said(finder, found, f"is suspended: its pods are deleted; continue with: trainmaster resume {job}")
+
+    _change(place, work)
+
+
+@click.command()
+@JOB
+@takes_cluster
+def resume(place: Place, job: str) -> None:
+    """Continue a suspended job.
+
+    JOB is NAME, KIND/NAME or NAMESPACE/NAME.
+
+    \b
+    Example:
+      trainmaster resume mnist
+    """
+
+    async def work(finder: "JobFinder") -> str:
+        found = await _going_on(finder, job)
+        await _patch(finder, found, suspension(found, is_suspended=False))
+        return _said(finder, found, "is resumed: its pods are created again")
+
+    _change(place, work)
+
+
+@click.command()
+@JOB
+@click.argument("replicas", metavar="N", type=click.IntRange(0, 10_000))
+@click.option("--role", default="", help="The role whose number of replicas changes; needed if there are several.")
+@takes_cluster
+def scale(place: Place, job: str, replicas: int, role: str) -> None:
+    """Change the number of replicas of a role.
+
+    JOB is NAME, KIND/NAME or NAMESPACE/NAME. In an elastic job no other pod restarts.
+
+    \b
+    Example:
+      trainmaster scale elastic 4
+      trainmaster scale mnist 4 --role worker
+    """
+
+    async def work(finder: "JobFinder") -> str:
+        found = await _going_on(finder, job)
+        changed, patch = scaled(found, replicas, role)
+        await _patch(finder, found, patch)
+        return _said(finder, found, f"has {replicas} replicas of {changed} now")
+
+    _change(place, work)
+
+
+def _change(place: Place, work: Any) -> None:
+    from trainmaster.cli.job_finder import with_finder
+
+    click.echo(with_finder(place, work))
+
+
+def _said(finder: "JobFinder", job: "FoundJob", what: str) -> str:
+    return f"{job} in namespace {job.key.namespace} of {finder.connection.title} {what}"
+
+
+async def _going_on(finder: "JobFinder", name: str) -> "FoundJob":
+    """The job of this name, if it has not ended."""
+    from trainmaster.cli.job_row import phase_of, status_of
+    from trainmaster.core import condition
+
+    found = await finder.find(name)
+    status = status_of(found)
+    if condition.is_true(status.conditions, condition.FINISHED):
+        raise BadConfig(f"{found} has ended with {phase_of(found, status)} and cannot change any more; create it again")
+    return found
+
+
+async def _patch(finder: "JobFinder", job: "FoundJob", patch: dict[str, Any]) -> None:
+    import msgspec
+
+    await finder.cluster.patch(job.resource, job.key, msgspec.json.encode(patch))
+
+
+def suspension(job: "FoundJob", *, is_suspended: bool) -> dict[str, Any]:
+    """The patch that suspends or resumes a job."""
+    from trainmaster.cli.manifest import schema_of
+
+    fields = schema_of(job.resource)["properties"]["spec"]["properties"]
+    value = {"suspend": is_suspended}
+    return {"spec": value if "suspend" in fields else {"runPolicy": value}}
+
+
+_ROLES = ("replicaSpecs", "mxReplicaSpecs")
+"""Where kinds have their roles in the spec."""
+
+
+def scaled(job: "FoundJob", replicas: int, role: str) -> tuple[str, dict[str, Any]]:
+    """The role that changes, and the patch that changes it."""
+    import msgspec
+
+    spec = msgspec.json.decode(job.view.raw).get("spec") or {}
+    field = next((name for name in _ROLES if isinstance(spec.get(name), dict)), "")
+    if not field:
+        raise BadConfig(f"{job}: the spec of a {job.resource.kind} does not say a number of replicas that can change")
+    elastic = [name for name, each in spec[field].items() if each.get("edlPolicy", "Never") != "Never"]
+    chosen = _role(job, spec[field], elastic, role)
+    if elastic == [chosen]:
+        return chosen, {"spec": {"elasticReplicas": replicas}}
+    return chosen, {"spec": {field: {chosen: {"replicas": replicas}}}}
+
+
+def _role(job: "FoundJob", roles: dict[str, Any], elastic: list[str], wanted: str) -> str:
+    """The wanted role, in any case; else the one that is elastic, or the only one."""
+    for candidates in (elastic, list(roles)) if not wanted else ():
+        if len(candidates) == 1:
+            return candidates[0]
+    if not wanted:
+        raise BadConfig(f"{job} has the roles {', '.join(roles)}; choose one with --role")
+    for name in roles:
+        if name.lower() == wanted.lower():
+            return name
+    raise BadConfig(f"{job} has no role {wanted}; it has {', '.join(roles)}")
