@@ -7,6 +7,7 @@ from typing import Any
 from tests.local.cluster import AITJ, DIJOB, client_of, create, until_ended, until_running
 from tests.local.conftest import Start, Up
 from tests.local.program import job, role, script, serial
+from tests.manifests.build import container, template
 
 SLEEPS = script("echo ready; exec sleep 600")
 
@@ -85,3 +86,61 @@ def test_a_cluster_without_jobs_says_so(up: Up, state: Path, start: Start) -> No
     code, out, err = start("list", "--state", str(state)).end()
 
     assert (code, out, err) == (0, "", "there are no jobs in the local cluster\n")
+
+
+# --- logs ---
+
+COUNTS = script("for i in 1 2 3; do echo line $i; sleep 0.2; done")
+
+
+async def test_logs_are_followed_before_there_are_pods_until_the_job_has_ended(
+    up: Up, state: Path, start: Start
+) -> None:
+    up()
+    async with client_of(state) as cluster:
+        await create(cluster, job(spec={"suspend": True}, trainer=role(COUNTS, 2), ps=role(COUNTS)))
+        following = start("logs", "job", "--follow", "--role", "trainer", "--state", str(state))
+        Typed(start, state)("resume", "job")
+        code, out, err = following.end()
+
+    assert (code, err) == (0, "")
+    assert sorted(out.splitlines()) == sorted(
+        f"trainer-{replica} | line {line}" for replica in (0, 1) for line in (1, 2, 3)
+    )
+
+
+async def test_logs_have_the_last_lines_or_all_of_them(up: Up, state: Path, start: Start) -> None:
+    up()
+    typed = Typed(start, state)
+    async with client_of(state) as cluster:
+        await create(cluster, job(trainer=role(script(r"seq 1 300; printf 'a\rb\n'; exec sleep 600"))))
+        await until_running(cluster, 1)
+        start("logs", "job", "--follow", "--state", str(state)).until(lambda line: line == "trainer-0 | b\n")
+
+        assert typed("logs", "job").splitlines() == [*(f"trainer-0 | {n}" for n in range(202, 301)), "trainer-0 | b"]
+        assert len(typed("logs", "job", "--all").splitlines()) == 301
+        assert "has no pod of ps that has started" in typed.error("logs", "job", "--role", "ps")
+        assert "has no container that was restarted" in typed.error("logs", "job", "--previous")
+
+
+async def test_logs_have_the_run_before_a_restart_in_the_pod(up: Up, state: Path, start: Start) -> None:
+    up()
+    typed = Typed(start, state)
+    again = script("echo run; test -e again || { touch again; exit 130; }; echo waits; exec sleep 600")
+    worker = {
+        "mxReplicaType": "WORKER",
+        "template": template(container("mxnet", command=again), restartPolicy="OnFailure"),
+    }
+    manifest = {
+        "apiVersion": "mxnet.mlkube.io/v1beta1",
+        "kind": "MxJob",
+        "metadata": {"name": "job"},
+        "spec": {"jobMode": "local", "replicaSpecs": [worker]},
+    }
+    async with client_of(state) as cluster:
+        await create(cluster, manifest)
+        start("logs", "job", "-f", "--state", str(state)).until(lambda line: line.endswith("waits\n"))
+
+    assert typed("logs", "job", "--previous") == "worker-0 | run\n"
+    assert typed("logs", "job") == "worker-0 | run\nworker-0 | waits\n"
+    assert typed("logs", "job", "--all") == "worker-0 | run\nworker-0 | run\nworker-0 | waits\n"

@@ -1,7 +1,6 @@
 """Finds jobs on a cluster by what a user types: ``name``, ``kind/name`` or ``namespace/name``."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +15,7 @@ from trainmaster.kinds.base import Kind, Settings
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.kube.client import KubeCluster
+from trainmaster.kube.transport import CONNECTIONS
 from trainmaster.runtime.cluster import Cluster
 
 PAGE = 500
@@ -143,18 +143,14 @@ async def listed(
         cursor = page.cursor
 
 
-@asynccontextmanager
-async def finding(place: Place) -> AsyncIterator[JobFinder]:
-    connection = connect(place)
-    async with KubeCluster(connection.config, timeout=TIMEOUT) as cluster:
-        yield JobFinder(cluster, connection)
-
-
-def with_finder(place: Place, work: Callable[[JobFinder], Coroutine[Any, Any, T]]) -> T:
+def with_finder(
+    place: Place, work: Callable[[JobFinder], Coroutine[Any, Any, T]], *, connections: int = CONNECTIONS
+) -> T:
     """Runs ``work`` to its end."""
 
     async def run() -> T:
-        async with finding(place) as finder:
-            return await work(finder)
+        connection = connect(place)
+        async with KubeCluster(connection.config, timeout=TIMEOUT, connections=connections) as cluster:
+            return await work(JobFinder(cluster, connection))
 
     return run_loop(run())

@@ -9,6 +9,7 @@ from trainmaster.cli.down import down
 from trainmaster.cli.init import init
 from trainmaster.cli.list_jobs import list_jobs
 from trainmaster.cli.log import flush_logging
+from trainmaster.cli.logs import logs
 from trainmaster.cli.node import node
 from trainmaster.cli.operator import operator
 from trainmaster.cli.run import run
@@ -50,7 +51,7 @@ def crds() -> None:
 
 
 for command in (
-    *(run, init, list_jobs, status, delete, scale, suspend, resume),
+    *(run, init, list_jobs, status, logs, delete, scale, suspend, resume),
     *(up, down, node, operator, server, webhook),
 ):
     cli.add_command(command)

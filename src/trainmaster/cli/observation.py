@@ -45,9 +45,13 @@ def _common_namespace(jobs: Sequence[FoundJob]) -> str:
     return namespaces.pop() if len(namespaces) == 1 else ""
 
 
+def empty_model(job: FoundJob) -> RunModel:
+    return RunModel({resource: [kind.slots for kind in job.kinds.kinds] for resource in job.kinds.resources})
+
+
 async def model_of(cluster: Cluster, job: FoundJob) -> RunModel:
     """The replicas of a job, as the live view of a run shows them."""
-    model = RunModel({resource: [kind.slots for kind in job.kinds.kinds] for resource in job.kinds.resources})
+    model = empty_model(job)
     model.observe_job(job.resource, None, job.view)
     if JOB in job.kinds.children:
         for child in await listed(cluster, JOB, WHOLE_CODEC, job.key.namespace, SELECTOR):

@@ -65,6 +65,18 @@ class Job(msgspec.Struct, frozen=True):
         return f"{self.kind.lower()}/{self.name}"
 
 
+class LogSource(msgspec.Struct, frozen=True):
+    """One run of one container."""
+
+    uid: str
+    pod: Key
+    container: str
+    run: int
+    """How often the container was restarted before, in this pod."""
+    label: str
+    role: str
+
+
 # --- the wire ---
 
 
@@ -263,6 +275,24 @@ class RunModel:
         many = len(pod.spec.containers) + len(pod.spec.init_containers) > 1
         return f"{name}/{container}" if many else name
 
+    def log_sources(self, owner: str) -> list[LogSource]:
+        """The containers of a job's pods that have started, sorted by replica; ``owner`` is the uid of the job."""
+        found = [
+            LogSource(
+                uid,
+                Key(pod.metadata.namespace, pod.metadata.name),
+                container.name,
+                container.restart_count,
+                self.label(uid, container.name),
+                self._role(pod),
+            )
+            for uid, pod in self._pods.items()
+            if uid not in self._gone and self._owner(pod).uid == owner
+            for container in pod.status.containers
+            if container.restart_count or container.state.running or container.state.terminated
+        ]
+        return sorted(found, key=lambda source: _natural(source.label))
+
     def pod_name(self, uid: str) -> str:
         pod = self._pods.get(uid)
         return pod.metadata.name if pod else uid
@@ -322,6 +352,11 @@ class RunModel:
                 # Without an index the pod's name distinguishes replicas: job-coordinator, job-collector-x7k2p.
                 return f"{role.lower()}-{index}" if slots.index else pod.metadata.name.removeprefix(f"{owner.name}-")
         return pod.metadata.name
+
+    def _role(self, pod: _Pod) -> str:
+        resource = self._kinds.get(self._owner(pod).uid)
+        places = (slots.slot_of(pod.metadata.labels) for slots in self._slots.get(resource, ())) if resource else ()
+        return next((place[0].lower() for place in places if place), "")
 
     def _owner(self, pod: _Pod) -> _Owner:
         controller = pod.metadata.controller

@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
 
 from trainmaster.core.errors import ApiError, ServerError, TooManyRequests, Unauthorized, Unreachable
-from trainmaster.core.ids import Key, Resource
+from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.view import version_of_list
 from trainmaster.kube.address import Addresses
 from trainmaster.kube.answer import refusal, written
@@ -25,6 +26,7 @@ from trainmaster.kube.budget import RetryBudget
 from trainmaster.kube.call import JSON, MERGE_PATCH, METADATA, METADATA_LIST, Call
 from trainmaster.kube.config import Config
 from trainmaster.kube.exchange import Answer, Exchange
+from trainmaster.kube.log import LogLines
 from trainmaster.kube.transport import CONNECTIONS, drop, explain, open_session, proxy_of, read_body, safe_cause
 from trainmaster.kube.watch import WatchLines
 from trainmaster.runtime.backoff import REQUEST_TRIES, RETRY_AFTER_CAP
@@ -151,6 +153,27 @@ class KubeCluster:
         response = await self._with_retries(call, partial(self._open, limits=limits))
         try:
             yield WatchLines(response, what=call, idle=self._watch_idle)
+        finally:
+            drop(response)
+
+    @asynccontextmanager
+    async def log(
+        self, pod: Key, container: str, *, follow: bool = False, previous: bool = False, tail: int | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The log of a container, line by line; with ``tail`` only that many lines at its end, with ``follow`` until
+        the container has ended. A container may be silent for hours: TCP keep-alive notices a lost server."""
+        query = {
+            "container": container,
+            "follow": "true" if follow else "",
+            "previous": "true" if previous else "",
+            "tailLines": "" if tail is None else str(tail),
+        }
+        url = self._addresses.item(POD, pod, f"/log?{urlencode(_non_empty(query), quote_via=quote)}")
+        call = Call("read the log of", "GET", url, POD, pod.namespace, pod.name)
+        limits = aiohttp.ClientTimeout(sock_read=None if follow else self._watch_idle)
+        response = await self._with_retries(call, partial(self._open, limits=limits))
+        try:
+            yield LogLines(response, what=call, idle=self._watch_idle)
         finally:
             drop(response)
 

@@ -1,0 +1,156 @@
+"""Reads the logs of one job through the API: those of its pods now, or all until the job has ended."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+
+from trainmaster.cli.job_finder import FoundJob
+from trainmaster.cli.observation import SELECTOR, empty_model, model_of
+from trainmaster.cli.run_model import LogSource
+from trainmaster.core.errors import ApiError, BadConfig, NotFound, Unreachable
+from trainmaster.core.ids import JOB, POD, Resource
+from trainmaster.core.view import WHOLE_CODEC, JobView
+from trainmaster.kube.client import KubeCluster
+from trainmaster.runtime.reflector import Reflector
+from trainmaster.runtime.store import Store
+
+LAST_LINES = 100
+"""Lines of each container that are shown by default."""
+MOST_STREAMS = 500
+"""Containers that are followed at the same time."""
+END_SECONDS = 5.0
+"""Seconds after the end of a job until its pods that still run are not followed any more."""
+
+Write = Callable[[str, str], object]
+"""Takes the label of a replica and a line."""
+
+
+class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
+    role: str = ""
+    previous: bool = False
+    is_all: bool = False
+    """All lines, and all runs of each container."""
+
+
+class LogReader:
+    def __init__(self, cluster: KubeCluster, job: FoundJob, options: LogOptions, write: Write) -> None:
+        self._cluster = cluster
+        self._job = job
+        self._options = options
+        self._write = write
+        self._model = empty_model(job)
+        self._changed = asyncio.Event()
+        self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
+        """By pod, container and run."""
+
+    async def show(self) -> None:
+        """Writes the logs of the pods that exist, one after the other."""
+        self._model = await model_of(self._cluster, self._job)
+        sources = self._sources()
+        if not sources:
+            raise BadConfig(self._nothing())
+        for source in sources:
+            async for line in self._read(source):
+                self._write(self._label(source), line)
+
+    def _nothing(self) -> str:
+        if self._options.previous:
+            return f"{self._job} has no container that was restarted in its pod, and so no earlier logs"
+        role = f" of {self._options.role}" if self._options.role else ""
+        return (
+            f"{self._job} has no pod{role} that has started, or they are deleted, and so no logs; "
+            f"trainmaster why {self._job} says what happened, and --follow waits for pods"
+        )
+
+    async def follow(self) -> None:
+        """Writes the logs of all pods, also of those that do not exist yet, until the job has ended."""
+        async with asyncio.TaskGroup() as group:
+            watching = [group.create_task(reflector.run()) for reflector in self._reflectors()]
+            try:
+                await self._follow(group)
+            finally:
+                for task in (*watching, *self._streams.values()):
+                    task.cancel()
+
+    async def _follow(self, group: asyncio.TaskGroup) -> None:
+        deadline: float | None = None
+        while True:
+            self._changed.clear()
+            for source in self._sources():
+                if (source.uid, source.container, source.run) not in self._streams:
+                    self._streams[source.uid, source.container, source.run] = self._start(group, source)
+            if self._model.outcome(self._job.resource, self._job.key):
+                if all(task.done() for task in self._streams.values()):
+                    return
+                deadline = deadline or asyncio.get_running_loop().time() + END_SECONDS
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
+
+    def _start(self, group: asyncio.TaskGroup, source: LogSource) -> asyncio.Task[None]:
+        running = sum(not task.done() for task in self._streams.values())
+        if running >= MOST_STREAMS:
+            raise BadConfig(f"{self._job} has more than {MOST_STREAMS} running containers; choose some with --role")
+        task = group.create_task(self._stream(source))
+        task.add_done_callback(lambda _: self._changed.set())
+        return task
+
+    async def _stream(self, source: LogSource) -> None:
+        try:
+            async for line in self._read(source, follow=True):
+                self._write(self._label(source), line)
+        except NotFound:
+            self._write(self._label(source), "(its pod is deleted, and its log with it)")
+        except (ApiError, Unreachable) as error:
+            self._write(self._label(source), f"(its log cannot be read any more: {error})")
+
+    async def _read(self, source: LogSource, *, follow: bool = False) -> AsyncIterator[str]:
+        options = self._options
+        tail = None if options.is_all else LAST_LINES
+        is_earlier = source.run > 0 and (options.previous or (options.is_all and not follow))
+        if is_earlier:
+            async with self._cluster.log(source.pod, source.container, previous=True, tail=tail) as lines:
+                async for line in lines:
+                    yield _text(line)
+        if not options.previous:
+            async with self._cluster.log(source.pod, source.container, follow=follow, tail=tail) as lines:
+                async for line in lines:
+                    yield _text(line)
+
+    def _sources(self) -> Sequence[LogSource]:
+        options = self._options
+        found = self._model.log_sources(self._job.view.uid)
+        found = [source for source in found if options.role.lower() in ("", source.role)]
+        return [source for source in found if source.run > 0] if options.previous else found
+
+    def _label(self, source: LogSource) -> str:
+        return source.label.ljust(self._model.label_width)
+
+    def _reflectors(self) -> list[Reflector[JobView]]:
+        children = [JOB, POD] if JOB in self._job.kinds.children else [POD]
+        own = self._reflector(self._job.resource, fields=f"metadata.name={self._job.key.name}")
+        return [own, *(self._reflector(resource, selector=SELECTOR) for resource in children)]
+
+    def _reflector(self, resource: Resource, *, selector: str = "", fields: str = "") -> Reflector[JobView]:
+        store = Store[JobView](resource)
+
+        def observe(before: JobView | None, after: JobView | None) -> None:
+            if resource == POD:
+                self._model.observe_pod(before, after)
+            elif resource == JOB:
+                self._model.observe_child(before, after)
+            else:
+                self._model.observe_job(resource, before, after)
+            self._changed.set()
+
+        store.listen(observe)
+        namespace = self._job.key.namespace
+        return Reflector(self._cluster, store, WHOLE_CODEC, namespace=namespace, selector=selector, fields=fields)
+
+
+def _text(line: bytes) -> str:
+    """Of a progress bar its last state."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")

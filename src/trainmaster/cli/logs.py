@@ -1,0 +1,76 @@
+"""``trainmaster logs``: what the programs of a job wrote."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from trainmaster.cli.connection import Place, takes_cluster
+from trainmaster.cli.status import JOB
+from trainmaster.core.errors import BadConfig
+
+if TYPE_CHECKING:
+    from trainmaster.cli.job_finder import JobFinder
+    from trainmaster.cli.log_reader import LogOptions
+
+INTERRUPTED, BROKEN_PIPE = 130, 141
+OTHER_CONNECTIONS = 16
+"""For watches and requests beside the logs."""
+
+
+@click.command()
+@JOB
+@click.option("--follow", "-f", is_flag=True, help="Wait for pods and for lines until the job has ended.")
+@click.option("--role", default="", help="Only replicas of this role.")
+@click.option("--previous", is_flag=True, help="The run before the last restart of a container in its pod.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="All lines, and earlier runs; default: the last 100 of each replica."
+)
+@takes_cluster
+@click.pass_context
+def logs(
+    context: click.Context, /, place: Place, job: str, follow: bool, role: str, previous: bool, is_all: bool
+) -> None:
+    """Print the logs of a job, each line with its replica.
+
+    JOB is NAME, KIND/NAME or NAMESPACE/NAME. The logs of a pod are deleted with it.
+
+    \b
+    Example:
+      trainmaster logs mnist
+      trainmaster logs mnist --follow --role worker
+    """
+    from trainmaster.cli.job_finder import with_finder
+    from trainmaster.cli.log_reader import MOST_STREAMS, LogOptions
+
+    if follow and previous:
+        raise BadConfig("--follow waits for new lines, and --previous has none; remove one of them")
+    options = LogOptions(role=role, previous=previous, is_all=is_all)
+    code = 0
+    try:
+        with_finder(
+            place,
+            lambda finder: _print(finder, job, options, is_following=follow),
+            connections=MOST_STREAMS + OTHER_CONNECTIONS,
+        )
+    except* BrokenPipeError:
+        # As documented by Python: without it the interpreter fails at exit to flush stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = BROKEN_PIPE
+    except* KeyboardInterrupt:
+        code = INTERRUPTED
+    context.exit(code)
+
+
+async def _print(finder: "JobFinder", name: str, options: "LogOptions", *, is_following: bool) -> None:
+    from trainmaster.cli.log_reader import LogReader
+
+    def write(label: str, line: str) -> None:
+        sys.stdout.write(f"{label} | {line}\n")
+        if is_following:
+            sys.stdout.flush()
+
+    reader = LogReader(finder.cluster, await finder.find(name), options, write)
+    await (reader.follow() if is_following else reader.show())
+    sys.stdout.flush()
