@@ -162,6 +162,21 @@ def test_a_wrong_line_of_the_file_is_named(tmp_path: Path, text: str, error: str
     assert str(raised.value).startswith(error.replace("FILE", str(file)))
 
 
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        pytest.param("echo $HOME", "echo $HOME", id="a variable of the shell"),
+        pytest.param("kill -9 $$", "kill -9 $$$$", id="the process itself"),
+        pytest.param("echo $(date) $HOME", "echo $$(date) $$HOME", id="a command"),
+    ],
+)
+def test_kubernetes_expands_nothing_in_a_program(word: str, written: str) -> None:
+    document = job_of(["sh", "-c", word], ProgramOptions(), {})
+    (container,) = document.body["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"]
+
+    assert container["command"] == ["sh", "-c", written]
+
+
 def test_gpus_are_a_limit_of_each_replica() -> None:
     assert container_of(gpus=2)["resources"] == {"limits": {"nvidia.com/gpu": 2}}
     assert "resources" not in container_of()

@@ -29,3 +29,11 @@ def test_a_program_runs_without_a_manifest(start: Start, tmp_path: Path) -> None
     assert (code, err) == (0, ""), out
     for replica in ("worker-0", "worker-1", "eval-0"):
         assert lines_of(out, replica) == [f"['--fast'] {replica[:-2]} 0.1"]
+
+
+def test_a_program_gets_its_arguments_as_they_were_typed(start: Start) -> None:
+    code, out, _ = start("run", "--", "sh", "-c", "echo $(echo a)-$((1 + 1)); kill -9 $$").end()
+
+    assert code == 1
+    assert lines_of(out, "worker-0") == ["a-2"]
+    assert "exit code 137" in out

@@ -99,7 +99,7 @@ def _container(program: Sequence[str], options: ProgramOptions, environ: Mapping
     container: dict[str, Any] = {
         "name": "aitj-main",
         "image": options.image or IMAGE,
-        "command": list(program),
+        "command": [_literal(word) for word in program],
         "ports": [{"name": f"aitj-{PORT}", "containerPort": PORT}],
     }
     if variables := _variables(options, environ):
@@ -107,6 +107,11 @@ def _container(program: Sequence[str], options: ProgramOptions, environ: Mapping
     if options.gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": options.gpus}}
     return container
+
+
+def _literal(word: str) -> str:
+    """Kubernetes expands ``$(NAME)`` and ``$$`` in commands; a program gets what was typed."""
+    return word.replace("$", "$$") if "$$" in word or "$(" in word else word
 
 
 def _roles(options: ProgramOptions) -> dict[str, int]:
