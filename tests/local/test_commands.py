@@ -1,12 +1,13 @@
-"""The commands for people against a local cluster: list, status, scale, suspend, resume, delete."""
+"""The commands for people against a local cluster: list, status, why, logs, scale, suspend, resume, delete."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from tests.local.cluster import AITJ, DIJOB, client_of, create, until_ended, until_running
 from tests.local.conftest import Start, Up
-from tests.local.program import job, role, script, serial
+from tests.local.program import job, python, role, script, serial
 from tests.manifests.build import container, template
 
 SLEEPS = script("echo ready; exec sleep 600")
@@ -144,3 +145,50 @@ async def test_logs_have_the_run_before_a_restart_in_the_pod(up: Up, state: Path
     assert typed("logs", "job", "--previous") == "worker-0 | run\n"
     assert typed("logs", "job") == "worker-0 | run\nworker-0 | waits\n"
     assert typed("logs", "job", "--all") == "worker-0 | run\nworker-0 | run\nworker-0 | waits\n"
+
+
+# --- why ---
+
+FIRST = """
+import os, sys, time
+if os.environ["TRAININGJOB_REPLICA_INDEX"] != "2":
+    while not os.path.exists("failed"):
+        time.sleep(0.05)
+    time.sleep(1.1)  # the times of the API are whole seconds
+    sys.exit("peer closed")
+open("failed", "w").close()
+raise ValueError("loss is NaN")
+"""
+
+
+async def test_why_names_the_first_cause(up: Up, state: Path, start: Start) -> None:
+    up()
+    typed = Typed(start, state)
+    none: dict[str, Any] = {"cleanPodPolicy": "None", "failPolicy": "All"}
+    volumes = [{"name": "data", "configMap": {"name": "nope"}}]
+    mount = job("mount", worker=role(script("exit")))
+    mount["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["volumes"] = volumes
+    async with client_of(state) as cluster:
+        await create(cluster, job("first", spec=none, worker=role(python(FIRST), 4, failPolicy="All")))
+        await create(cluster, job("gone", worker=role(python("import os; os.kill(os.getpid(), 9)"))))
+        await create(cluster, job("wrong", worker=role(["no-such-program"])))
+        await create(cluster, mount)
+        for name in ("first", "gone", "wrong"):
+            await until_ended(cluster, AITJ, name)
+
+    lines = typed("why", "first").splitlines()
+    assert re.fullmatch(
+        r"aitrainingjob/first has failed \d+s ago: worker-2 \(pod first-worker-2, node local\) exited with code 1",
+        lines[0],
+    )
+    assert "  | ValueError: loss is NaN" in lines
+    assert "3 more pods failed after it" in lines
+    assert lines[-1] == "type: trainmaster logs aitrainingjob/first --role worker --all"
+
+    assert (
+        typed("why", "gone").splitlines()[0].endswith("(pod gone-worker-0, node local) exited with code 137 (SIGKILL)")
+    )
+    assert '"no-such-program": executable file not found in $PATH\n' in typed("why", "wrong")
+    assert ': FailedMount: MountVolume.SetUp failed for volume "data" : configmap "nope" not found\n' in typed(
+        "why", "mount"
+    )

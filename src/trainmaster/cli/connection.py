@@ -35,11 +35,16 @@ class Connection(msgspec.Struct, frozen=True):
     config: "Config"
     title: str
     """The cluster, for messages."""
-    is_local: bool
+    kubeconfig: str
+    """That of the local cluster, which kubectl does not find by itself; empty for another cluster."""
     namespace: str
     """Where jobs without a namespace are."""
     is_narrow: bool
     """The namespace was given: jobs elsewhere are of no interest."""
+
+    @property
+    def is_local(self) -> bool:
+        return bool(self.kubeconfig)
 
 
 def takes_cluster(function: Callable[..., None]) -> Callable[..., None]:
@@ -71,7 +76,7 @@ def connect(place: Place) -> Connection:
     return Connection(
         config=config,
         title="the local cluster" if local else f"the cluster of {config.source}",
-        is_local=bool(local),
+        kubeconfig=str(local or ""),
         namespace=place.namespace or config.namespace,
         is_narrow=bool(place.namespace),
     )

@@ -17,6 +17,7 @@ from trainmaster.cli.server import server
 from trainmaster.cli.status import status
 from trainmaster.cli.up import up
 from trainmaster.cli.webhook import webhook
+from trainmaster.cli.why import why
 from trainmaster.core.errors import Trainmaster
 
 
@@ -51,7 +52,7 @@ def crds() -> None:
 
 
 for command in (
-    *(run, init, list_jobs, status, logs, delete, scale, suspend, resume),
+    *(run, init, list_jobs, status, why, logs, delete, scale, suspend, resume),
     *(up, down, node, operator, server, webhook),
 ):
     cli.add_command(command)

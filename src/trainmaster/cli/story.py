@@ -1,0 +1,321 @@
+"""What happened to a job and what happens next, in at most ten lines. A pure function of what was read.
+
+The first line has the cause: of the end, of a restart, or of the wait. The lines after it have the output of the failed
+replica, the rule that decided, Events, the next step of the operator, and what to type.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from trainmaster.cli.failure import ContainerEnd, first_failure, restart_sentence, stored_failure
+from trainmaster.cli.job_finder import FoundJob
+from trainmaster.cli.job_row import Status, phase_of, status_of
+from trainmaster.cli.next_step import next_step
+from trainmaster.cli.run_model import message_of
+from trainmaster.cli.text import age, printable
+from trainmaster.core import condition
+from trainmaster.core.errors import BadSpec
+from trainmaster.core.observed import Observed
+from trainmaster.kinds.lifecycle import LifecycleKind
+from trainmaster.lifecycle import reason, restart
+from trainmaster.lifecycle.model import JobModel, Role
+
+MOST_LINES = 10
+OUTPUT_LINES = 3
+EVENTS = 2
+WIDTH = 400
+"""Characters of a line: messages of programs and of the API server may be long."""
+UNSEEN_SECONDS = 10
+"""A job without a status for longer than this is seen by no operator."""
+
+_BLOCKED = (condition.POD_CREATE_FAILED, condition.CONTAINER_CREATE_FAILED, condition.PODS_WAITING)
+_POLICIES = {
+    "Never": "never (restartPolicy Never)",
+    "ExitCode": "only after the exit codes of restartingExitCode (restartPolicy ExitCode)",
+    "OnNodeFail": "only after a fault of its node",
+    "OnNodeFailWithExitCode": "only after a fault of its node, or the exit codes of restartingExitCode",
+    "OnFailure": "after failures of its program (restartPolicy OnFailure)",
+    "Always": "after every fault (restartPolicy Always)",
+}
+_SEARCHED = re.compile(r"^Error: |(?<= in \$PATH) \(.*\)")
+"""What a node adds to the message of a program that is not found: a prefix, and where the program was searched."""
+
+
+class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An Event of the job or of one of its pods."""
+
+    what: str
+    """``pod mnist-worker-0``, or the job."""
+    type: str
+    reason: str
+    message: str
+    time: datetime | None = None
+    is_of_job: bool = False
+
+
+def story(
+    job: FoundJob,
+    observed: Observed,
+    events: Sequence[JobEvent],
+    now: datetime,
+    *,
+    ends: Sequence[ContainerEnd] = (),
+    output: Sequence[str] = (),
+    kubectl: str = "kubectl",
+) -> list[str]:
+    """``ends`` are the failed containers of pods that exist, ``output`` are the last lines of the first of them, and
+    ``kubectl`` is how kubectl is typed for this cluster."""
+    if job.kind.is_foreign(job.view):
+        return [f"{job} is managed by another controller (managedBy); trainmaster does not touch it"]
+    told = _Story(job, observed, events, now, ends, output)
+    end = [told.next_step(), told.advice(kubectl)]
+    lines = [*list(told.lines())[: MOST_LINES - len(end)], *end]
+    return [printable(line)[:WIDTH] for line in lines if line]
+
+
+class _Story:
+    def __init__(
+        self,
+        job: FoundJob,
+        observed: Observed,
+        events: Sequence[JobEvent],
+        now: datetime,
+        ends: Sequence[ContainerEnd],
+        output: Sequence[str],
+    ) -> None:
+        self.job, self.observed, self.now, self.output = job, observed, now, output
+        self.warnings = [
+            msgspec.structs.replace(event, message=_SEARCHED.sub("", event.message))
+            for event in events
+            if event.type == "Warning"
+        ]
+        self.stored = status_of(job)
+        self.plan = job.kind.plan(job.view, observed, now)
+        self.status = self._newest_status()
+        self.message = message_of(self.status.conditions)
+        self.model = self._model()
+        self.phase = phase_of(job, self.status)
+        self.waits = restart.waits(self.status.restarts, now)
+        self.ends = ends
+        self.spec = msgspec.json.decode(job.view.raw).get("spec") or {}
+
+    def lines(self) -> Iterator[str]:
+        """Empty lines are left out, and an Event that the first line repeats."""
+        head = ""
+        for line in self._what_happened():
+            head = head or line
+            if line and (line is head or not line.startswith("event ") or _message(line)[:80] not in head):
+                yield line
+
+    def _what_happened(self) -> Iterator[str]:
+        succeeded = condition.has_succeeded(self.status.conditions)
+        if succeeded is not None:
+            yield from self._ended(succeeded=succeeded)
+        elif self.phase in ("Deleting", "Refused", "Suspended"):
+            yield self._stopped()
+        else:
+            yield from self._going_on()
+
+    # --- a job that has ended or stopped ---
+
+    def _ended(self, *, succeeded: bool) -> Iterator[str]:
+        finished = condition.find(self.status.conditions, condition.FINISHED)
+        when = f"{age(finished.last_transition_time, self.now)} ago" if finished else ""
+        failed = None if succeeded else self._cause()
+        if succeeded:
+            yield f"{self.job} has succeeded {when}: {self.message}"
+        elif failed:
+            yield f"{self.job} has failed {when}: {failed}"
+            yield from self._output(failed)
+            yield self._rule(failed)
+            yield self._others()
+        else:
+            yield f"{self.job} has ended with {self.phase} {when}: {self.message}"
+        yield self._restarts()
+        yield from self._events()
+
+    def _cause(self) -> ContainerEnd | None:
+        """The container that ended the job; None if no program did."""
+        if self.phase in ("Timeout", "Preempted", "NodeFail"):
+            return None
+        if found := first_failure(self.ends):
+            return found
+        slots = self.model.slots if self.model else ()
+        stored = stored_failure(self.message, slots, self.spec)
+        if stored is None:
+            return None
+        if stored.is_start_error:
+            said = [event.message for event in self.warnings if event.what == f"pod {stored.pod}"]
+        else:
+            said = [entry.line for entry in self.status.restart_history if entry.replica == stored.replica]
+        return msgspec.structs.replace(stored, message=said[-1]) if said else stored
+
+    def _stopped(self) -> str:
+        left = len(self.observed.all_pods)
+        match self.phase:
+            case "Deleting":
+                return f"{self.job} is being deleted; {left} pods are left"
+            case "Refused":
+                return f"{self.job} cannot be run as it is written: {self.message}"
+        return f"{self.job} is suspended; {left} pods are left"
+
+    def _output(self, end: ContainerEnd) -> Iterator[str]:
+        lines = [line for line in self.output if line.strip()] or end.message.splitlines()
+        for line in () if end.is_start_error else lines[-OUTPUT_LINES:]:
+            yield f"  | {line}"
+
+    def _others(self) -> str:
+        others = len({end.pod for end in self.ends}) - 1
+        return f"{others} more pod{'s' if others > 1 else ''} failed after it" if others > 0 else ""
+
+    # --- a job that goes on ---
+
+    def _going_on(self) -> Iterator[str]:
+        if self.waits or self.phase == "Restarting":
+            yield f"{self.job} restarts{self._number()}: {self._last_restart()}"
+        elif waiting := self._waiting():
+            yield f"{self.job} is waiting: {waiting}"
+        elif self._is_unseen():
+            yield f"{self.job} has no status: no operator has seen it in {age(self._created(), self.now)}"
+        else:
+            yield f"{self.job} is {self.phase}: {self._running()}"
+            yield self._restarts()
+        if failed := first_failure(self.ends):
+            yield f"failed: {failed}"
+            yield from self._output(failed)
+        yield from self._events()
+
+    def _waiting(self) -> str:
+        """Why pods do not start: by the conditions, or by the Events of a pending pod where these say more."""
+        found = [condition.find(self.status.conditions, type_) for type_ in _BLOCKED]
+        blocked = [c for c in found if c and c.status == "True"]
+        pending = {f"pod {pod.key.name}" for pod in self.observed.all_pods if pod.phase == "Pending"}
+        messages = [
+            *(c.message for c in blocked if c.reason != reason.CONTAINER_CREATING),
+            *(f"{e.what}: {e.reason}: {e.message}" for e in reversed(self.warnings) if e.what in pending),
+            *(c.message for c in blocked),
+        ]
+        return messages[0] if messages else ""
+
+    def _running(self) -> str:
+        total = len(self.model.slots) if self.model else 0
+        done = sum(map(len, self.model.memory.done.values())) if self.model else 0
+        running = sum(pod.phase == "Running" and not pod.deleting for pod in self.observed.all_pods)
+        over = f", {done} have succeeded" if done else ""
+        return f"{running} of {total} replicas run{over}; {self.message or 'nothing is wrong'}"
+
+    # --- rules, restarts, Events ---
+
+    def _rule(self, end: ContainerEnd) -> str:
+        """The rule by which a failed pod ended the job."""
+        if end.is_start_error:
+            return "rule: a container that cannot be started is not started again, under any restartPolicy"
+        model = self.model
+        role = next((r for r in model.roles.values() if r.name.lower() == end.role.lower()), None) if model else None
+        if model is None or role is None:
+            return ""
+        return f"rule: {self._not_restarted(role, model.run.restart_limit)}{self._fail_policy(role.name)}"
+
+    def _not_restarted(self, role: Role, most: int | None) -> str:
+        used = {name: restarts.used for name, restarts in self.status.restarts.items()}
+        rules = role.rules
+        if rules.policy != "Never" and rules.limit is not None and used.get(role.name, 0) >= rules.limit:
+            return f"restartLimit {rules.limit} of {role.name} is used up"
+        if rules.policy != "Never" and most is not None and sum(used.values()) >= most:
+            return f"backoffLimit {most} of the job is used up"
+        return f"{role.name} restarts {_POLICIES[rules.policy]}"
+
+    def _fail_policy(self, role: str) -> str:
+        """Of an AITrainingJob, the only kind that has such policies."""
+        roles = self.spec.get("replicaSpecs")
+        if not isinstance(roles, dict):
+            return ""
+        of_role, of_job = roles.get(role, {}).get("failPolicy", "Any"), self.spec.get("failPolicy", "Any")
+        return f"; failPolicy {of_role} of {role} and {of_job} of the job"
+
+    def _number(self) -> str:
+        """Which restart of how many, of the role that caused the last one."""
+        history, roles = self.status.restart_history, self.model.roles if self.model else {}
+        name = next((name for name in roles if history and history[-1].replica.startswith(name.lower())), "")
+        limit = roles[name].rules.limit if name else None
+        used = self.status.restarts.get(name, restart.NONE).used
+        return f" ({used} of {limit})" if limit else ""
+
+    def _last_restart(self) -> str:
+        history = self.status.restart_history
+        return restart_sentence(history[-1], self.now) if history else self.message
+
+    def _restarts(self) -> str:
+        history = self.status.restart_history
+        if not history:
+            return ""
+        count = f"{len(history)} restarts" if len(history) > 1 else "1 restart"
+        return f"{count} before, the last: {restart_sentence(history[-1], self.now)}"
+
+    def _events(self) -> Iterator[str]:
+        """The last Warning Events of pods that say something new."""
+        new = [event for event in self.warnings if not event.is_of_job and event.message not in self.message]
+        for event in new[-EVENTS:]:
+            yield f"event of {event.what} {age(event.time, self.now)} ago: {event.reason}: {event.message}"
+
+    # --- what happens next ---
+
+    def next_step(self) -> str:
+        has_ended = condition.is_true(self.status.conditions, condition.FINISHED)
+        return next_step(self.plan, self.waits, self.phase, has_ended=has_ended)
+
+    def advice(self, kubectl: str) -> str:
+        """What to type; empty for a job that needs nothing."""
+        job, key = self.job, self.job.key
+        if self.phase == "Refused":
+            return f"type: {kubectl} edit {job.resource} {key.name} --namespace {key.namespace}"
+        if self.phase == "Suspended":
+            return f"type: trainmaster resume {job}"
+        if self._is_unseen():
+            return "type: trainmaster operator --help, and start an operator"
+        if pending := [pod.key.name for pod in self.observed.all_pods if pod.phase == "Pending"]:
+            return f"type: {kubectl} describe pod {pending[0]} --namespace {key.namespace}"
+        if self.observed.all_pods:
+            failed = first_failure(self.ends)
+            role = f" --role {failed.role.lower()}" if failed and failed.role else ""
+            return f"type: trainmaster logs {job}{role} --all"
+        match condition.has_succeeded(self.status.conditions):
+            case True:
+                return ""
+            case False:
+                return "its pods are deleted, and their logs with them; with cleanPodPolicy None they are kept"
+        return f"type: trainmaster logs {job} --follow"
+
+    # --- what was read ---
+
+    def _newest_status(self) -> Status:
+        """The status that the operator would store now: conditions may be stored some seconds later."""
+        if self.plan.status is None:
+            return self.stored
+        try:
+            return msgspec.convert(dict(self.plan.status), Status)
+        except msgspec.ValidationError:
+            return self.stored
+
+    def _model(self) -> JobModel | None:
+        kind = self.job.kind
+        try:
+            return kind.read(kind.decode(self.job.view), self.observed) if isinstance(kind, LifecycleKind) else None
+        except BadSpec:
+            return None
+
+    def _created(self) -> datetime | None:
+        return self.job.kind.status_of(self.job.view)[0].creation_timestamp
+
+    def _is_unseen(self) -> bool:
+        created = self._created()
+        is_old = created is not None and (self.now - created).total_seconds() > UNSEEN_SECONDS
+        return is_old and not self.stored.phase
+
+
+def _message(line: str) -> str:
+    """The message of a line about an Event."""
+    return line.partition(": ")[2].partition(": ")[2]

@@ -1,0 +1,45 @@
+"""``trainmaster why``: what happened to a job, and what happens next."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from trainmaster.cli.connection import Place, now, takes_cluster
+from trainmaster.cli.status import JOB
+
+if TYPE_CHECKING:
+    from trainmaster.cli.job_finder import JobFinder
+
+
+@click.command()
+@JOB
+@takes_cluster
+def why(place: Place, job: str) -> None:
+    """Explain why a job waits, restarts or has failed.
+
+    JOB is NAME, KIND/NAME or NAMESPACE/NAME. There are ten lines at most. The first has the cause. The others have the
+    last output, the rule that applied, Events, the next step of the operator, and what to type.
+
+    \b
+    Example:
+      trainmaster why mnist
+    """
+    from trainmaster.cli.job_finder import with_finder
+
+    click.echo("\n".join(with_finder(place, lambda finder: _read(finder, job))))
+
+
+async def _read(finder: "JobFinder", name: str) -> list[str]:
+    from trainmaster.cli.evidence import ends_of, events_of, output_of
+    from trainmaster.cli.failure import first_failure
+    from trainmaster.cli.observation import observe
+    from trainmaster.cli.story import story
+
+    cluster, job = finder.cluster, await finder.find(name)
+    observed = await observe(cluster, job)
+    events = await events_of(cluster, job, observed)
+    ends = await ends_of(cluster, job, observed)
+    output = await output_of(cluster, job, first_failure(ends))
+    connection = finder.connection
+    kubectl = f"kubectl --kubeconfig {connection.kubeconfig}" if connection.kubeconfig else "kubectl"
+    return story(job, observed, events, now(), ends=ends, output=output, kubectl=kubectl)

@@ -1,0 +1,346 @@
+"""What `trainmaster why` says: the first line names the cause, and there are ten lines at most."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.build import (
+    NOW,
+    STAMP,
+    Child,
+    Json,
+    a_container,
+    a_dijob,
+    a_pod,
+    a_replica,
+    a_template,
+    an_aitj,
+    an_mxjob,
+    observed,
+    with_spec,
+)
+from tests.cli.found import found
+from trainmaster.cli.failure import ContainerEnd, first_failure
+from trainmaster.cli.story import JobEvent, story
+
+LATER = NOW + timedelta(seconds=90)
+EXIT = "pod mnist-trainer-1 failed: container aitj-main on node n1 exited with reason {} exitcode {}; deleted pods"
+
+
+def condition(type_: str, message: str = "", *, status: str = "True", reason: str = "") -> Json:
+    return {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": STAMP}
+
+
+def ended(message: str, phase: str = "Failed", **status: Any) -> Json:
+    """The status of an AITrainingJob that has ended."""
+    return {"phase": phase, "conditions": [condition("Finished", message, reason=phase)], "endTime": STAMP, **status}
+
+
+def end(code: int, replica: str = "trainer-1", *, after: int = 0, reason: str = "Error", **fields: Any) -> ContainerEnd:
+    role = replica.rpartition("-")[0]
+    time = NOW + timedelta(seconds=after)
+    given = {"node": "n1", "role": role, **fields}
+    return ContainerEnd(
+        pod=f"mnist-{replica}", container="aitj-main", code=code, replica=replica, reason=reason, time=time, **given
+    )
+
+
+def warning(what: str, reason: str, message: str) -> JobEvent:
+    return JobEvent(what=what, type="Warning", reason=reason, message=message, time=NOW)
+
+
+def told(
+    job: Json,
+    children: Iterable[Child] = (),
+    events: Sequence[JobEvent] = (),
+    *,
+    ends: Sequence[ContainerEnd] = (),
+    output: Sequence[str] = (),
+    **seen: Any,
+) -> list[str]:
+    return story(found(job), observed(job, children, **seen), events, LATER, ends=ends, output=output)
+
+
+TRAINERS = an_aitj(trainer=2, status=ended(EXIT.format("Error", 3)))
+
+
+# --- why it failed ---
+
+
+@pytest.mark.parametrize(
+    ("message", "first"),
+    [
+        pytest.param(
+            EXIT.format("Error", 3), "trainer-1 (pod mnist-trainer-1, node n1) exited with code 3", id="exit code"
+        ),
+        pytest.param(
+            EXIT.format("Error", 139),
+            "trainer-1 (pod mnist-trainer-1, node n1) exited with code 139 (SIGSEGV)",
+            id="signal",
+        ),
+        pytest.param(
+            EXIT.format("OOMKilled", 137),
+            "trainer-1 (pod mnist-trainer-1, node n1) ran out of memory (OOMKilled, exit code 137)",
+            id="memory without a limit",
+        ),
+        pytest.param(
+            EXIT.format("StartError", 128),
+            "trainer-1 (pod mnist-trainer-1, node n1) could not start (StartError): its command is wrong",
+            id="wrong command",
+        ),
+    ],
+)
+def test_the_first_line_has_the_failed_replica_after_its_pod_is_deleted(message: str, first: str) -> None:
+    lines = told(an_aitj(trainer=2, status=ended(message)))
+
+    assert lines[0] == f"aitrainingjob/mnist has failed 1m30s ago: {first}"
+    assert lines[-2] == "next: nothing; the job has ended"
+    assert lines[-1] == "its pods are deleted, and their logs with them; with cleanPodPolicy None they are kept"
+
+
+def test_memory_is_reported_with_the_limit_of_the_template() -> None:
+    main = a_container("aitj-main", resources={"limits": {"memory": "200Mi"}})
+    job = an_aitj(trainer=a_replica(2, a_template(main)), status=ended(EXIT.format("OOMKilled", 137)))
+
+    assert told(job)[0].endswith("ran out of memory (OOMKilled, exit code 137) at its limit of 200Mi")
+
+
+def test_a_command_that_is_wrong_is_explained_by_the_event_of_its_pod() -> None:
+    job = an_aitj(trainer=2, status=ended(EXIT.format("StartError", 128)))
+    event = warning(
+        "pod mnist-trainer-1", "Failed", 'Error: exec: "trian": executable file not found in $PATH (/usr/bin:/bin)'
+    )
+    lines = told(job, events=[event])
+
+    assert lines[0].endswith('could not start (StartError): exec: "trian": executable file not found in $PATH')
+    assert lines[1] == "rule: a container that cannot be started is not started again, under any restartPolicy"
+    assert not any(line.startswith("event") for line in lines)
+
+
+def test_the_replica_that_failed_first_is_the_cause_and_its_output_is_shown() -> None:
+    pods = [a_pod(TRAINERS, "trainer", 0, exit_code=1), a_pod(TRAINERS, "trainer", 1, exit_code=3)]
+    lines = told(
+        an_aitj(trainer=2, clean="None", status=ended("pod mnist-trainer-0 failed")),
+        pods,
+        ends=[end(1, "trainer-0", after=2), end(3, "trainer-1", after=1)],
+        output=["Traceback", "", "ValueError: loss is NaN"],
+    )
+
+    assert lines == [
+        "aitrainingjob/mnist has failed 1m30s ago: trainer-1 (pod mnist-trainer-1, node n1) exited with code 3",
+        "  | Traceback",
+        "  | ValueError: loss is NaN",
+        "rule: trainer restarts never (restartPolicy Never); failPolicy Any of trainer and Any of the job",
+        "1 more pod failed after it",
+        "next: nothing; the job has ended",
+        "type: trainmaster logs aitrainingjob/mnist --role trainer --all",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("role", "restarts", "rule"),
+    [
+        pytest.param({}, {}, "trainer restarts never (restartPolicy Never)", id="never"),
+        pytest.param(
+            {"restartPolicy": "OnFailure", "restartLimit": 3},
+            {"count": 3, "used": 3},
+            "restartLimit 3 of trainer is used up",
+            id="limit",
+        ),
+        pytest.param(
+            {"restartPolicy": "ExitCode"},
+            {},
+            "trainer restarts only after the exit codes of restartingExitCode (restartPolicy ExitCode)",
+            id="exit code",
+        ),
+    ],
+)
+def test_the_rule_that_ended_the_job_is_named(role: Json, restarts: Json, rule: str) -> None:
+    status = ended(EXIT.format("Error", 3), restarts={"trainer": restarts} if restarts else {})
+    lines = told(an_aitj(trainer=a_replica(2, **role), status=status))
+
+    assert f"rule: {rule}; failPolicy Any of trainer and Any of the job" in lines
+
+
+def test_the_limit_of_an_mxjob_is_that_of_the_job() -> None:
+    failed = condition("Failed", "MXJob mnist has failed", reason="MXJobFailed")
+    status: Json = {"phase": "Failed", "restarts": {"Worker": {"count": 2, "used": 2}}}
+    status["conditions"] = [condition("Finished", "worker 0 failed", reason="Failed"), failed]
+    job = with_spec(an_mxjob(status=status), runPolicy={"backoffLimit": 2})
+    job["spec"]["mxReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure"
+    lines = told(job, ends=[end(9, "worker-0")])
+
+    assert "rule: backoffLimit 2 of the job is used up" in lines
+
+
+def test_a_coordinator_that_fails_ends_a_dijob() -> None:
+    status = {"phase": "Failed", "conditions": [condition("Finished", "coordinator failed", reason="Failed")]}
+    lines = told(a_dijob(status=status), ends=[end(5, "coordinator", role="coordinator")])
+
+    assert (
+        lines[0]
+        == "dijob/cartpole has failed 1m30s ago: coordinator (pod mnist-coordinator, node n1) exited with code 5"
+    )
+    assert lines[1] == "rule: coordinator restarts only after a fault of its node"
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [
+        pytest.param("Timeout", "the job has run for 60 seconds (timeLimit); deleted pods", id="deadline"),
+        pytest.param("NodeFail", "pod mnist-trainer-0: node n1 is not ready; deleted pods", id="node"),
+        pytest.param("Preempted", "by annotation; deleted pods", id="preempted"),
+    ],
+)
+def test_an_end_that_no_program_caused_has_the_message_of_the_status(phase: str, message: str) -> None:
+    lines = told(an_aitj(trainer=2, status=ended(message, phase)), ends=[end(143)])
+
+    assert lines[0] == f"aitrainingjob/mnist has ended with {phase} 1m30s ago: {message}"
+
+
+def test_a_job_that_has_succeeded_needs_nothing() -> None:
+    assert told(an_aitj(status=ended("job mnist completed", "Succeed"))) == [
+        "aitrainingjob/mnist has succeeded 1m30s ago: job mnist completed",
+        "next: nothing; the job has ended",
+    ]
+
+
+# --- what it waits for ---
+
+
+def test_a_pod_without_a_node_is_the_cause() -> None:
+    job = an_aitj(trainer=1, status={"phase": "Pending"})
+    pod = a_pod(job, "trainer", phase="Pending", unschedulable="0/3 nodes are available: 3 Insufficient nvidia.com/gpu")
+    lines = told(job, [pod])
+
+    assert lines[0] == (
+        "aitrainingjob/mnist is waiting: pod mnist-trainer-0: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
+    )
+    assert lines[-1] == "type: kubectl describe pod mnist-trainer-0 --namespace ml"
+
+
+def test_an_image_that_cannot_be_pulled_is_the_cause() -> None:
+    job = an_aitj(trainer=1, status={"phase": "Creating"})
+    waits = {"aitj-main": 'ImagePullBackOff: Back-off pulling image "nope"'}
+    lines = told(job, [a_pod(job, "trainer", phase="Pending", node="n1", containers=waits)])
+
+    assert lines[0].startswith("aitrainingjob/mnist is waiting: ")
+    assert 'Back-off pulling image "nope"' in lines[0]
+
+
+@pytest.mark.parametrize("reason", ["", "ContainerCreating"])
+def test_the_event_of_a_pending_pod_says_more_than_that_it_is_slow(reason: str) -> None:
+    slow = [condition("PodsWaiting", "pod mnist-trainer-0 is slow", reason=reason)] if reason else []
+    job = an_aitj(trainer=1, status={"phase": "Creating", "conditions": slow})
+    pod = a_pod(job, "trainer", phase="Pending", node="n1")
+    event = warning("pod mnist-trainer-0", "FailedMount", 'configmap "nope" not found')
+    lines = told(job, [pod], [event])
+
+    assert lines[0] == 'aitrainingjob/mnist is waiting: pod mnist-trainer-0: FailedMount: configmap "nope" not found'
+    assert not any(line.startswith("event") for line in lines)
+
+
+def test_a_pod_that_the_api_server_refuses_is_the_cause() -> None:
+    refused = condition("PodCreateFailed", 'pod ml/mnist-trainer-0: exceeded quota "gpu"; trying again with back-off')
+    lines = told(an_aitj(trainer=1, status={"phase": "Pending", "conditions": [refused]}))
+
+    assert lines[0].startswith('aitrainingjob/mnist is waiting: pod ml/mnist-trainer-0: exceeded quota "gpu"')
+    assert lines[1].startswith("next: 1 pod is created (trainer-0 has no pod)")
+
+
+def test_a_job_that_no_operator_has_seen_says_so() -> None:
+    lines = told(an_aitj())
+
+    assert lines[0] == "aitrainingjob/mnist has no status: no operator has seen it in 1m30s"
+    assert lines[-1] == "type: trainmaster operator --help, and start an operator"
+
+
+# --- what else goes on ---
+
+
+def test_a_restart_has_its_cause_its_number_and_its_time() -> None:
+    history = [{"time": STAMP, "replica": "trainer-1", "scope": "All", "exitCode": 137, "signal": "SIGKILL"}]
+    history[0] |= {"reason": "OOMKilled", "node": "n1", "line": "step 17"}
+    restarts = {"trainer": {"count": 2, "used": 2, "streak": 2, "nextTime": "2026-11-15T12:01:38Z", "attempt": 2}}
+    status = {"phase": "Restarting", "restarts": restarts, "restartHistory": history}
+    lines = told(an_aitj(trainer=a_replica(2, restartPolicy="OnFailure", restartLimit=3), status=status))
+
+    cause = "trainer-1 exited with code 137 (SIGKILL, OOMKilled) on node n1 1m30s ago: step 17"
+    assert lines == [
+        f"aitrainingjob/mnist restarts (2 of 3): {cause}",
+        "next: pods of trainer are created again in 8 s, after the back-off",
+        "type: trainmaster logs aitrainingjob/mnist --follow",
+    ]
+
+
+def test_a_running_job_has_its_replicas_and_its_last_restart() -> None:
+    history = [{"time": STAMP, "replica": "trainer-1", "scope": "Pod", "exitCode": 1}]
+    status = {
+        "phase": "Running",
+        "restartHistory": history,
+        "conditions": [condition("Running", "all pods are running")],
+    }
+    job = an_aitj(trainer=2, status=status)
+    lines = told(job, [a_pod(job, "trainer", 0), a_pod(job, "trainer", 1)])
+
+    assert lines[0] == "aitrainingjob/mnist is Running: 2 of 2 replicas run; all pods are running"
+    assert lines[1] == "1 restart before, the last: trainer-1 exited with code 1 1m30s ago"
+    assert lines[-1] == "type: trainmaster logs aitrainingjob/mnist --all"
+
+
+def test_a_refused_job_says_what_to_edit() -> None:
+    lines = told(an_aitj(trainer=a_replica(1, restartPolicy="Sometimes")))
+
+    assert lines[0].startswith("aitrainingjob/mnist cannot be run as it is written: spec.replicaSpecs")
+    assert lines[-2:] == [
+        "next: nothing until the job is edited",
+        "type: kubectl edit aitrainingjobs.elasticdeeplearning.ai mnist --namespace ml",
+    ]
+
+
+def test_a_suspended_job_can_be_resumed() -> None:
+    status = {"phase": "Pending", "conditions": [condition("Suspended", "suspended")]}
+    lines = told(an_aitj(spec={"suspend": True}, status=status))
+
+    assert lines[0] == "aitrainingjob/mnist is suspended; 0 pods are left"
+    assert lines[-1] == "type: trainmaster resume aitrainingjob/mnist"
+
+
+def test_a_job_of_another_controller_is_not_explained() -> None:
+    assert told(an_aitj(spec={"managedBy": "kueue.x-k8s.io/multikueue"})) == [
+        "aitrainingjob/mnist is managed by another controller (managedBy); trainmaster does not touch it"
+    ]
+
+
+def test_a_job_that_is_being_deleted_says_so() -> None:
+    job = an_aitj()
+    job["metadata"]["deletionTimestamp"] = STAMP
+    lines = told(job, [a_pod(job, "trainer", deleting=True)])
+
+    assert lines[0] == "aitrainingjob/mnist is being deleted; 1 pods are left"
+
+
+# --- bounds ---
+
+
+def test_a_story_has_ten_lines_of_bounded_length_without_control_sequences() -> None:
+    pods = [a_pod(TRAINERS, "trainer", index, exit_code=3) for index in (0, 1)]
+    history = [{"time": STAMP, "replica": "trainer-1", "scope": "Pod", "exitCode": 1, "line": "x" * 200}] * 10
+    job = an_aitj(trainer=2, clean="None", status=ended("\x1b[2J" + "y" * 5000, restartHistory=history))
+    events = [warning(f"pod mnist-trainer-{n}", "Odd", "z" * 1000) for n in range(50)]
+    lines = told(job, pods, events, ends=[end(3), end(3, "trainer-0")], output=["a\x1b[31mb" * 500] * 50)
+
+    assert len(lines) <= 10
+    assert max(map(len, lines)) <= 400
+    assert not any("\x1b" in line for line in lines)
+    assert lines[-1].startswith("type: ")
+
+
+def test_a_failure_without_a_time_is_not_the_first() -> None:
+    unknown = msgspec.structs.replace(end(1, "trainer-0"), time=None)
+
+    assert first_failure([unknown, end(3)]) == end(3)
+    assert first_failure([]) is None
