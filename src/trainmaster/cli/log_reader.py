@@ -40,6 +40,8 @@ class LogReader:
         self._options = options
         self._write = write
         self._model = empty_model(job)
+        self._width = 0
+        """The length of the longest label so far."""
         self._changed = asyncio.Event()
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         """By pod, container and run."""
@@ -124,10 +126,12 @@ class LogReader:
         options = self._options
         found = self._model.log_sources(self._job.view.uid)
         found = [source for source in found if options.role.lower() in ("", source.role)]
-        return [source for source in found if source.run > 0] if options.previous else found
+        found = [source for source in found if source.run > 0 or not options.previous]
+        self._width = max((self._width, *(len(source.label) for source in found)))
+        return found
 
     def _label(self, source: LogSource) -> str:
-        return source.label.ljust(self._model.label_width)
+        return source.label.ljust(self._width)
 
     def _reflectors(self) -> list[Reflector[JobView]]:
         children = [JOB, POD] if JOB in self._job.kinds.children else [POD]

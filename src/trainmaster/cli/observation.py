@@ -46,13 +46,15 @@ def _common_namespace(jobs: Sequence[FoundJob]) -> str:
 
 
 def empty_model(job: FoundJob) -> RunModel:
-    return RunModel({resource: [kind.slots for kind in job.kinds.kinds] for resource in job.kinds.resources})
+    """Of a job whose pods were not observed yet."""
+    model = RunModel({resource: [kind.slots for kind in job.kinds.kinds] for resource in job.kinds.resources})
+    model.observe_job(job.resource, None, job.view)
+    return model
 
 
 async def model_of(cluster: Cluster, job: FoundJob) -> RunModel:
     """The replicas of a job, as the live view of a run shows them."""
     model = empty_model(job)
-    model.observe_job(job.resource, None, job.view)
     if JOB in job.kinds.children:
         for child in await listed(cluster, JOB, WHOLE_CODEC, job.key.namespace, SELECTOR):
             model.observe_child(None, child)

@@ -1,0 +1,153 @@
+"""The commands for people against a real API server, with an operator and a node whose pods are processes."""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.admin import Admin
+from testbed.certificate import Authority
+from testbed.operator import install
+from testbed.plane import ControlPlane, User
+from tests.integration.conftest import TENANT
+from tests.integration.scene import Scene, give_node
+from tests.integration.test_example import in_namespace
+from tests.local.node.life import Scene as NodeScene
+from tests.local.program import PROGRAM
+from tests.manifests.build import Manifest, aitrainingjob, container, replica
+from trainmaster.settings import NODE
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+@pytest.fixture(scope="module")
+def kubelet_client(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("kubelet-client"))
+
+
+@pytest.fixture(scope="module")
+def plane(binaries: Path, kubelet_client: Authority) -> Iterator[ControlPlane]:
+    """A control plane whose API server shows nodes a certificate, so that they serve logs."""
+    pair = kubelet_client.client(NODE.client_name, "system:masters")
+    arguments = (f"--kubelet-client-certificate={pair.certificate}", f"--kubelet-client-key={pair.key}")
+    with ControlPlane(binaries=binaries, apiserver_arguments=arguments, users={TENANT: User(TENANT)}) as plane:
+        install(plane)
+        give_node(plane)
+        yield plane
+
+
+@pytest.fixture
+def machine(
+    plane: ControlPlane, admin: Admin, namespace: str, tmp_path: Path, kubelet_client: Authority
+) -> Iterator[NodeScene]:
+    """A node of the cluster on this machine."""
+    pair = Authority(tmp_path).server()
+    scene = NodeScene(plane, admin, namespace, tmp_path, pair, client_ca=kubelet_client.ca_file)
+    yield scene
+    scene.sweep()
+
+
+class Typed:
+    """``trainmaster COMMAND`` by a user of the cluster."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self._kubeconfig, self._folder = kubeconfig, folder
+
+    async def __call__(self, *args: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM,
+            *args,
+            "--kubeconfig",
+            str(self._kubeconfig),
+            env={"PATH": os.environ["PATH"], "HOME": str(self._folder)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    async def out(self, *args: str) -> str:
+        code, out, err = await self(*args)
+        assert (code, err) == (0, ""), (out, err)
+        return out
+
+
+@pytest.fixture
+def typed(plane: ControlPlane, namespace: str, tmp_path: Path) -> Typed:
+    return Typed(in_namespace(plane, namespace, tmp_path), tmp_path)
+
+
+def job_on(node: str, name: str, command: str, replicas: int = 1, **spec: Any) -> Manifest:
+    worker = replica(container("aitj-main", command=["sh", "-c", command]), replicas=replicas)
+    worker["template"]["spec"]["nodeName"] = node
+    return aitrainingjob(name, replicaSpecs={"worker": worker}, **spec)
+
+
+async def test_logs_are_followed_from_before_the_job_has_pods_to_its_end(
+    scene: Scene, machine: NodeScene, typed: Typed
+) -> None:
+    job = await scene.create(job_on(machine.name, "count", "for i in 1 2; do echo $i; sleep 1; done", 2, suspend=True))
+    following = asyncio.create_task(typed.out("logs", "count", "--follow"))
+    async with machine.node():
+        await job.edit({"suspend": False})
+        out = await following
+
+    assert sorted(out.splitlines()) == ["worker-0 | 1", "worker-0 | 2", "worker-1 | 1", "worker-1 | 2"]
+
+
+async def test_why_reads_the_output_of_the_failed_pod(scene: Scene, machine: NodeScene, typed: Typed) -> None:
+    job = await scene.create(job_on(machine.name, "crash", "echo boom; exit 139", cleanPodPolicy="None"))
+    async with machine.node():
+        await job.reach("Failed")
+        lines = (await typed.out("why", "crash")).splitlines()
+        logs = await typed.out("logs", "crash")
+
+    assert f"worker-0 (pod crash-worker-0, node {machine.name}) exited with code 139 (SIGSEGV)" in lines[0]
+    assert lines[1] == "  | boom"
+    assert lines[-1] == "type: trainmaster logs aitrainingjob/crash --role worker --all"
+    assert logs == "worker-0 | boom\n"
+
+
+async def test_list_and_why_say_what_a_job_waits_for(scene: Scene, typed: Typed) -> None:
+    job = await scene.create(aitrainingjob("waits"))
+    await job.pods_are_there()
+    rows = json.loads(await typed.out("list", "--namespace", scene.namespace, "--format", "json"))
+    status = json.loads(await typed.out("status", f"{scene.namespace}/waits", "--format", "json"))
+
+    assert [(row["kind"], row["name"], row["ready"], row["total"]) for row in rows] == [
+        ("aitrainingjob", "waits", 0, 1)
+    ]
+    assert [replica["state"] for replica in status["replicas"]] == ["Starting"]
+    assert "aitrainingjob/waits is " in await typed.out("why", "waits")
+
+
+async def test_a_job_is_scaled_suspended_and_deleted(scene: Scene, typed: Typed) -> None:
+    job = await scene.create(aitrainingjob("change"))
+    await job.pods_are_there()
+    await typed.out("scale", "change", "2")
+    await job.until(lambda: len(job.children("pods")) == 2, "two pods")
+    await typed.out("suspend", "change")
+    async with scene.kubelet():
+        await job.until(lambda: not job.children("pods"), "no pods")
+        await typed.out("resume", "change")
+        await job.until(lambda: len(job.children("pods")) == 2, "two pods again")
+        await typed.out("delete", "change")
+    code, _, err = await typed("status", "change")
+
+    assert code == 1
+    assert err.startswith("trainmaster: there is no job change in the cluster of ")
+
+
+async def test_a_user_without_rights_is_told_so(plane: ControlPlane, scene: Scene, tmp_path: Path) -> None:
+    stranger = Typed(Path(plane.kubeconfig(TENANT)), tmp_path)
+    code, out, err = await stranger("list")
+
+    assert (code, out) == (1, "")
+    assert "forbidden" in err
+    assert err.count("\n") == 1
