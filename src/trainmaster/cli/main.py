@@ -32,6 +32,12 @@ def cli() -> None:
       trainmaster run examples/dijob-serial.yaml
 
     \b
+    Jobs of a local cluster (trainmaster up), or of the cluster of the kubeconfig:
+      trainmaster list
+      trainmaster why JOB
+      trainmaster logs JOB --follow
+
+    \b
     On a cluster:
       trainmaster crds | kubectl apply -f -
       trainmaster operator --kubeconfig ~/.kube/config

@@ -15,7 +15,7 @@ from trainmaster.cli.manifest import NAMESPACE
 from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import AlreadyExists, BadConfig
 from trainmaster.local.node.process import running_shims
-from trainmaster.local.state import State, open_state
+from trainmaster.local.state import State, default_folder, open_state
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +56,11 @@ async def _prepare(local: Local, namespace: str) -> None:
         raise BadConfig(f"the node was not ready within {START_SECONDS:g} s; the log says why") from None
 
 
+def _option(state: State) -> str:
+    """What names this cluster to other commands; empty for the default one."""
+    return "" if state.folder == default_folder() else f" --state {state.folder}"
+
+
 def _usage(state: State, url: str) -> str:
     return "\n".join(
         (
@@ -63,7 +68,7 @@ def _usage(state: State, url: str) -> str:
             "",
             f"  export KUBECONFIG={state.kubeconfig}",
             "  kubectl apply -f examples/aitrainingjob-ps.yaml",
-            "  kubectl get aitj,dijob,pods -A",
+            f"  trainmaster list{_option(state)}",
             "",
         )
     )
