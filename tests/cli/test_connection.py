@@ -96,3 +96,12 @@ def test_no_cluster_is_told_in_a_sentence(place: Place, error: str) -> None:
         connect(place)
 
     assert str(raised.value) == error
+
+
+def test_the_options_that_a_command_needs_are_known(local: State, tmp_path: Path) -> None:
+    home = kubeconfig(tmp_path / ".kube" / "config", "http://home")
+
+    assert connect(Place()).options_of("default") == ""
+    assert connect(Place(namespace="rl")).options_of("rl") == " --namespace rl"
+    assert connect(Place(context="two")).options_of("ml") == " --context two"
+    assert connect(Place(kubeconfig=str(home))).options_of("rl") == f" --kubeconfig {home} --namespace rl"

@@ -323,6 +323,14 @@ def test_a_job_that_is_being_deleted_says_so() -> None:
     assert lines[0] == "aitrainingjob/mnist is being deleted; 1 pods are left"
 
 
+def test_what_to_type_names_the_cluster() -> None:
+    job = an_aitj(status={"phase": "Running"})
+    pods = observed(job, [a_pod(job, "trainer")])
+    lines = story(found(job), pods, [], LATER, options=" --context far")
+
+    assert lines[-1] == "type: trainmaster logs aitrainingjob/mnist --all --context far"
+
+
 # --- bounds ---
 
 

@@ -124,6 +124,15 @@ async def test_logs_have_the_last_lines_or_all_of_them(up: Up, state: Path, star
         assert "has no container that was restarted" in typed.error("logs", "job", "--previous")
 
 
+async def test_the_logs_of_a_job_that_has_ended_are_followed_to_their_end(up: Up, state: Path, start: Start) -> None:
+    up()
+    async with client_of(state) as cluster:
+        await create(cluster, job(spec={"cleanPodPolicy": "None"}, trainer=role(script("echo done"))))
+        await until_ended(cluster, AITJ, "job")
+
+    assert Typed(start, state)("logs", "job", "--follow") == "trainer-0 | done\n"
+
+
 async def test_logs_have_the_run_before_a_restart_in_the_pod(up: Up, state: Path, start: Start) -> None:
     up()
     typed = Typed(start, state)
@@ -183,7 +192,7 @@ async def test_why_names_the_first_cause(up: Up, state: Path, start: Start) -> N
     )
     assert "  | ValueError: loss is NaN" in lines
     assert "3 more pods failed after it" in lines
-    assert lines[-1] == "type: trainmaster logs aitrainingjob/first --role worker --all"
+    assert lines[-1] == f"type: trainmaster logs aitrainingjob/first --role worker --all --state {state}"
 
     assert (
         typed("why", "gone").splitlines()[0].endswith("(pod gone-worker-0, node local) exited with code 137 (SIGKILL)")

@@ -50,7 +50,8 @@ def suspend(place: Place, job: str) -> None:
     async def work(finder: "JobFinder") -> str:
         found = await _going_on(finder, job)
         await _patch(finder, found, suspension(found, is_suspended=True))
-        return _said(finder, found, f"is suspended: its pods are deleted; continue with: trainmaster resume {job}")
+        resumed = f"trainmaster resume {found}{finder.connection.options_of(found.key.namespace)}"
+        return _said(finder, found, f"is suspended: its pods are deleted; continue with: {resumed}")
 
     _change(place, work)
 

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,12 @@ class Place(msgspec.Struct, frozen=True):
     state: Path | None = None
     namespace: str = ""
 
+    @property
+    def options(self) -> str:
+        """The options that name the cluster, as they are typed."""
+        given = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--state": self.state}
+        return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value)
+
 
 class Connection(msgspec.Struct, frozen=True):
     config: "Config"
@@ -42,9 +49,16 @@ class Connection(msgspec.Struct, frozen=True):
     is_narrow: bool
     """The namespace was given: jobs elsewhere are of no interest."""
 
+    options: str = ""
+    """What names the cluster on the command line; empty for the one that is found without options."""
+
     @property
     def is_local(self) -> bool:
         return bool(self.kubeconfig)
+
+    def options_of(self, namespace: str) -> str:
+        """What has to follow a command that is about a job of this namespace."""
+        return f"{self.options} --namespace {namespace}" if namespace != self.config.namespace else self.options
 
 
 def takes_cluster(function: Callable[..., None]) -> Callable[..., None]:
@@ -79,6 +93,7 @@ def connect(place: Place) -> Connection:
         kubeconfig=str(local or ""),
         namespace=place.namespace or config.namespace,
         is_narrow=bool(place.namespace),
+        options=place.options,
     )
 
 

@@ -76,6 +76,11 @@ class JobFinder:
             raise BadConfig(f"{text} is ambiguous in namespace {key.namespace}: there are {names}; write one of these")
         raise BadConfig(self._unknown(text, key, await self.all()))
 
+    async def get(self, resource: Resource, key: Key) -> FoundJob:
+        """A job of this resource, in any version."""
+        kinds = next(each for each in self._kinds if resource in each.resources)
+        return FoundJob(kinds, JOB_CODEC.object(await self.cluster.get(kinds.resource, key)))
+
     def _read(self, text: str) -> tuple[Sequence[ResourceKinds], Key]:
         first, slash, name = text.rpartition("/")
         if not name or "/" in first:
@@ -90,7 +95,7 @@ class JobFinder:
 
     async def _get(self, kinds: ResourceKinds, key: Key) -> FoundJob | None:
         try:
-            return FoundJob(kinds, JOB_CODEC.object(await self.cluster.get(kinds.resource, key)))
+            return await self.get(kinds.resource, key)
         except NotFound:  # the job, or its definition
             return None
 

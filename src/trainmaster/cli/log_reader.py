@@ -7,7 +7,7 @@ import msgspec
 
 from trainmaster.cli.job_finder import FoundJob
 from trainmaster.cli.observation import SELECTOR, empty_model, model_of
-from trainmaster.cli.run_model import LogSource
+from trainmaster.cli.run_model import Job, LogSource
 from trainmaster.core.errors import ApiError, BadConfig, NotFound, Unreachable
 from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.view import WHOLE_CODEC, JobView
@@ -19,6 +19,8 @@ LAST_LINES = 100
 """Lines of each container that are shown by default."""
 MOST_STREAMS = 500
 """Containers that are followed at the same time."""
+CONNECTIONS = MOST_STREAMS + 16
+"""For logs, and for watches and requests beside them."""
 END_SECONDS = 5.0
 """Seconds after the end of a job until its pods that still run are not followed any more."""
 
@@ -34,21 +36,30 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogReader:
-    def __init__(self, cluster: KubeCluster, job: FoundJob, options: LogOptions, write: Write) -> None:
+    """``has_many`` is set if the logs of other jobs are written beside these."""
+
+    def __init__(
+        self, cluster: KubeCluster, job: FoundJob, options: LogOptions, write: Write, *, has_many: bool = False
+    ) -> None:
         self._cluster = cluster
-        self._job = job
+        self.job = job
         self._options = options
         self._write = write
-        self._model = empty_model(job)
+        self._model = empty_model(job, has_many=has_many)
         self._width = 0
         """The length of the longest label so far."""
         self._changed = asyncio.Event()
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         """By pod, container and run."""
 
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """The job with its replicas, as far as they were observed."""
+        return self._model.jobs
+
     async def show(self) -> None:
         """Writes the logs of the pods that exist, one after the other."""
-        self._model = await model_of(self._cluster, self._job)
+        self._model = await model_of(self._cluster, self.job)
         sources = self._sources()
         if not sources:
             raise BadConfig(self._nothing())
@@ -58,18 +69,21 @@ class LogReader:
 
     def _nothing(self) -> str:
         if self._options.previous:
-            return f"{self._job} has no container that was restarted in its pod, and so no earlier logs"
+            return f"{self.job} has no container that was restarted in its pod, and so no earlier logs"
         role = f" of {self._options.role}" if self._options.role else ""
         return (
-            f"{self._job} has no pod{role} that has started, or they are deleted, and so no logs; "
-            f"trainmaster why {self._job} says what happened, and --follow waits for pods"
+            f"{self.job} has no pod{role} that has started, or they are deleted, and so no logs; "
+            "`trainmaster why` says what happened, and --follow waits for pods"
         )
 
     async def follow(self) -> None:
         """Writes the logs of all pods, also of those that do not exist yet, until the job has ended."""
         async with asyncio.TaskGroup() as group:
-            watching = [group.create_task(reflector.run()) for reflector in self._reflectors()]
+            reflectors = self._reflectors()
+            watching = [group.create_task(reflector.run()) for reflector in reflectors]
             try:
+                for reflector in reflectors:  # a job that has ended may have pods
+                    await reflector.settled.wait()
                 await self._follow(group)
             finally:
                 for task in (*watching, *self._streams.values()):
@@ -82,7 +96,7 @@ class LogReader:
             for source in self._sources():
                 if (source.uid, source.container, source.run) not in self._streams:
                     self._streams[source.uid, source.container, source.run] = self._start(group, source)
-            if self._model.outcome(self._job.resource, self._job.key):
+            if self._model.outcome(self.job.resource, self.job.key):
                 if all(task.done() for task in self._streams.values()):
                     return
                 deadline = deadline or asyncio.get_running_loop().time() + END_SECONDS
@@ -95,7 +109,7 @@ class LogReader:
     def _start(self, group: asyncio.TaskGroup, source: LogSource) -> asyncio.Task[None]:
         running = sum(not task.done() for task in self._streams.values())
         if running >= MOST_STREAMS:
-            raise BadConfig(f"{self._job} has more than {MOST_STREAMS} running containers; choose some with --role")
+            raise BadConfig(f"{self.job} has more than {MOST_STREAMS} running containers; choose some with --role")
         task = group.create_task(self._stream(source))
         task.add_done_callback(lambda _: self._changed.set())
         return task
@@ -103,6 +117,7 @@ class LogReader:
     async def _stream(self, source: LogSource) -> None:
         try:
             async for line in self._read(source, follow=True):
+                self._model.observe_line(source.uid, line)
                 self._write(self._label(source), line)
         except NotFound:
             self._write(self._label(source), "(its pod is deleted, and its log with it)")
@@ -124,7 +139,7 @@ class LogReader:
 
     def _sources(self) -> Sequence[LogSource]:
         options = self._options
-        found = self._model.log_sources(self._job.view.uid)
+        found = self._model.log_sources(self.job.view.uid)
         found = [source for source in found if options.role.lower() in ("", source.role)]
         found = [source for source in found if source.run > 0 or not options.previous]
         self._width = max((self._width, *(len(source.label) for source in found)))
@@ -134,8 +149,8 @@ class LogReader:
         return source.label.ljust(self._width)
 
     def _reflectors(self) -> list[Reflector[JobView]]:
-        children = [JOB, POD] if JOB in self._job.kinds.children else [POD]
-        own = self._reflector(self._job.resource, fields=f"metadata.name={self._job.key.name}")
+        children = [JOB, POD] if JOB in self.job.kinds.children else [POD]
+        own = self._reflector(self.job.resource, fields=f"metadata.name={self.job.key.name}")
         return [own, *(self._reflector(resource, selector=SELECTOR) for resource in children)]
 
     def _reflector(self, resource: Resource, *, selector: str = "", fields: str = "") -> Reflector[JobView]:
@@ -151,7 +166,7 @@ class LogReader:
             self._changed.set()
 
         store.listen(observe)
-        namespace = self._job.key.namespace
+        namespace = self.job.key.namespace
         return Reflector(self._cluster, store, WHOLE_CODEC, namespace=namespace, selector=selector, fields=fields)
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from trainmaster.cli.log_reader import LogOptions
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
-OTHER_CONNECTIONS = 16
-"""For watches and requests beside the logs."""
 
 
 @click.command()
@@ -42,18 +40,14 @@ def logs(
       trainmaster logs mnist --follow --role worker
     """
     from trainmaster.cli.job_finder import with_finder
-    from trainmaster.cli.log_reader import MOST_STREAMS, LogOptions
+    from trainmaster.cli.log_reader import CONNECTIONS, LogOptions
 
     if follow and previous:
         raise BadConfig("--follow waits for new lines, and --previous has none; remove one of them")
     options = LogOptions(role=role, previous=previous, is_all=is_all)
     code = 0
     try:
-        with_finder(
-            place,
-            lambda finder: _print(finder, job, options, is_following=follow),
-            connections=MOST_STREAMS + OTHER_CONNECTIONS,
-        )
+        with_finder(place, lambda finder: _print(finder, job, options, is_following=follow), connections=CONNECTIONS)
     except* BrokenPipeError:
         # As documented by Python: without it the interpreter fails at exit to flush stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

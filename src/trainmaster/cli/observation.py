@@ -45,9 +45,10 @@ def _common_namespace(jobs: Sequence[FoundJob]) -> str:
     return namespaces.pop() if len(namespaces) == 1 else ""
 
 
-def empty_model(job: FoundJob) -> RunModel:
-    """Of a job whose pods were not observed yet."""
-    model = RunModel({resource: [kind.slots for kind in job.kinds.kinds] for resource in job.kinds.resources})
+def empty_model(job: FoundJob, *, has_many: bool = False) -> RunModel:
+    """Of a job whose pods were not observed yet; ``has_many`` is set if others are shown beside it."""
+    slots = {resource: [kind.slots for kind in job.kinds.kinds] for resource in job.kinds.resources}
+    model = RunModel(slots, has_many=has_many)
     model.observe_job(job.resource, None, job.view)
     return model
 

@@ -65,13 +65,14 @@ def story(
     ends: Sequence[ContainerEnd] = (),
     output: Sequence[str] = (),
     kubectl: str = "kubectl",
+    options: str = "",
 ) -> list[str]:
-    """``ends`` are the failed containers of pods that exist, ``output`` are the last lines of the first of them, and
-    ``kubectl`` is how kubectl is typed for this cluster."""
+    """``ends`` are the failed containers of pods that exist, ``output`` are the last lines of the first of them.
+    ``kubectl`` is how kubectl is typed for this cluster, and ``options`` are what our own commands need for it."""
     if job.kind.is_foreign(job.view):
         return [f"{job} is managed by another controller (managedBy); trainmaster does not touch it"]
     told = _Story(job, observed, events, now, ends, output)
-    end = [told.next_step(), told.advice(kubectl)]
+    end = [told.next_step(), told.advice(kubectl, options)]
     lines = [*list(told.lines())[: MOST_LINES - len(end)], *end]
     return [printable(line)[:WIDTH] for line in lines if line]
 
@@ -267,13 +268,13 @@ class _Story:
         has_ended = condition.is_true(self.status.conditions, condition.FINISHED)
         return next_step(self.plan, self.waits, self.phase, has_ended=has_ended)
 
-    def advice(self, kubectl: str) -> str:
+    def advice(self, kubectl: str, options: str) -> str:
         """What to type; empty for a job that needs nothing."""
         job, key = self.job, self.job.key
         if self.phase == "Refused":
             return f"type: {kubectl} edit {job.resource} {key.name} --namespace {key.namespace}"
         if self.phase == "Suspended":
-            return f"type: trainmaster resume {job}"
+            return f"type: trainmaster resume {job}{options}"
         if self._is_unseen():
             return "type: trainmaster operator --help, and start an operator"
         if pending := [pod.key.name for pod in self.observed.all_pods if pod.phase == "Pending"]:
@@ -281,13 +282,13 @@ class _Story:
         if self.observed.all_pods:
             failed = first_failure(self.ends)
             role = f" --role {failed.role.lower()}" if failed and failed.role else ""
-            return f"type: trainmaster logs {job}{role} --all"
+            return f"type: trainmaster logs {job}{role} --all{options}"
         match condition.has_succeeded(self.status.conditions):
             case True:
                 return ""
             case False:
                 return "its pods are deleted, and their logs with them; with cleanPodPolicy None they are kept"
-        return f"type: trainmaster logs {job} --follow"
+        return f"type: trainmaster logs {job} --follow{options}"
 
     # --- what was read ---
 

@@ -42,4 +42,5 @@ async def _read(finder: "JobFinder", name: str) -> list[str]:
     output = await output_of(cluster, job, first_failure(ends))
     connection = finder.connection
     kubectl = f"kubectl --kubeconfig {connection.kubeconfig}" if connection.kubeconfig else "kubectl"
-    return story(job, observed, events, now(), ends=ends, output=output, kubectl=kubectl)
+    options = connection.options_of(job.key.namespace)
+    return story(job, observed, events, now(), ends=ends, output=output, kubectl=kubectl, options=options)
