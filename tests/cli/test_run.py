@@ -69,6 +69,7 @@ def test_without_options_there_is_no_end_and_nothing_is_kept(given: list[RunOpti
         pytest.param(["FILE", "--", "sh"], "two descriptions of a job; remove one of them", id="file and program"),
         pytest.param(["FILE", "--gpus", "1"], "--gpus describes a program after --, and ", id="option of a program"),
         pytest.param(["FILE", "--role", "ps=1"], "--role describes a program after --, and ", id="role of a program"),
+        pytest.param(["FILE", "--context", "a", "--keep"], "--keep and --logs are for jobs on this machine", id="logs"),
         pytest.param(["--env", "=1", "--", "sh"], "--env: '=1' is not a variable; write NAME=VALUE", id="variable"),
     ],
 )

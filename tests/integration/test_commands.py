@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +57,14 @@ class Typed:
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
         self._kubeconfig, self._folder = kubeconfig, folder
 
-    async def __call__(self, *args: str) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr."""
+    async def __call__(self, *args: str, program: Sequence[str] = ()) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr; ``program`` stands after the options."""
         process = await asyncio.create_subprocess_exec(
             *PROGRAM,
             *args,
             "--kubeconfig",
             str(self._kubeconfig),
+            *(["--", *program] if program else []),
             env={"PATH": os.environ["PATH"], "HOME": str(self._folder)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -151,3 +152,30 @@ async def test_a_user_without_rights_is_told_so(plane: ControlPlane, scene: Scen
     assert (code, out) == (1, "")
     assert "forbidden" in err
     assert err.count("\n") == 1
+
+
+async def test_a_program_runs_on_a_cluster_with_its_output_and_its_exit_code(machine: NodeScene, typed: Typed) -> None:
+    node = ["--set", f"spec.replicaSpecs.worker.template.spec.nodeName={machine.name}"]
+    async with machine.node():
+        good = await typed("run", "--replicas", "2", "--name", "good", *node, program=["sh", "-c", "echo hello"])
+        bad = await typed("run", "--name", "bad", *node, program=["sh", "-c", "echo oh; exit 3"])
+        again = await typed("run", "--name", "bad", *node, program=["sh"])
+
+    assert (good[0], good[2]) == (0, "")
+    assert {"worker-0 | hello", "worker-1 | hello"} <= set(good[1].splitlines())
+    assert "aitrainingjob/good Succeed: " in good[1]
+    assert bad[0] == 1
+    assert "worker-0 | oh\n" in bad[1]
+    assert "aitrainingjob/bad Failed: " in bad[1]
+    assert again[0] == 2
+    assert "trainmaster: the command line: aitrainingjob/bad exists in namespace " in again[2]
+
+
+async def test_a_time_limit_leaves_the_job_on_the_cluster(scene: Scene, typed: Typed) -> None:
+    code, out, _ = await typed("run", "--name", "waits", "--timeout", "3s", program=["sh"])
+    rows = json.loads(await typed.out("list", "--namespace", scene.namespace, "--format", "json"))
+
+    assert code == 124
+    assert "not ended in the cluster of " in out
+    assert "aitrainingjob/waits; follow with `trainmaster logs aitrainingjob/waits --kubeconfig " in out
+    assert [row["name"] for row in rows] == ["waits"]

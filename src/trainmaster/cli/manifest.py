@@ -84,11 +84,11 @@ def to_yaml(documents: Sequence[Document]) -> str:
     return yaml.safe_dump_all(bodies, sort_keys=False, allow_unicode=True, width=120)
 
 
-def placed(documents: Sequence[Document], namespace: str) -> list[Document]:
+def placed(documents: Sequence[Document], namespace: str, default: str = "default") -> list[Document]:
     """Sets the namespaces: the object's own, else the option's, else ``default``. Duplicates are an error."""
     placed_documents: dict[tuple[Resource, Key], Document] = {}
     for original in documents:
-        document = original if original.resource == NAMESPACE else _placed(original, namespace)
+        document = original if original.resource == NAMESPACE else _placed(original, namespace, default)
         first = placed_documents.setdefault((document.resource, document.key), document)
         if first is not document:
             raise BadConfig(f"{document.where}: {document} is also in {first.where}; rename or remove one of them")
@@ -234,11 +234,11 @@ def _noun(body: Any) -> str:
     return "a list" if isinstance(body, list) else "plain text" if isinstance(body, str) else "a single value"
 
 
-def _placed(document: Document, namespace: str) -> Document:
+def _placed(document: Document, namespace: str, default: str) -> Document:
     own = document.key.namespace
     if own and namespace and own != namespace:
         raise BadConfig(
             f"{document.where}: {document} has namespace {own}, but --namespace is {namespace}; remove one of them"
         )
-    meta = {**document.body["metadata"], "namespace": own or namespace or "default"}
+    meta = {**document.body["metadata"], "namespace": own or namespace or default}
     return msgspec.structs.replace(document, body={**document.body, "metadata": meta})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainmaster.cli.connection import Place
 from trainmaster.cli.option import Duration, ProgramCommand, program_of
 from trainmaster.core.errors import BadConfig, Trainmaster
 
@@ -68,9 +69,11 @@ _RESTARTS = ("never", "onfailure", "always")
     help="Write the log of each container into a file in this folder.",
 )
 @click.option("--namespace", "-n", default="", help="Namespace of objects without one; default: default.")
+@click.option("--context", default="", help="Run on the cluster of this context of the kubeconfig, not here.")
+@click.option("--kubeconfig", default="", help="Run on the cluster of this kubeconfig, not here.")
 @click.pass_context
 def run(
-    context: click.Context,
+    click_context: click.Context,
     /,
     files: tuple[str, ...],
     overrides: tuple[str, ...],
@@ -78,14 +81,17 @@ def run(
     keep: bool,
     logs: Path | None,
     namespace: str,
+    context: str,
+    kubeconfig: str,
     dry_run: bool,
     **program_options: Any,
 ) -> None:
-    """Run jobs to completion on this machine.
+    """Run jobs to completion on this machine, or on a cluster.
 
     FILE… are manifests with any number of documents: jobs, and the ConfigMaps, Secrets and Services that they need. A
     dash reads stdin. PROGRAM… is run as an AITrainingJob, without a manifest. Ctrl-C stops the jobs gracefully; a
-    second Ctrl-C kills them at once.
+    second Ctrl-C kills them at once. With --context or --kubeconfig the jobs are created on a cluster and shown until
+    they have ended; there Ctrl-C and --timeout do not stop them.
 
     \b
     Exit code:
@@ -100,15 +106,22 @@ def run(
       trainmaster run --replicas 2 --dry-run -- python3 train.py > job.yaml
       trainmaster run examples/aitrainingjob-ps.yaml --set spec.replicaSpecs.trainer.replicas=4
       trainmaster run examples/aitrainingjob-mnist.yaml --timeout 10m --logs /tmp/mnist
+      trainmaster run examples/aitrainingjob-ps.yaml --kubeconfig ~/.kube/config
     """
     try:
-        documents = _documents(files, program_of(context), program_options, overrides)
-        context.exit(_print(documents, namespace) if dry_run else _run(documents, namespace, timeout, keep, logs))
+        documents = _documents(files, program_of(click_context), program_options, overrides)
+        if dry_run:
+            code = _print(documents, namespace)
+        elif context or kubeconfig:
+            code = _submit(documents, Place(kubeconfig, context, None, namespace), timeout, keep or bool(logs))
+        else:
+            code = _run(documents, namespace, timeout, keep, logs)
+        click_context.exit(code)
     except Trainmaster as error:
         click.echo(f"trainmaster: {error}", err=True)
-        context.exit(BAD_INPUT)
+        click_context.exit(BAD_INPUT)
     except KeyboardInterrupt:  # before the signal handlers are installed
-        context.exit(INTERRUPTED)
+        click_context.exit(INTERRUPTED)
 
 
 def _documents(
@@ -166,3 +179,12 @@ def _run(documents: "Sequence[Document]", namespace: str, timeout: float, keep: 
     from trainmaster.cli.session import RunOptions, run_jobs
 
     return run_jobs(RunOptions(documents=in_namespace, timeout=timeout, keep=keep, logs=logs))
+
+
+def _submit(documents: "Sequence[Document]", place: Place, timeout: float, has_folder: bool) -> int:
+    if has_folder:
+        raise BadConfig("--keep and --logs are for jobs on this machine; on a cluster use trainmaster logs")
+
+    from trainmaster.cli.submission import submit
+
+    return submit(place, documents, timeout)

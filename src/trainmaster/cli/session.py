@@ -67,7 +67,7 @@ def run_jobs(options: RunOptions) -> int:
     with temporary_state(keep=options.keep) as state, Journal(state.log) as log:
         configure_logging("json", 0, log)
         try:
-            with _display() as display:
+            with open_display() as display:
                 code = run_loop(_run(options, state, display))
             if folder := logs_folder(options, state):
                 sys.stdout.write(f"logs: {folder}\n")
@@ -83,7 +83,7 @@ def logs_folder(options: RunOptions, state: State) -> Path | None:
 
 
 @contextmanager
-def _display() -> Iterator[Display]:
+def open_display() -> Iterator[Display]:
     if not sys.stdout.isatty():
         with Lines(sys.stdout) as lines:
             yield lines

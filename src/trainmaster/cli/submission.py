@@ -1,0 +1,119 @@
+"""``trainmaster run --context``: creates jobs on a cluster, and shows them until all have ended."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from trainmaster.cli.connection import Place, now
+from trainmaster.cli.interrupt import Interrupts
+from trainmaster.cli.job_finder import FoundJob, JobFinder, with_finder
+from trainmaster.cli.log_reader import CONNECTIONS, LogOptions, LogReader
+from trainmaster.cli.manifest import Document, placed
+from trainmaster.cli.run_model import Job
+from trainmaster.cli.session import BAD_INPUT, BROKEN_PIPE, FAILED, SUCCEEDED, TIMED_OUT, Display, open_display
+from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig
+
+TICK = 0.5
+"""Seconds between two updates of the screen."""
+
+
+def submit(place: Place, documents: Sequence[Document], timeout: float) -> int:
+    """Returns the exit code. ``timeout`` is in seconds; 0 means none. Jobs that have not ended are not stopped."""
+    code, left = BROKEN_PIPE, ""
+
+    async def run(finder: JobFinder) -> tuple[int, str]:
+        in_namespace = placed(documents, place.namespace, default=finder.connection.namespace)
+        submission = Submission(finder, in_namespace, display)
+        return await submission.run(timeout), submission.left
+
+    try:
+        with open_display() as display:
+            code, left = with_finder(place, run, connections=CONNECTIONS)
+        if left:
+            click.echo(left)
+    except* BrokenPipeError:
+        # As documented by Python: without it the interpreter fails at exit to flush stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+class Submission:
+    def __init__(self, finder: JobFinder, documents: Sequence[Document], display: Display) -> None:
+        self._finder = finder
+        self._documents = documents
+        self._display = display
+        self._readers: list[LogReader] = []
+
+    async def run(self, timeout: float) -> int:
+        interrupts = Interrupts()
+        jobs = await self._create()
+        options, has_many = LogOptions(is_all=True), len(jobs) > 1
+        cluster, write = self._finder.cluster, self._display.line
+        self._readers = [LogReader(cluster, job, options, write, has_many=has_many) for job in jobs]
+        following = asyncio.ensure_future(self._follow())
+        interrupted = asyncio.ensure_future(interrupts.first.wait())
+        try:
+            async with asyncio.timeout(timeout or None):
+                while not following.done() and not interrupted.done():
+                    self._display.show(self._jobs, now())
+                    await asyncio.wait((following, interrupted), timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+            return self._code() if following.done() else 128 + interrupts.number
+        except TimeoutError:
+            return TIMED_OUT
+        finally:
+            following.cancel()
+            interrupted.cancel()
+            self._display.show(self._jobs, now(), is_last=True)
+
+    async def _follow(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for reader in self._readers:
+                group.create_task(reader.follow())
+
+    async def _create(self) -> list[FoundJob]:
+        created = []
+        for document in self._documents:
+            try:
+                written = await self._finder.cluster.create(
+                    document.resource, document.key.namespace, msgspec.json.encode(document.body)
+                )
+            except AlreadyExists as error:
+                raise BadConfig(
+                    f"{document.where}: {document} exists in namespace {document.key.namespace} of "
+                    f"{self._finder.connection.title}; rename it, or delete the other one"
+                ) from error
+            except ApiError as error:
+                raise BadConfig(f"{document.where}: {error}") from error
+            for warning in written.warnings:
+                self._display.message(f"Warning: {document.where}: {document}: {warning}")
+            if document.is_job:
+                created.append(await self._finder.get(document.resource, document.key))
+        return created
+
+    @property
+    def _jobs(self) -> list[Job]:
+        return [job for reader in self._readers for job in reader.jobs]
+
+    @property
+    def left(self) -> str:
+        """What to type for jobs that have not ended; empty if all have."""
+        names = [reader.job for reader in self._readers if not all(job.outcome for job in reader.jobs)]
+        if not names:
+            return ""
+        first = f"{names[0]}{self._finder.connection.options_of(names[0].key.namespace)}"
+        return (
+            f"not ended in {self._finder.connection.title}: {', '.join(map(str, names))}; "
+            f"follow with `trainmaster logs {first} --follow`, stop with `trainmaster delete {first}`"
+        )
+
+    def _code(self) -> int:
+        outcomes = {job.outcome for job in self._jobs}
+        if "refused" in outcomes:
+            return BAD_INPUT
+        return SUCCEEDED if outcomes == {"succeeded"} else FAILED
