@@ -187,6 +187,10 @@ def test_the_framework_is_passed_on() -> None:
     assert "frameworkType" not in spec_of()
 
 
+def test_pods_that_have_ended_are_kept_with_their_logs() -> None:
+    assert spec_of()["cleanPodPolicy"] == "Running"
+
+
 def test_an_image_can_be_given() -> None:
     assert container_of(image="me/train:1")["image"] == "me/train:1"
 

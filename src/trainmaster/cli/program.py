@@ -56,6 +56,7 @@ def job_of(program: Sequence[str], options: ProgramOptions, environ: Mapping[str
     ends_without_servers = bool(servers) and len(servers) < len(roles)
     template = {"spec": {"containers": [_container(program, options, environ)]}}
     spec: dict[str, Any] = {"frameworkType": FRAMEWORKS[options.framework]} if options.framework else {}
+    spec["cleanPodPolicy"] = "Running"  # pods that have ended are kept, and their logs with them
     if ends_without_servers:
         spec["completePolicy"] = "Any"
     spec["replicaSpecs"] = {
