@@ -1,11 +1,12 @@
 """Reads the logs of one job through the API: those of its pods now, or all until the job has ended."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from trainmaster.cli.job_finder import FoundJob
+from trainmaster.cli.job_finder import FoundJob, listed
 from trainmaster.cli.observation import SELECTOR, empty_model, model_of
 from trainmaster.cli.run_model import Job, LogSource
 from trainmaster.core.errors import ApiError, BadConfig, NotFound, Unreachable
@@ -22,7 +23,7 @@ MOST_STREAMS = 500
 CONNECTIONS = MOST_STREAMS + 16
 """For logs, and for watches and requests beside them."""
 END_SECONDS = 5.0
-"""Seconds after the end of a job until its pods that still run are not followed any more."""
+"""Seconds without a line, after the end of a job, until its pods that still run are not followed any more."""
 
 Write = Callable[[str, str], object]
 """Takes the label of a replica and a line."""
@@ -49,6 +50,7 @@ class LogReader:
         self._width = 0
         """The length of the longest label so far."""
         self._changed = asyncio.Event()
+        self._wrote_at = 0.0
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         """By pod, container and run."""
 
@@ -90,21 +92,29 @@ class LogReader:
                     task.cancel()
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
-        deadline: float | None = None
+        clock = asyncio.get_running_loop().time
+        has_listed = False
         while True:
             self._changed.clear()
             for source in self._sources():
                 if (source.uid, source.container, source.run) not in self._streams:
                     self._streams[source.uid, source.container, source.run] = self._start(group, source)
-            if self._model.outcome(self.job.resource, self.job.key):
-                if all(task.done() for task in self._streams.values()):
-                    return
-                deadline = deadline or asyncio.get_running_loop().time() + END_SECONDS
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._changed.wait()
-            except TimeoutError:
+            is_over = bool(self._model.outcome(self.job.resource, self.job.key))
+            if is_over and not has_listed:
+                has_listed, self._wrote_at = True, clock()
+                await self._list_pods()
+                continue
+            is_silent = clock() - self._wrote_at >= END_SECONDS
+            if is_over and (is_silent or all(task.done() for task in self._streams.values())):
                 return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS if is_over else None):
+                    await self._changed.wait()
+
+    async def _list_pods(self) -> None:
+        """The watch of pods may be behind that of the job, which has ended."""
+        for pod in await listed(self._cluster, POD, WHOLE_CODEC, self.job.key.namespace, SELECTOR):
+            self._model.observe_pod(None, pod)
 
     def _start(self, group: asyncio.TaskGroup, source: LogSource) -> asyncio.Task[None]:
         running = sum(not task.done() for task in self._streams.values())
@@ -119,6 +129,7 @@ class LogReader:
             async for line in self._read(source, follow=True):
                 self._model.observe_line(source.uid, line)
                 self._write(self._label(source), line)
+                self._wrote_at = asyncio.get_running_loop().time()
         except NotFound:
             self._write(self._label(source), "(its pod is deleted, and its log with it)")
         except (ApiError, Unreachable) as error:
