@@ -25,6 +25,9 @@ PODS = "/api/v1/namespaces/{ns}/pods"
 SERVICES = "/api/v1/namespaces/{ns}/services"
 EVENTS = "/api/v1/namespaces/{ns}/events"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
+ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TABLE_FORM = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -193,6 +196,17 @@ TABLE: Mapping[str, Sequence[Call]] = {
         Call("DELETE", f"{MAPS}/a", {"orphanDependents": True, "propagationPolicy": "Orphan"}),
         Call("DELETE", f"{MAPS}/a?gracePeriodSeconds=x"),
         Call("GET", f"{MAPS}/a"),
+    ],
+    "questions about users": [
+        Call("POST", ACCESS, {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "odd": 1}}}),
+        Call("POST", ACCESS, {"spec": {"nonResourceAttributes": {"path": "/x", "verb": "get"}}}),
+        Call("POST", RULES, {"spec": {}}),
+        Call("POST", TOKENS, {"spec": {"token": "x"}}),
+        Call("POST", TOKENS, {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1"}),
+        Call("GET", TOKENS),
+        Call("DELETE", TOKENS),
+        Call("GET", f"{TOKENS}/x"),
+        Call("POST", f"{TOKENS}?dryRun=Odd", {"spec": {"token": "x"}}),
     ],
     "updates that do not fit": [
         *maps("a"),
@@ -624,6 +638,14 @@ ALIKE: Mapping[str, Sequence[Call]] = {
         Call("POST", MAPS, {**config("a"), "kind": "Pod"}),
         Call("POST", MAPS, {**config("a"), "apiVersion": "v2"}),
         Call("POST", JOBS, config("a")),
+    ],
+    "questions that cannot be read": [
+        Call("POST", ACCESS, {"spec": {}}),
+        Call("POST", ACCESS, {"spec": {"resourceAttributes": {}, "nonResourceAttributes": {}}}),
+        Call("POST", ACCESS, {"spec": {"resourceAttributes": []}}),
+        Call("POST", TOKENS, {"spec": {"token": 1}}),
+        Call("POST", TOKENS, {"kind": "Pod", "apiVersion": "v1"}),
+        *[Call("POST", TOKENS, body) for body in UNREADABLE],
     ],
     "patches that cannot be read": [
         Call("POST", MAPS, config("a")),

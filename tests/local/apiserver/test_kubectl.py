@@ -434,3 +434,36 @@ async def test_explain(kubectl: Kubectl) -> None:
     assert "What is grown." in await kubectl("explain", "farm.spec")
     assert "imagePullPolicy" in await kubectl("explain", "pod.spec.containers")
     assert "uid" in await kubectl("explain", "farm.metadata")
+
+
+# --- the one user ---
+
+
+async def test_the_one_user_may_do_everything(kubectl: Kubectl) -> None:
+    assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
+    assert await kubectl("auth", "can-i", "get", "--subresource=log", "pods") == "yes\n"
+    assert await kubectl("auth", "can-i", "get", "/healthz") == "yes\n"
+    assert table(await kubectl("auth", "can-i", "--list"))[1] == ["*.*", "[]", "[]", "[*]"]
+
+
+async def test_whoami_shows_the_one_user(kubectl: Kubectl) -> None:
+    shown = json.loads(await kubectl("auth", "whoami", "-o", "json"))["status"]["userInfo"]
+
+    assert shown == {"username": "trainmaster", "groups": ["system:masters", "system:authenticated"]}
+
+
+async def test_there_is_no_other_user(kubectl: Kubectl) -> None:
+    done = await kubectl.run("auth", "can-i", "create", "pods", "--as=joe")
+
+    assert done.code == 1
+    assert "impersonation (kubectl --as) is not supported by the local cluster" in done.err
+
+
+async def test_a_token_is_recognized(local: Client) -> None:
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+    right = await local.create(path, {"spec": {"token": TOKEN}})
+    other = await local.create(path, {"spec": {"token": TOKEN, "audiences": ["another server"]}})
+
+    assert (right["status"]["authenticated"], right["status"]["user"]["username"]) == (True, "trainmaster")
+    assert "authenticated" not in other["status"]

@@ -34,8 +34,8 @@ from trainmaster.local.apiserver.http.status import (
 )
 from trainmaster.local.apiserver.kubectl import discovery, protobuf
 from trainmaster.local.apiserver.kubectl.log import pod_log
-from trainmaster.local.apiserver.objects import patch, read, scale, strategic, write
-from trainmaster.local.apiserver.objects.catalog import BUILT_IN, NODE
+from trainmaster.local.apiserver.objects import patch, read, review, scale, strategic, write
+from trainmaster.local.apiserver.objects.catalog import BUILT_IN, NODE, REVIEWS
 from trainmaster.local.apiserver.objects.delete import Deleted, delete, delete_options
 from trainmaster.local.apiserver.objects.field_error import quoted
 from trainmaster.local.apiserver.objects.state import State, Target
@@ -64,7 +64,7 @@ class Api:
     ) -> None:
         self._state = state
         self._notifier = notifier
-        self._authorization = f"Bearer {token}".encode()
+        self._token = token
         self._node_token = node_token
         self._session = session
 
@@ -96,8 +96,10 @@ class Api:
 
     def _authenticate(self, request: web.Request) -> None:
         header = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-        if not hmac.compare_digest(header, self._authorization):
+        if not hmac.compare_digest(header, f"Bearer {self._token}".encode()):
             raise unauthorized()
+        if any(name.lower().startswith("impersonate-") for name in request.headers):
+            raise not_supported("impersonation (kubectl --as)")
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
         path = request.rel_url.raw_path
@@ -107,6 +109,8 @@ class Api:
         target = self._target(address)
         if target is None:
             return _text(404, "404 page not found\n")
+        if target.served.resource in REVIEWS:
+            return await self._review(request, target)
         if target.subresource:
             return await self._subresource(request, target)
         if target.name:
@@ -194,6 +198,17 @@ class Api:
                 return await self._item(request, target)
             case _:
                 raise method_unknown()
+
+    async def _review(self, request: web.Request, target: Target) -> web.Response:
+        if target.name:
+            raise no_such_path()
+        if request.method != "POST":
+            raise method_unknown()
+        _form(request)
+        validation = write.write_options("CreateOptions", request.query).validation
+        body = await _body(request, target)
+        answered, warnings = review.answer(self._state, target.served, body, self._token, validation)
+        return _warned(_json(answered, 201), warnings)
 
     async def _list(self, request: web.Request, target: Target) -> web.StreamResponse:
         options = list_options(request.query)

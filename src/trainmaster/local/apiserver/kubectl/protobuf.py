@@ -112,6 +112,34 @@ _TYPES: dict[str, _Fields] = {
         20: ("terminationMessagePolicy", "str"),
     },
     "ResourceRequirements": {},
+    "SelfSubjectAccessReview": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("spec", "SelfSubjectAccessReviewSpec"),
+        3: ("status", "ignored"),
+    },
+    "SelfSubjectAccessReviewSpec": {
+        1: ("resourceAttributes", "ResourceAttributes"),
+        2: ("nonResourceAttributes", "NonResourceAttributes"),
+    },
+    "ResourceAttributes": {
+        1: ("namespace", "str"),
+        2: ("verb", "str"),
+        3: ("group", "str"),
+        4: ("version", "str"),
+        5: ("resource", "str"),
+        6: ("subresource", "str"),
+        7: ("name", "str"),
+    },
+    "NonResourceAttributes": {1: ("path", "str"), 2: ("verb", "str")},
+    "SelfSubjectRulesReview": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("spec", "SelfSubjectRulesReviewSpec"),
+        3: ("status", "ignored"),
+    },
+    "SelfSubjectRulesReviewSpec": {1: ("namespace", "str")},
+    "SelfSubjectReview": {1: ("metadata", "ObjectMeta"), 2: ("status", "ignored")},
+    "TokenReview": {1: ("metadata", "ObjectMeta"), 2: ("spec", "TokenReviewSpec"), 3: ("status", "ignored")},
+    "TokenReviewSpec": {1: ("token", "str"), 2: ("audiences", "*str")},
     "ObjectMeta": {
         1: ("name", "str"),
         2: ("generateName", "str"),
@@ -140,7 +168,8 @@ _TYPES: dict[str, _Fields] = {
     "Envelope": {1: ("type", "TypeMeta"), 2: ("raw", "raw"), 3: ("encoding", "str"), 4: ("contentType", "str")},
     "TypeMeta": {1: ("apiVersion", "str"), 2: ("kind", "str")},
 }
-KINDS = frozenset({"ConfigMap", "Secret", "Namespace", "ServiceAccount", "Service", "Job"})
+_REVIEWS = ("SelfSubjectAccessReview", "SelfSubjectRulesReview", "SelfSubjectReview", "TokenReview")
+KINDS = frozenset({"ConfigMap", "Secret", "Namespace", "ServiceAccount", "Service", "Job", *_REVIEWS})
 
 
 def decode(body: bytes) -> dict[str, Any]:
@@ -192,6 +221,8 @@ def _value(value: int | bytes, of: str) -> Any:
             return base64.b64encode(value).decode()
         case "raw":
             return value
+        case "ignored":
+            return {}
         case "Time":
             return _time(_message(value, of))
         case "IntOrString":

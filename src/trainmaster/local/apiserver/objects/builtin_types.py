@@ -202,6 +202,16 @@ UncountedTerminatedPods = failed?:[str]~ succeeded?:[str]~
 Lease = apiVersion:str kind:str metadata:ObjectMeta spec:LeaseSpec
 LeaseSpec = acquireTime:microtime holderIdentity:str leaseDurationSeconds:int32 leaseTransitions:int32
     preferredHolder:str renewTime:microtime strategy:str
+SelfSubjectAccessReview = apiVersion:str kind:str metadata:ObjectMeta spec:SelfSubjectAccessReviewSpec status:any
+SelfSubjectAccessReviewSpec = nonResourceAttributes:NonResourceAttributes resourceAttributes:ResourceAttributes
+NonResourceAttributes = path?:str verb?:str
+ResourceAttributes = fieldSelector:any group?:str labelSelector:any name?:str namespace?:str resource?:str
+    subresource?:str verb?:str version?:str
+SelfSubjectRulesReview = apiVersion:str kind:str metadata:ObjectMeta spec:SelfSubjectRulesReviewSpec status:any
+SelfSubjectRulesReviewSpec = namespace?:str
+SelfSubjectReview = apiVersion:str kind:str metadata:ObjectMeta status:any
+TokenReview = apiVersion:str kind:str metadata:ObjectMeta spec:TokenReviewSpec status:any
+TokenReviewSpec = audiences?:[str] token?:str
 """
 # One type in a paragraph: its fields with their types; [x] is a list, {x} a map from strings. A field with ? is left
 # out when it is empty; ~key says that a strategic merge patch merges the list by key, ~ alone that it is a set.

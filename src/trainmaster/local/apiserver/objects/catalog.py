@@ -13,6 +13,11 @@ NODE = Resource("", "v1", "nodes", "Node")
 CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
 SECRET = Resource("", "v1", "secrets", "Secret")
 SERVICE_ACCOUNT = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+ACCESS_REVIEW = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+RULES_REVIEW = Resource("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview")
+SELF_REVIEW = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview")
+TOKEN_REVIEW = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
+REVIEWS = (ACCESS_REVIEW, RULES_REVIEW, SELF_REVIEW, TOKEN_REVIEW)
 DEFINITION = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
 BUILT_IN = (
@@ -47,6 +52,7 @@ BUILT_IN = (
         categories=("api-extensions",),
         subresources=frozenset({"status"}),
     ),
+    *(Served(each, each.kind.lower(), namespaced=False, verbs=("create",)) for each in REVIEWS),
 )
 
 
