@@ -112,6 +112,13 @@ def test_a_kind_keeps_its_names_and_columns(
 
 
 @each_definition
+def test_get_all_lists_jobs(kind: str) -> None:
+    found = crd.crd(BY_KIND[kind])["spec"]["names"].get("categories", [])
+
+    assert found == ([] if kind == "AggregatorConfig" else ["all"])
+
+
+@each_definition
 def test_status_is_a_subresource_and_spec_is_required(kind: str) -> None:
     version = crd.crd(BY_KIND[kind])["spec"]["versions"][0]
 

@@ -28,6 +28,7 @@ def crd(definition: Definition) -> dict[str, Any]:
                 "plural": resource.plural,
                 "singular": kind.lower(),
                 **({"shortNames": [definition.short_name]} if definition.short_name else {}),
+                **({"categories": list(definition.categories)} if definition.categories else {}),
             },
             "scope": "Namespaced",
             "versions": list(_versions(definition)),

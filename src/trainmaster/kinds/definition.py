@@ -49,6 +49,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[Column, ...]
     rules: Rules = {}
     short_name: str = ""
+    categories: tuple[str, ...] = ("all",)
+    """``kubectl get all`` lists the kinds of the category ``all``."""
     scale: Scale | None = None
     other_versions: tuple[Version, ...] = ()
 

@@ -210,6 +210,12 @@ async def test_get_in_every_form(kubectl: Kubectl) -> None:
     assert "pod/p" in await kubectl("get", "all")
 
 
+async def test_get_all_lists_jobs(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", input=JOB)
+
+    assert table(await kubectl("get", "all"))[1][0] == "dijob.diengine.opendilab.org/a"
+
+
 async def test_get_by_labels_and_fields(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", input=POD)
 

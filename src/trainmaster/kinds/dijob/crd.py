@@ -40,6 +40,12 @@ NERVEXJOB = Definition(
     rules={nervexjob.NerveXJob: (SERVICE_NAME, _NERVEXJOB_NAME), DIJobSpec: (MANAGED_BY,)},
 )
 AGGREGATOR_CONFIG, NERVEX_AGGREGATOR_CONFIG = (
-    Definition(resource=resource, job=aggregatorconfig.AggregatorConfig, short_name="agconfig", columns=(AGE,))
+    Definition(
+        resource=resource,
+        job=aggregatorconfig.AggregatorConfig,
+        short_name="agconfig",
+        categories=(),
+        columns=(AGE,),
+    )
     for resource in (aggregatorconfig.RESOURCE, nervexjob.AGGREGATOR_CONFIG)
 )
