@@ -208,6 +208,20 @@ TABLE: Mapping[str, Sequence[Call]] = {
         Call("GET", f"{TOKENS}/x"),
         Call("POST", f"{TOKENS}?dryRun=Odd", {"spec": {"token": "x"}}),
     ],
+    "commands that cannot run": [
+        Call("POST", PODS, pod("a", spec={"containers": [{"name": n, "image": "i"} for n in "xy"]})),
+        *[
+            Call(method, f"{PODS}/{path}")
+            for method in ("GET", "POST")
+            for path in (
+                "a/exec?command=ls&stdout=true",
+                "a/exec?command=ls&stdout=true&container=absent",
+                "a/exec?command=ls&stdout=true&container=x",
+                "absent/exec?command=ls",
+            )
+        ],
+        Call("PUT", f"{PODS}/a/exec?command=ls"),
+    ],
     "updates that do not fit": [
         *maps("a"),
         Call("PUT", f"{MAPS}/a", config("b")),

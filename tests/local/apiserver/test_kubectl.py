@@ -3,12 +3,9 @@
 import asyncio
 import base64
 import json
-import os
-import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,12 +14,12 @@ import yaml
 from testbed.certificate import Authority
 from tests.local.apiserver.client import MERGE, Client
 from tests.local.apiserver.conftest import TOKEN
+from tests.local.kubectl import SECONDS, Kubectl, table
 from trainmaster.kinds import crd
 from trainmaster.local.apiserver.http.server import ApiOptions, serve_api
 
 Object = dict[str, Any]
 
-SECONDS = 30
 FARMS: Object = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -95,52 +92,6 @@ spec:
 ALL = "---".join((POD, SERVICE, CONFIG, FARM))
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-class Kubectl:
-    """The program, as a user of the embedded API runs it."""
-
-    def __init__(self, program: Path, kubeconfig: Path, home: Path) -> None:
-        self._command = [str(program), f"--kubeconfig={kubeconfig}"]
-        self._environ = {"HOME": str(home), "PATH": os.environ.get("PATH", os.defpath)}
-
-    async def start(self, *arguments: str, editor: str = "") -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            *self._command,
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**self._environ, **({"KUBE_EDITOR": editor} if editor else {})},
-        )
-
-    async def run(self, *arguments: str, input: str = "", editor: str = "") -> Done:  # noqa: A002 – subprocess' word
-        process = await self.start(*arguments, editor=editor)
-        async with asyncio.timeout(SECONDS):
-            out, err = await process.communicate(input.encode())
-        return Done(process.returncode or 0, out.decode(), err.decode())
-
-    async def __call__(self, *arguments: str, input: str = "", editor: str = "") -> str:  # noqa: A002
-        """Its output; fails if the command fails or writes to stderr."""
-        done = await self.run(*arguments, input=input, editor=editor)
-        assert (done.code, done.err) == (0, ""), done
-        return done.out
-
-    @asynccontextmanager
-    async def background(self, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        process = await self.start(*arguments)
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.send_signal(signal.SIGINT)
-            await process.communicate()
-
-
 @pytest.fixture
 async def served(api_options: ApiOptions, authority: Authority, tmp_path: Path) -> AsyncIterator[tuple[Client, Path]]:
     """The embedded API with our kinds and a farm, and a kubeconfig for it."""
@@ -168,10 +119,6 @@ def kubectl(binaries: Path, served: tuple[Client, Path], tmp_path: Path) -> Kube
 @pytest.fixture
 def local(served: tuple[Client, Path]) -> Client:
     return served[0]
-
-
-def table(text: str) -> list[list[str]]:
-    return [line.split() for line in text.splitlines()]
 
 
 # --- create, get, delete ---

@@ -35,8 +35,6 @@ def definition() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", f"{PODS}/a/exec"),
-        ("GET", f"{PODS}/a/exec?command=ls"),
         ("POST", f"{PODS}/a/attach"),
         ("POST", f"{PODS}/a/portforward"),
         ("GET", f"{PODS}/a/proxy/some/path"),
@@ -51,7 +49,7 @@ def definition() -> dict[str, Any]:
 async def test_unsupported_requests_have_a_message(api: Client, method: str, path: str) -> None:
     answer = await api.request(method, path)
     assert (answer.code, answer.body["kind"]) == (501, "Status")
-    assert answer.body["message"].endswith("is not supported by the local cluster")
+    assert "is not supported by the local cluster" in answer.body["message"]
 
 
 async def test_refused_server_side_apply_names_an_alternative(api: Client) -> None:

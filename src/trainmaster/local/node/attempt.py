@@ -120,6 +120,9 @@ class Attempt:
             self.pid = started.pid
         return self.pid
 
+    def runs(self) -> bool:
+        return self.ended is None and self.main_pid() != 0
+
     def detach(self) -> None:
         """Lets the attempt run and stops watching it."""
         if self._unwatch is not None:

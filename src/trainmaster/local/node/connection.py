@@ -2,7 +2,8 @@
 
 Pods share the machine's network, so an address says nothing. The kernel knows the socket at the other end; a process
 has it open; and every process of a container is below the container's shim, which is a child subreaper: daemons and
-programs that changed their user or environment, too. Processes of other users are below no shim of ours.
+programs that changed their user or environment, too. So is a command of ``kubectl exec``. Processes of other users are
+below no shim of ours.
 """
 
 import os
@@ -10,7 +11,7 @@ import socket
 import struct
 from pathlib import Path
 
-from trainmaster.local.node.process import parent_of, pids, pod_of, running_shims
+from trainmaster.local.node.process import RUN, SESSION, parent_of, pids, pod_of, running_shims
 
 Address = tuple[str, int]
 
@@ -55,7 +56,7 @@ def _hexadecimal(address: Address) -> str:
 
 def _pod_with(folder: Path, inode: str) -> str:
     parents = {pid: parent_of(pid) for pid in pids()}
-    pods = {pid: pod_of(spec) for spec, pid in running_shims(folder).items()}
+    pods = {pid: pod_of(spec) for spec, pid in running_shims(folder, RUN, SESSION).items()}
     for pid in parents:
         pod = _pod_above(pid, parents, pods)
         if pod and _has_open(pid, f"socket:[{inode}]"):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from trainmaster.local.node.backoff import streak_after
 from trainmaster.local.node.pod import Object, seconds_of
 from trainmaster.local.node.probe import Target, keep_probing, run_handler
 from trainmaster.local.node.record import Record, Waiting
+from trainmaster.local.node.session import Options, Session
 
 KEPT_ATTEMPTS = 2
 """The newest attempt and the one before, for ``kubectl logs --previous``."""
@@ -50,6 +52,7 @@ class Container:
         self._is_ready = False
         self._has_started = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._kill_at: float | None = None
         self._killer: asyncio.TimerHandle | None = None
 
@@ -166,6 +169,19 @@ class Container:
         attempt = self._previous if previous else self._attempt
         return (attempt.log, lambda: attempt.ended is None) if attempt else None
 
+    # --- commands ---
+
+    async def session(self, options: Options) -> Session | None:
+        """Starts a command inside the container, which ends with it; None if the container does not run."""
+        attempt = self._attempt
+        if attempt is None or not attempt.runs():
+            return None
+        session = await Session.start(options, self._target(attempt))
+        self._sessions.add(session)
+        if not attempt.runs():  # it has ended meanwhile
+            session.kill()
+        return session
+
     # --- a running container ---
 
     def _begin(self) -> None:
@@ -263,6 +279,8 @@ class Container:
             task.cancel()
         if self._killer:
             self._killer.cancel()
+        for session in self._sessions:
+            session.kill()
         self._kill_at, self._killer = None, None
         self._wake()
 

@@ -1,4 +1,5 @@
-"""The node's HTTPS endpoint on loopback: container logs, for clients with the token or a certificate."""
+"""The node's HTTPS endpoint on loopback: logs of containers and commands in them, for clients with the token or a
+certificate."""
 
 import hmac
 import ssl
@@ -18,9 +19,10 @@ from trainmaster.http_server import serve_http
 from trainmaster.local.node.container import Container
 from trainmaster.local.node.log import LogOptions, read_log, since_of
 from trainmaster.local.node.pod import LOOPBACK
+from trainmaster.local.node.remote_command import options_of, serve_session
 
 CONNECTIONS = 256
-"""One for each follower of a log."""
+"""One for each follower of a log, and for each command."""
 
 FindContainer = Callable[[Key, str], Container | None]
 
@@ -39,8 +41,14 @@ async def serve_kubelet(options: KubeletOptions, find: FindContainer) -> AsyncIt
     app = web.Application(middlewares=[_authenticated(options)])
     app.router.add_get("/healthz", _alive)
     app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", partial(_logs, find))
+    app.router.add_get("/exec/{namespace}/{pod}/{container}", partial(_exec, find))
     async with serve_http(
-        app, f"{LOOPBACK}:0", connections=CONNECTIONS, tls=_tls(options), shutdown_timeout=1.0
+        app,
+        f"{LOOPBACK}:0",
+        connections=CONNECTIONS,
+        tls=_tls(options),
+        shutdown_timeout=1.0,
+        handler_cancellation=True,  # a command whose client is gone ends
     ) as port:
         yield port
 
@@ -87,12 +95,38 @@ async def _alive(_: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
-async def _logs(find: FindContainer, request: web.Request) -> web.StreamResponse:
+async def _exec(find: FindContainer, request: web.Request) -> web.StreamResponse:
+    key, name, container = _found(find, request)
+    if container is None:
+        return _missing(key, name)
+    options = options_of(request.query, request.query.getall("command", []))
+    if not options.command:
+        return web.Response(status=400, text="no command was given\n")
+    if not web.WebSocketResponse().can_prepare(request):
+        return web.Response(status=400, text="commands are run for WebSockets only\n")
+    try:
+        session = await container.session(options)
+    except OSError as error:
+        return web.Response(status=500, text=f"cannot start a process: {error}\n")
+    if session is None:
+        return web.Response(status=400, text=f'container "{name}" in pod "{key.name}" is not running\n')
+    return await serve_session(request, session)
+
+
+def _found(find: FindContainer, request: web.Request) -> tuple[Key, str, Container | None]:
     key = Key(request.match_info["namespace"], request.match_info["pod"])
     name = request.match_info["container"]
-    container = find(key, name)
+    return key, name, find(key, name)
+
+
+def _missing(key: Key, name: str) -> web.Response:
+    return web.Response(status=404, text=f'container "{name}" of pod "{key}" is not on this node\n')
+
+
+async def _logs(find: FindContainer, request: web.Request) -> web.StreamResponse:
+    key, name, container = _found(find, request)
     if container is None:
-        return web.Response(status=404, text=f'container "{name}" of pod "{key}" is not on this node\n')
+        return _missing(key, name)
     try:
         options = _options(request)
     except ValueError as error:

@@ -12,6 +12,9 @@ POD_UID = "TRAINMASTER_POD_UID"
 CONTAINER = "TRAINMASTER_CONTAINER"
 """Every process of a container has these variables in its environment, also after it was reparented."""
 
+RUN, SESSION = "run", "session"
+"""Modes of a shim: it runs a container, or a command that a client has started in one."""
+
 SWEEPS = 50
 SWEEP_PAUSE = 0.02
 POLL_SECONDS = 0.2
@@ -25,13 +28,15 @@ def pids() -> Iterator[int]:
     yield from (int(name) for name in names if name.isdecimal())
 
 
-def running_shims(folder: Path) -> dict[str, int]:
-    """The running shims of a node that has this folder, by their spec file."""
+def running_shims(folder: Path, *modes: str) -> dict[str, int]:
+    """The running shims of a node that has this folder, by their spec file: those of containers, or those that were
+    started in these modes."""
+    wanted = {mode.encode() for mode in modes or (RUN,)}
     place = f"{folder.resolve()}{os.sep}"  # the node writes resolved paths
     shims: dict[str, int] = {}
     for pid in pids():
         words = _words(pid, "cmdline")
-        if len(words) > 2 and words[-2] == b"run" and b"/shim." in words[-3] and _is_ours(pid):
+        if len(words) > 2 and words[-2] in wanted and b"/shim." in words[-3] and _is_ours(pid):
             spec = os.fsdecode(words[-1])
             if spec.startswith(place):
                 shims.setdefault(spec, pid)  # a shim that forks is there twice until its child runs the program

@@ -10,7 +10,9 @@ program ends, as in a pid namespace.
 
 With an ``owner`` in SPEC the shim ends with that process.
 
-``exec SPEC`` runs a command inside a running container (probes, hooks), ``probe`` detects which namespaces work.
+``exec SPEC`` runs a command inside a running container (probes, hooks). ``session SPEC`` does so for ``kubectl exec``:
+it stays the parent of the command, ends with its exit code, and kills what the command leaves running. SIGTERM kills
+the command. ``probe`` detects which namespaces work.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ MESSAGE_LIMIT = 4096
 FALLBACK_LINES = 80
 FALLBACK_LIMIT = 2048
 START_ERROR = 128
+NOT_EXECUTABLE = 126
+"""The exit code of a command that cannot be executed, as in a shell."""
 
 
 class StartFailed(Exception):
@@ -66,6 +70,8 @@ def main() -> None:
         print(json.dumps(_probe()))
     elif mode == "exec":
         _exec_inside(_read(argument))
+    elif mode == "session":
+        sys.exit(_session(_read(argument)))
     else:
         sys.exit(Shim(argument).run())
 
@@ -530,7 +536,51 @@ def _exec_inside(spec: dict[str, Any]) -> None:
         _prepare(spec)
         _execute(spec)
     except (StartFailed, OSError) as error:
-        sys.exit(str(error))
+        os.write(2, f"{error}\n".encode())
+    os._exit(NOT_EXECUTABLE)
+
+
+def _session(spec: dict[str, Any]) -> int:
+    """The exit code of a command that a client runs inside a container."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+    def kill(*_: Any) -> None:
+        _signal(command, signal.SIGKILL)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until the handler knows the command
+    command = os.fork()
+    if command == 0:
+        os.setsid()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        if spec["tty"]:
+            _take_terminal()
+        _exec_inside(spec)
+    signal.signal(signal.SIGTERM, kill)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != spec["owner"]:  # the node ended before prctl took effect
+        kill()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)  # so that the client sees when the command closes its input
+    status = _wait_for(command)
+    _end_children()
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _wait_for(child: int) -> int:
+    """The wait status of a child; orphans that end before it are reaped."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            return status
+
+
+def _take_terminal() -> None:
+    """Makes stdin the terminal that controls this session: Ctrl-C and changes of its size become signals."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 # --- namespaces --------------------------------------------------------------------------------

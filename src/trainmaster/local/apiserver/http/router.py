@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import aiohttp
@@ -17,6 +17,7 @@ from trainmaster.local.apiserver.http.negotiate import JSON, Form, form_of
 from trainmaster.local.apiserver.http.option import list_options
 from trainmaster.local.apiserver.http.path import Address, address_of
 from trainmaster.local.apiserver.http.status import (
+    INSTEAD,
     UNSUPPORTED_SUBRESOURCES,
     Refusal,
     bad_request,
@@ -33,6 +34,7 @@ from trainmaster.local.apiserver.http.status import (
     unsupported_media_type,
 )
 from trainmaster.local.apiserver.kubectl import discovery, protobuf
+from trainmaster.local.apiserver.kubectl.exec import pod_exec
 from trainmaster.local.apiserver.kubectl.log import pod_log
 from trainmaster.local.apiserver.objects import patch, read, review, scale, strategic, write
 from trainmaster.local.apiserver.objects.catalog import BUILT_IN, NODE, REVIEWS
@@ -52,6 +54,9 @@ _HEALTH = frozenset({"/healthz", "/readyz", "/livez"})
 _INCLUDES = ("", "None", "Metadata", "Object")
 # Seconds after which a watch is closed whose client reads nothing.
 _SLOWEST_READER = 30.0
+
+Object = dict[str, Any]
+ServeAtNode = Callable[[web.Request, Object, Object | None, aiohttp.ClientSession, str], Awaitable[web.StreamResponse]]
 
 log = structlog.get_logger()
 
@@ -181,12 +186,14 @@ class Api:
     async def _subresource(self, request: web.Request, target: Target) -> web.StreamResponse:
         plural, name = target.served.resource.plural, target.subresource
         if target.served.definition is None and name in UNSUPPORTED_SUBRESOURCES.get(plural, ()):
-            raise not_supported(f"{plural}/{name}")
+            raise not_supported(f"{plural}/{name}", INSTEAD.get(name, ""))
         if name not in target.served.subresources:
             raise no_such_path() if target.served.definition is None else not_found(target.served.resource, target.name)
         match name, request.method:
             case ("log", "GET"):
-                return await self._log(request, target)
+                return await self._at_node(pod_log, request, target)
+            case ("exec", "GET" | "POST"):
+                return await self._at_node(pod_exec, request, target)
             case ("binding", "POST"):
                 return await self._bind(request, target)
             case ("scale", "GET"):
@@ -302,7 +309,8 @@ class Api:
         schedule.bind(self._state, target.place, node, binding=body)
         return _json(success(code=201), 201)
 
-    async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _at_node(self, serve: ServeAtNode, request: web.Request, target: Target) -> web.StreamResponse:
+        """A request that the node of the pod answers."""
         pod = answer.whole_object(target.served, read.get(self._state, target))
         node = None
         name = (pod.get("spec") or {}).get("nodeName")
@@ -310,7 +318,7 @@ class Api:
         if name and served is not None:
             stored = self._state.store.get(Place(str(NODE), "", name))
             node = None if stored is None else answer.whole_object(served, stored)
-        return await pod_log(request, pod, node, self._session, self._node_token)
+        return await serve(request, pod, node, self._session, self._node_token)
 
     # -- answers -------------------------------------------------------------------------------------------
 

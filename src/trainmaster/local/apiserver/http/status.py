@@ -7,7 +7,7 @@ Features that are deliberately not supported are refused with a message:
 | server-side apply (``application/apply-patch+yaml``) | 415 |
 | bodies in YAML or CBOR, and in protobuf for other kinds than ``protobuf`` names | 415 |
 | answers in nothing but YAML, protobuf or CBOR | 406 |
-| pods/exec, attach, portforward, proxy, eviction, ephemeralcontainers, resize; services/proxy; nodes/proxy | 501 |
+| pods/attach, portforward, proxy, eviction, ephemeralcontainers, resize; services/proxy; nodes/proxy | 501 |
 | any other resource or version | 404, and discovery does not list it |
 """
 
@@ -18,11 +18,14 @@ from trainmaster.core.ids import Resource
 from trainmaster.local.apiserver.objects.field_error import Cause
 
 UNSUPPORTED_SUBRESOURCES: Mapping[str, frozenset[str]] = {
-    "pods": frozenset({"exec", "attach", "portforward", "proxy", "eviction", "ephemeralcontainers", "resize"}),
+    "pods": frozenset({"attach", "portforward", "proxy", "eviction", "ephemeralcontainers", "resize"}),
     "services": frozenset({"proxy"}),
     "nodes": frozenset({"proxy"}),
     "serviceaccounts": frozenset({"token"}),
 }
+
+INSTEAD = {"attach": "`kubectl logs -f` shows the output of a container, and `kubectl exec` runs a command in it"}
+"""What to use for unsupported subresources."""
 
 CHANGED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -140,8 +143,9 @@ def method_unknown() -> Refusal:
     return Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
-def not_supported(what: str) -> Refusal:
-    return Refusal(501, "NotImplemented", f"{what} is not supported by the local cluster")
+def not_supported(what: str, instead: str = "") -> Refusal:
+    advice = f"; {instead}" if instead else ""
+    return Refusal(501, "NotImplemented", f"{what} is not supported by the local cluster{advice}")
 
 
 def not_acceptable(offered: str) -> Refusal:
