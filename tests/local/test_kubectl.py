@@ -189,6 +189,53 @@ class Terminal:
         return self._process.wait(SECONDS)
 
 
+# --- port-forward ---
+
+SERVER = """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    while True:
+        connection, _ = server.accept()
+        with connection:
+            size = 0
+            while data := connection.recv(65536):
+                size += len(data)
+            connection.sendall(b"x" * size)
+"""
+
+
+async def test_connections_are_forwarded_to_a_port_of_the_pod(kubectl: Kubectl) -> None:
+    await kubectl("run", "q", "--image=none", "--command", "--", sys.executable, "-c", SERVER)
+    await kubectl("wait", "--for=condition=Ready", "pod/q", f"--timeout={SECONDS}s")
+    port = ""
+    while not port:
+        port = (await kubectl("logs", "q")).strip()
+    async with kubectl.background("port-forward", "pod/q", f":{port}", ":1", "--address=127.0.0.1") as process:
+        assert process.stdout
+        assert process.stderr
+        here, closed = [int((await process.stdout.readline()).split()[2].rpartition(b":")[2]) for _ in range(2)]
+
+        answers = await asyncio.gather(*(asked(here, size) for size in (0, 10, 2_000_000)))
+        with contextlib.suppress(OSError):  # kubectl resets it
+            await asked(closed, 0)
+        why = await process.stderr.readline()
+
+    assert answers == [0, 10, 2_000_000]
+    assert b"cannot reach 127.0.0.1:1, the address of the pod: connection refused; its containers declare none" in why
+
+
+async def asked(port: int, size: int) -> int:
+    """How many bytes come back for so many."""
+    async with asyncio.timeout(SECONDS):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"x" * size)
+        writer.write_eof()
+        answer = await reader.read()
+        writer.close()
+    return len(answer)
+
+
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [

@@ -218,6 +218,8 @@ TABLE: Mapping[str, Sequence[Call]] = {
                 "a/exec?command=ls&stdout=true&container=absent",
                 "a/exec?command=ls&stdout=true&container=x",
                 "absent/exec?command=ls",
+                "a/portforward",
+                "absent/portforward",
             )
         ],
         Call("PUT", f"{PODS}/a/exec?command=ls"),

@@ -36,7 +36,6 @@ def definition() -> dict[str, Any]:
     ("method", "path"),
     [
         ("POST", f"{PODS}/a/attach"),
-        ("POST", f"{PODS}/a/portforward"),
         ("GET", f"{PODS}/a/proxy/some/path"),
         ("POST", f"{PODS}/a/eviction"),
         ("PATCH", f"{PODS}/a/ephemeralcontainers"),

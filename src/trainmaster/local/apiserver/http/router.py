@@ -36,6 +36,7 @@ from trainmaster.local.apiserver.http.status import (
 from trainmaster.local.apiserver.kubectl import discovery, protobuf
 from trainmaster.local.apiserver.kubectl.exec import pod_exec
 from trainmaster.local.apiserver.kubectl.log import pod_log
+from trainmaster.local.apiserver.kubectl.port_forward import port_forward
 from trainmaster.local.apiserver.objects import patch, read, review, scale, strategic, write
 from trainmaster.local.apiserver.objects.catalog import BUILT_IN, NODE, REVIEWS
 from trainmaster.local.apiserver.objects.delete import Deleted, delete, delete_options
@@ -194,6 +195,9 @@ class Api:
                 return await self._at_node(pod_log, request, target)
             case ("exec", "GET" | "POST"):
                 return await self._at_node(pod_exec, request, target)
+            case ("portforward", "GET" | "POST"):
+                pod = answer.whole_object(target.served, read.get(self._state, target))
+                return await port_forward(request, pod)
             case ("binding", "POST"):
                 return await self._bind(request, target)
             case ("scale", "GET"):

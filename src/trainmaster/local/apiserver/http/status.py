@@ -7,7 +7,7 @@ Features that are deliberately not supported are refused with a message:
 | server-side apply (``application/apply-patch+yaml``) | 415 |
 | bodies in YAML or CBOR, and in protobuf for other kinds than ``protobuf`` names | 415 |
 | answers in nothing but YAML, protobuf or CBOR | 406 |
-| pods/attach, portforward, proxy, eviction, ephemeralcontainers, resize; services/proxy; nodes/proxy | 501 |
+| pods/attach, proxy, eviction, ephemeralcontainers, resize; services/proxy; nodes/proxy | 501 |
 | any other resource or version | 404, and discovery does not list it |
 """
 
@@ -18,7 +18,7 @@ from trainmaster.core.ids import Resource
 from trainmaster.local.apiserver.objects.field_error import Cause
 
 UNSUPPORTED_SUBRESOURCES: Mapping[str, frozenset[str]] = {
-    "pods": frozenset({"attach", "portforward", "proxy", "eviction", "ephemeralcontainers", "resize"}),
+    "pods": frozenset({"attach", "proxy", "eviction", "ephemeralcontainers", "resize"}),
     "services": frozenset({"proxy"}),
     "nodes": frozenset({"proxy"}),
     "serviceaccounts": frozenset({"token"}),

@@ -28,13 +28,20 @@ _GROUP_VERSION = re.compile(r"(?:/api|/apis/(?P<group>[^/]+))/(?P<version>[^/]+)
 _DOCUMENT = re.compile(r"/openapi/v3(?P<path>(?:/api|/apis/[^/]+)/[^/]+)")
 
 # Subresources with a kind of their own; the others have the kind of their resource.
-_SUBRESOURCE_KINDS = {"scale": "Scale", "eviction": "Eviction", "binding": "Binding", "exec": "PodExecOptions"}
+_SUBRESOURCE_KINDS = {
+    "scale": "Scale",
+    "eviction": "Eviction",
+    "binding": "Binding",
+    "exec": "PodExecOptions",
+    "portforward": "PodPortForwardOptions",
+}
 _SUBRESOURCE_GROUPS = {"scale": ("autoscaling", "v1"), "eviction": ("policy", "v1")}
 _SUBRESOURCE_VERBS = {
     "log": ("get",),
     "binding": ("create",),
     "eviction": ("create",),
     "exec": ("create", "get"),
+    "portforward": ("create", "get"),
     "finalize": ("update",),
 }
 _WRITTEN = ("get", "patch", "update")

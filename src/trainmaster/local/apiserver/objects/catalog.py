@@ -26,7 +26,7 @@ BUILT_IN = (
         "pod",
         short_names=("po",),
         categories=("all",),
-        subresources=frozenset({"status", "log", "binding", "exec"}),
+        subresources=frozenset({"status", "log", "binding", "exec", "portforward"}),
     ),
     Served(SERVICE, "service", short_names=("svc",), categories=("all",), subresources=frozenset({"status"})),
     Served(EVENT, "event", short_names=("ev",)),
