@@ -69,9 +69,10 @@ hostile: testbed ## attack a whole installation for five minutes; prints times a
 bench: testbed ## compare with a plain API client and Kubernetes' Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench
 
-generate: $(STAMP) ## write the generated files (deploy/crds.yaml, deploy/*-manager.yaml)
+generate: $(STAMP) ## write the generated files (deploy/crds.yaml, deploy/*-manager.yaml, …)
 	$(BIN)/trainmaster crds > deploy/crds.yaml
 	$(BIN)/python -m deploy.manager
+	$(BIN)/python -m deploy.kustomize
 
 clean: ## remove the virtual environment and caches (the test bed stays)
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
