@@ -236,6 +236,23 @@ async def test_apply_creates_then_changes_then_leaves_alone(kubectl: Kubectl) ->
     assert await kubectl("get", "farm", "f", "-o", "jsonpath={.spec.replicas}") == "3"
 
 
+async def test_server_side_apply_creates_and_changes(kubectl: Kubectl) -> None:
+    made = await kubectl.run("apply", "--server-side", "-f", "-", input=ALL)
+    changed = await kubectl.run("apply", "--server-side", "-f", "-", input=ALL.replace("replicas: 2", "replicas: 3"))
+
+    assert (made.code, made.err, made.out.count("serverside-applied")) == (0, "", 4)
+    assert (changed.code, changed.out.count("serverside-applied")) == (0, 4)
+    assert "Warning: the local cluster keeps no owners of fields" in changed.err
+    assert await kubectl("get", "farm", "f", "-o", "jsonpath={.spec.replicas}") == "3"
+
+
+async def test_a_deployment_is_refused_with_what_runs_here(kubectl: Kubectl) -> None:
+    done = await kubectl.run("create", "deployment", "d", "--image=busybox")
+
+    assert done.code == 1
+    assert "the local cluster does not run deployments.apps: it runs pods (kubectl run)" in done.err
+
+
 async def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", input=FARM)
 

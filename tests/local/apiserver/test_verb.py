@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.local.apiserver.client import MERGE, STRATEGIC, Client
+from tests.local.apiserver.client import MERGE, STRATEGIC, Answer, Client
 
+APPLY = "application/apply-patch+yaml"
 NAMESPACE = "/api/v1/namespaces/default"
 MAPS = f"{NAMESPACE}/configmaps"
 PODS = f"{NAMESPACE}/pods"
@@ -51,10 +52,52 @@ async def test_unsupported_requests_have_a_message(api: Client, method: str, pat
     assert "is not supported by the local cluster" in answer.body["message"]
 
 
-async def test_refused_server_side_apply_names_an_alternative(api: Client) -> None:
-    answer = await api.request("PATCH", f"{MAPS}/a", {}, content_type="application/apply-patch+yaml")
-    assert answer.code == 415
-    assert "use kubectl apply without --server-side" in answer.body["message"]
+def applied(name: str, **data: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+async def apply(api: Client, path: str, body: Any) -> Answer:
+    return await api.request("PATCH", f"{path}?fieldManager=me", body, content_type=APPLY)
+
+
+async def test_server_side_apply_creates_then_merges_and_warns_that_nothing_is_removed(api: Client) -> None:
+    made = await apply(api, f"{MAPS}/a", applied("a", x="1", y="1"))
+    changed = await apply(api, f"{MAPS}/a", applied("a", x="2"))
+
+    assert (made.code, made.warnings) == (201, ())
+    assert (changed.code, changed.body["data"]) == (200, {"x": "2", "y": "1"})
+    assert "a field that you removed from the manifest stays in the object" in changed.warnings[0]
+
+
+async def test_server_side_apply_merges_lists_of_pods_by_their_keys(api: Client) -> None:
+    await apply(api, f"{PODS}/a", {"apiVersion": "v1", "kind": "Pod", **pod("a")})
+    image = {"spec": {"containers": [{"name": "c", "image": "other", "command": None}]}}
+
+    changed = await apply(api, f"{PODS}/a", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, **image})
+
+    assert [(each["name"], each["image"]) for each in changed.body["spec"]["containers"]] == [("c", "other")]
+
+
+@pytest.mark.parametrize("body", [b"metadata: {name: a}", b"[]", b"null"])
+async def test_a_server_side_apply_that_cannot_be_read_is_a_bad_request(api: Client, body: bytes) -> None:
+    assert (await apply(api, f"{MAPS}/a", body)).code == 400
+
+
+async def test_server_side_apply_needs_a_manager(api: Client) -> None:
+    answer = await api.request("PATCH", f"{MAPS}/a", applied("a"), content_type=APPLY)
+
+    assert answer.code == 422
+    assert "fieldManager: Required value: is required for apply patch" in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/apis/apps/v1/namespaces/default/deployments", "/apis/batch/v1/namespaces/default/cronjobs"]
+)
+async def test_a_workload_that_is_not_run_is_refused_with_what_is(api: Client, path: str) -> None:
+    answer = await api.request("POST", path, {})
+
+    assert answer.code == 404
+    assert "it runs pods (kubectl run), Jobs (kubectl create job) and the jobs of trainmaster" in answer.body["message"]
 
 
 @pytest.mark.parametrize("content_type", ["application/yaml", "application/cbor", "text/plain"])

@@ -19,12 +19,15 @@ from trainmaster.local.apiserver.http.path import Address, address_of
 from trainmaster.local.apiserver.http.status import (
     INSTEAD,
     UNSUPPORTED_SUBRESOURCES,
+    UNSUPPORTED_WORKLOADS,
     Refusal,
     bad_request,
     details_of,
     internal,
+    invalid_options,
     method_unknown,
     no_such_path,
+    no_such_workload,
     not_found,
     not_supported,
     success,
@@ -37,7 +40,7 @@ from trainmaster.local.apiserver.kubectl import discovery, protobuf
 from trainmaster.local.apiserver.kubectl.exec import pod_exec
 from trainmaster.local.apiserver.kubectl.log import pod_log
 from trainmaster.local.apiserver.kubectl.port_forward import port_forward
-from trainmaster.local.apiserver.objects import patch, read, review, scale, strategic, write
+from trainmaster.local.apiserver.objects import apply, field_error, patch, read, review, scale, strategic, write
 from trainmaster.local.apiserver.objects.catalog import BUILT_IN, NODE, REVIEWS
 from trainmaster.local.apiserver.objects.delete import Deleted, delete, delete_options
 from trainmaster.local.apiserver.objects.field_error import quoted
@@ -112,6 +115,8 @@ class Api:
         address = address_of(path)
         if address is None:
             return self._other(request, path)
+        if request.method == "POST" and (address.group, address.plural) in UNSUPPORTED_WORKLOADS:
+            raise no_such_workload(address.group, address.plural)
         target = self._target(address)
         if target is None:
             return _text(404, "404 page not found\n")
@@ -249,6 +254,9 @@ class Api:
     async def _patch(self, request: web.Request, target: Target) -> web.Response:
         form = _form(request)
         options = write.write_options("PatchOptions", request.query)
+        if request.content_type == _APPLY:
+            outcome = apply.apply(self._state, target, await _applied(request), options)
+            return self._written(request, target, outcome, form)
         change = await self._change(request, target)
         return self._written(request, target, write.patch(self._state, target, change, options), form)
 
@@ -267,12 +275,6 @@ class Api:
         offered = [_OPERATIONS, _MERGE]
         if target.served.definition is None:
             offered.append(_STRATEGIC)
-        if content_type == _APPLY:
-            raise Refusal(
-                415,
-                "UnsupportedMediaType",
-                "server-side apply is not supported by the local cluster: use kubectl apply without --server-side",
-            )
         if content_type not in offered and target.served.definition is None:
             raise Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
         if content_type not in offered:
@@ -363,6 +365,17 @@ async def _body(request: web.Request, target: Target) -> Any:
         raise unsupported_media_type(JSON)
     kind = target.served.resource.kind
     return _decoded(await request.read(), f"the object provided is unrecognized (must be of type {kind})")
+
+
+async def _applied(request: web.Request) -> Any:
+    """The object of a server-side apply. kubectl and all client libraries send JSON, which is YAML, too."""
+    if not request.query.get("fieldManager"):
+        why = field_error.required("fieldManager", "is required for apply patch")
+        raise invalid_options("PatchOptions", [why])
+    body = _decoded(await request.read(), "the object cannot be read; send it as JSON")
+    if not isinstance(body, dict):
+        raise bad_request("the object cannot be read: expected an object")
+    return body
 
 
 async def _optional_body(request: web.Request) -> Any:

@@ -4,7 +4,7 @@ Features that are deliberately not supported are refused with a message:
 
 | request | answer |
 |---|---|
-| server-side apply (``application/apply-patch+yaml``) | 415 |
+| new Deployments and other workloads that are not run here | 404 |
 | bodies in YAML or CBOR, and in protobuf for other kinds than ``protobuf`` names | 415 |
 | answers in nothing but YAML, protobuf or CBOR | 406 |
 | pods/attach, proxy, eviction, ephemeralcontainers, resize; services/proxy; nodes/proxy | 501 |
@@ -23,6 +23,16 @@ UNSUPPORTED_SUBRESOURCES: Mapping[str, frozenset[str]] = {
     "nodes": frozenset({"proxy"}),
     "serviceaccounts": frozenset({"token"}),
 }
+
+UNSUPPORTED_WORKLOADS = frozenset(
+    {
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("apps", "statefulsets"),
+        ("apps", "daemonsets"),
+        ("batch", "cronjobs"),
+    }
+)
 
 INSTEAD = {"attach": "`kubectl logs -f` shows the output of a container, and `kubectl exec` runs a command in it"}
 """What to use for unsupported subresources."""
@@ -96,6 +106,14 @@ def not_found(resource: Resource, name: str) -> Refusal:
 
 def no_such_path() -> Refusal:
     return Refusal(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def no_such_workload(group: str, plural: str) -> Refusal:
+    message = (
+        f"the local cluster does not run {plural}.{group}: it runs pods (kubectl run), Jobs (kubectl create job) and "
+        "the jobs of trainmaster; kubectl api-resources lists all kinds"
+    )
+    return Refusal(404, "NotFound", message, {"group": group, "kind": plural})
 
 
 def already_exists(resource: Resource, name: str, *, is_going: bool) -> Refusal:
