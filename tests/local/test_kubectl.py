@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import json
 import os
 import struct
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from tests.local.cluster import client_of, create, until, until_running
 from tests.local.conftest import Up
-from tests.local.kubectl import SECONDS, Kubectl
+from tests.local.kubectl import SECONDS, Kubectl, table
 from tests.local.test_caller import ASK, idle, of
 from trainmaster.local.node.process import pids
 
@@ -234,6 +235,37 @@ async def asked(port: int, size: int) -> int:
         answer = await reader.read()
         writer.close()
     return len(answer)
+
+
+# --- top ---
+
+BUSY = "data = b'x' * 60_000_000\nprint('ready', flush=True)\nwhile True: pass"
+
+
+async def test_top_shows_what_a_pod_and_the_machine_use(kubectl: Kubectl, pod: str) -> None:
+    await kubectl("run", "busy", "--image=none", "--labels=a=b", "--command", "--", sys.executable, "-c", BUSY)
+    await kubectl("wait", "--for=condition=Ready", "pod/busy", f"--timeout={SECONDS}s")
+    while "ready" not in await kubectl("logs", "busy"):
+        pass
+
+    idle, busy = sorted(table(await kubectl("top", "pods", "--no-headers")), reverse=True)
+    (chosen,) = table(await kubectl("top", "pods", "-l", "a=b", "--containers", "--no-headers"))
+    (node,) = table(await kubectl("top", "nodes", "--no-headers"))
+
+    assert (idle[0], busy[0], chosen[:2], node[0]) == ("p", "busy", ["busy", "busy"], "local")
+    assert 57 <= int(busy[2].removesuffix("Mi")) < 200
+    assert int(idle[1].removesuffix("m")) < int(busy[1].removesuffix("m"))
+
+
+async def test_a_pod_that_does_not_run_uses_nothing(kubectl: Kubectl) -> None:
+    await kubectl("run", "q", "--image=none", "--restart=Never", "--command", "--", "true")
+    await kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/q", f"--timeout={SECONDS}s")
+
+    assert json.loads(await kubectl("get", "--raw", "/apis/metrics.k8s.io/v1beta1/pods"))["items"] == []
+    assert (await kubectl.run("get", "--raw", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/q")).code == 1
+
+
+# --- what is refused ---
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -31,6 +32,7 @@ from trainmaster.local.node.pod import Pod
 from trainmaster.local.node.process import running_shims
 from trainmaster.local.node.registration import Registration, capacity
 from trainmaster.local.node.security import Policy, own_identity
+from trainmaster.local.node.stats import Running, summary
 from trainmaster.local.node.worker import PodWorker, end_leftover, kept_pods
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.recorder import Recorder
@@ -155,7 +157,7 @@ class Agent:
             client_ca=options.client_ca,
             client_name=options.client_name,
         )
-        async with serve_kubelet(kubelet, self.find) as port:
+        async with serve_kubelet(kubelet, self.find, self._summary) as port:
             registration = Registration(self._cluster, options.name, self._room, port, is_tainted=options.is_tainted)
             async with asyncio.TaskGroup() as group:
                 working = group.create_task(self._work(registration, ready))
@@ -273,6 +275,16 @@ class Agent:
             if worker.pod.key == key and name in worker.containers:
                 return worker.containers[name]
         return None
+
+    async def _summary(self) -> dict[str, Any]:
+        """What the machine and the running containers use."""
+        running = [
+            Running(worker.pod.key, uid, container.name, container.shim)
+            for uid, worker in self._workers.items()
+            for container in worker.containers.values()
+            if container.shim
+        ]
+        return await summary(self._options.name, running)
 
     def _config_map_changed(self, before: ServiceView | None, after: ServiceView | None) -> None:
         """Updates volumes at once: a program may wait for the change."""

@@ -52,6 +52,11 @@ class Attempt:
         self._sweeping: asyncio.Task[None] | None = None
 
     @property
+    def shim(self) -> int:
+        """The pid of its shim; 0 if that has ended."""
+        return self._shim
+
+    @property
     def log(self) -> Path:
         return self.folder / "log"
 

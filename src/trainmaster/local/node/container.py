@@ -169,6 +169,11 @@ class Container:
         attempt = self._previous if previous else self._attempt
         return (attempt.log, lambda: attempt.ended is None) if attempt else None
 
+    @property
+    def shim(self) -> int:
+        """The pid of the shim of a running attempt; 0 if there is none."""
+        return self._attempt.shim if self._attempt and self._attempt.runs() else 0
+
     # --- commands ---
 
     async def session(self, options: Options) -> Session | None:

@@ -1,13 +1,14 @@
-"""The node's HTTPS endpoint on loopback: logs of containers and commands in them, for clients with the token or a
-certificate."""
+"""The node's HTTPS endpoint on loopback, for clients with the token or a certificate: logs of containers, commands in
+them, and what they use."""
 
 import hmac
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -25,6 +26,7 @@ CONNECTIONS = 256
 """One for each follower of a log, and for each command."""
 
 FindContainer = Callable[[Key, str], Container | None]
+Summarize = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class KubeletOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +38,13 @@ class KubeletOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def serve_kubelet(options: KubeletOptions, find: FindContainer) -> AsyncIterator[int]:
+async def serve_kubelet(options: KubeletOptions, find: FindContainer, summarize: Summarize) -> AsyncIterator[int]:
     """Serves while the block runs; yields the port."""
     app = web.Application(middlewares=[_authenticated(options)])
     app.router.add_get("/healthz", _alive)
     app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", partial(_logs, find))
     app.router.add_get("/exec/{namespace}/{pod}/{container}", partial(_exec, find))
+    app.router.add_get("/stats/summary", partial(_summary, summarize))
     async with serve_http(
         app,
         f"{LOOPBACK}:0",
@@ -93,6 +96,13 @@ def _has_token(request: web.Request, token: str) -> bool:
 
 async def _alive(_: web.Request) -> web.Response:
     return web.Response(text="ok")
+
+
+async def _summary(summarize: Summarize, _: web.Request) -> web.Response:
+    try:
+        return web.json_response(await summarize())
+    except OSError as error:
+        return web.Response(status=501, text=f"this machine does not say what processes use: {error}\n")
 
 
 async def _exec(find: FindContainer, request: web.Request) -> web.StreamResponse:

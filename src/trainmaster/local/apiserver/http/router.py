@@ -11,6 +11,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from trainmaster.core.ids import POD, Resource
 from trainmaster.local.apiserver.controllers import schedule
 from trainmaster.local.apiserver.http import answer
 from trainmaster.local.apiserver.http.negotiate import JSON, Form, form_of
@@ -36,12 +37,12 @@ from trainmaster.local.apiserver.http.status import (
     unavailable,
     unsupported_media_type,
 )
-from trainmaster.local.apiserver.kubectl import discovery, protobuf
+from trainmaster.local.apiserver.kubectl import discovery, metrics, protobuf
 from trainmaster.local.apiserver.kubectl.exec import pod_exec
 from trainmaster.local.apiserver.kubectl.log import pod_log
 from trainmaster.local.apiserver.kubectl.port_forward import port_forward
 from trainmaster.local.apiserver.objects import apply, field_error, patch, read, review, scale, strategic, write
-from trainmaster.local.apiserver.objects.catalog import BUILT_IN, NODE, REVIEWS
+from trainmaster.local.apiserver.objects.catalog import BUILT_IN, METRICS_GROUP, NODE, REVIEWS
 from trainmaster.local.apiserver.objects.delete import Deleted, delete, delete_options
 from trainmaster.local.apiserver.objects.field_error import quoted
 from trainmaster.local.apiserver.objects.state import State, Target
@@ -61,6 +62,11 @@ _SLOWEST_READER = 30.0
 
 Object = dict[str, Any]
 ServeAtNode = Callable[[web.Request, Object, Object | None, aiohttp.ClientSession, str], Awaitable[web.StreamResponse]]
+
+_METRICS: dict[str, tuple[metrics.MakeMetrics, Resource]] = {
+    "NodeMetrics": (metrics.of_nodes, NODE),
+    "PodMetrics": (metrics.of_pods, POD),
+}
 
 log = structlog.get_logger()
 
@@ -122,6 +128,8 @@ class Api:
             return _text(404, "404 page not found\n")
         if target.served.resource in REVIEWS:
             return await self._review(request, target)
+        if target.served.resource.group == METRICS_GROUP:
+            return await self._metrics(request, target)
         if target.subresource:
             return await self._subresource(request, target)
         if target.name:
@@ -225,6 +233,38 @@ class Api:
         body = await _body(request, target)
         answered, warnings = review.answer(self._state, target.served, body, self._token, validation)
         return _warned(_json(answered, 201), warnings)
+
+    async def _metrics(self, request: web.Request, target: Target) -> web.Response:
+        """What the nodes or pods of a list use, or a single one."""
+        if request.method != "GET" or target.subresource:
+            raise method_unknown()
+        _form(request)
+        make, of = _METRICS[target.served.resource.kind]
+        served = self._state.catalog.find(of.group, of.version, of.plural)
+        assert served is not None  # noqa: S101 – built in
+        about = Target(served, target.namespace, target.name)
+        stored = [read.get(self._state, about)] if target.name else self._page(request, about)
+        found = make([answer.whole_object(served, each) for each in stored], await self._summaries())
+        if target.name:
+            if not found:
+                raise not_found(target.served.resource, target.name)
+            return _json(found[0])
+        resource = target.served.resource
+        head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": {}}
+        return _json({**head, "items": found})
+
+    def _page(self, request: web.Request, target: Target) -> Sequence[Stored]:
+        return read.list_page(self._state, target, list_options(request.query)).items
+
+    async def _summaries(self) -> dict[str, Object]:
+        """By node; one that does not answer has none."""
+        served = self._state.catalog.of_resource(str(NODE))
+        assert served is not None  # noqa: S101 – built in
+        nodes = [answer.whole_object(served, each) for each in self._state.store.select(str(NODE))]
+        asked = [metrics.summary_of(node, self._session, self._node_token) for node in nodes]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        found = zip(nodes, answers, strict=True)
+        return {node["metadata"]["name"]: said for node, said in found if not isinstance(said, BaseException)}
 
     async def _list(self, request: web.Request, target: Target) -> web.StreamResponse:
         options = list_options(request.query)

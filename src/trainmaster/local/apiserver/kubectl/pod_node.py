@@ -1,4 +1,4 @@
-"""What requests for the log and for commands of a pod have in common: which container, and where its node is."""
+"""What requests that a node answers have in common: which container, and where the node is."""
 
 from typing import Any
 
@@ -34,16 +34,19 @@ def node_url(pod: Object, node: Object | None, endpoint: str, container: str) ->
     host = pod.get("spec", {}).get("nodeName", "")
     if not host:
         raise bad_request(f"pod {name} does not have a host assigned")
+    return f"{endpoint_of(host, node)}/{endpoint}/{namespace}/{name}/{container}"
+
+
+def endpoint_of(name: str, node: Object | None) -> str:
+    """The address at which a node answers."""
     status = (node or {}).get("status", {})
     address = next(
         (each.get("address", "") for each in status.get("addresses", ()) if each.get("type") == "InternalIP"), ""
     )
     port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", 0)
     if not address or not port:
-        raise _server_error(
-            f"no address or port known for node {host}, so the pod cannot be reached; is the node running?"
-        )
-    return f"https://{address}:{port}/{endpoint}/{namespace}/{name}/{container}"
+        raise _server_error(f"no address or port known for node {name}, so it cannot be reached; is the node running?")
+    return f"https://{address}:{port}"
 
 
 def node_refusal(code: int, text: str) -> Refusal:

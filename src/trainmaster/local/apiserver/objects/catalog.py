@@ -20,6 +20,13 @@ TOKEN_REVIEW = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenRev
 REVIEWS = (ACCESS_REVIEW, RULES_REVIEW, SELF_REVIEW, TOKEN_REVIEW)
 DEFINITION = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
+METRICS_GROUP = "metrics.k8s.io"
+METRICS = (
+    Served(Resource(METRICS_GROUP, "v1beta1", "nodes", "NodeMetrics"), "", namespaced=False, verbs=("get", "list")),
+    Served(Resource(METRICS_GROUP, "v1beta1", "pods", "PodMetrics"), "", verbs=("get", "list")),
+)
+"""What the metrics server adds to a cluster."""
+
 BUILT_IN = (
     Served(
         POD,
@@ -100,7 +107,7 @@ class Catalog:
 
     def _index(self) -> None:
         self._structurals.clear()
-        self._served = BUILT_IN + tuple(each for versions in self._definitions.values() for each in versions)
+        self._served = BUILT_IN + METRICS + tuple(each for versions in self._definitions.values() for each in versions)
         self._by_path = {
             (each.resource.group, each.resource.version, each.resource.plural): each for each in self._served
         }
