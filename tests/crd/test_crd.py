@@ -97,6 +97,20 @@ def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_j
             [("Phase", ".status.phase"), ("Age", ".metadata.creationTimestamp")],
             id="NerveXJob",
         ),
+        pytest.param(
+            "MxJob",
+            "mxjobs.mlkube.io",
+            ("mxjobs", "mxjob", "MxJobList", ["mlmxj"]),
+            [
+                ("Mode", ".spec.jobMode"),
+                ("Phase", ".status.phase"),
+                ("State", ".status.state"),
+                ("Age", ".metadata.creationTimestamp"),
+                ("Reason", ".status.reason"),
+                ("Message", ".status.conditions[?(@.type=='Ready')].message"),
+            ],
+            id="MxJob",
+        ),
     ],
 )
 def test_a_kind_keeps_its_names_and_columns(

@@ -13,6 +13,7 @@ _COLUMNS = (
     Column("State", "string", ".status.state"),
     AGE,
     Column("Reason", "string", ".status.reason", priority=1),
+    Column("Message", "string", ".status.conditions[?(@.type=='Ready')].message", priority=1),
 )
 
 # In a loop over the entries r of an MxJob's replicaSpecs.
