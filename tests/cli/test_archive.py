@@ -1,10 +1,7 @@
 from pathlib import Path
 
-import pytest
-
 from trainmaster.cli.archive import Archive
 from trainmaster.cli.tail import Line
-from trainmaster.core.errors import BadConfig
 
 
 def line(text: str, *, uid: str = "u", container: str = "main", attempt: int = 0) -> Line:
@@ -55,7 +52,14 @@ def test_the_next_run_starts_its_files_anew(tmp_path: Path) -> None:
     assert written(tmp_path) == {"job-a-0.main.0.log": "today\n"}
 
 
-def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(BadConfig, match=r"--logs .*/file/logs: Not a directory; choose another folder"):
-        Archive(tmp_path / "file" / "logs")
+def test_beyond_the_limit_the_older_half_of_the_largest_file_is_removed_with_a_note(tmp_path: Path) -> None:
+    archive = Archive(tmp_path, limit=2000)
+    archive.put("job-a-0", [line("short")])
+    for number in range(500):
+        archive.put("job-b-0", [line(f"line {number:03}", uid="b")])
+    note, *lines = (tmp_path / "job-b-0.main.0.log").read_text().splitlines()
+
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 2000
+    assert note == f"[trainmaster: {500 - len(lines)} earlier lines were removed; --logs DIR keeps all]"
+    assert lines == [f"line {number:03}" for number in range(500 - len(lines), 500)]
+    assert (tmp_path / "job-a-0.main.0.log").read_text() == "short\n"

@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmaster.cli.run_model import LAST_LINES, Replica, RunModel
+from trainmaster.cli.run_model import LINES, LONGEST_LINE, Replica, RunModel
 from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Settings
@@ -280,9 +280,16 @@ def test_a_pod_that_replaces_another_counts_as_a_restart(model: RunModel) -> Non
 
 def test_the_last_lines_are_remembered_and_no_more(model: RunModel) -> None:
     model.observe_pod(None, pod())
-    for number in range(LAST_LINES + 5):
+    for number in range(LINES + 5):
         model.observe_line("p", str(number))
-    assert replicas(model)[0].lines == tuple(str(number) for number in range(5, LAST_LINES + 5))
+    assert replicas(model)[0].lines == tuple(str(number) for number in range(5, LINES + 5))
+
+
+def test_lines_that_are_not_shown_are_counted(model: RunModel) -> None:
+    model.observe_pod(None, pod())
+    model.observe_skipped("p", 41)
+    model.observe_line("p", "x" * 5000)
+    assert (replicas(model)[0].line_count, replicas(model)[0].lines) == (42, ("x" * LONGEST_LINE,))
 
 
 def test_an_unfinished_line_is_the_last_one_until_a_line_ends(model: RunModel) -> None:

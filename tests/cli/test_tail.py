@@ -110,9 +110,39 @@ def test_a_flood_is_read_in_portions_and_nothing_is_lost(tmp_path: Path) -> None
     count = 2 * CHUNK // 1000
     append(file, "".join(entry(f"{number} {'x' * 1000}") for number in range(count)))
     tail = Tail(file)
-    first = tail.read()
-    assert 0 < len(first) < count
-    assert [int(text.split()[0]) for text in texts(first + tail.finish())] == list(range(count))
+    found = tail.read()
+    assert 0 < len(found) < count
+    while tail.has_more:
+        found += tail.finish()
+    assert [int(text.split()[0]) for text in texts(found)] == list(range(count))
+
+
+def test_the_oldest_file_is_deleted_when_it_was_read_and_not_before(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    for turn in range(3):
+        if turn:
+            rotate(file)
+        append(file, entry(f"{turn} {'x' * CHUNK}", second=turn))
+    tail, oldest = Tail(file), tmp_path / "log.2"
+    found = tail.read()
+    assert oldest.exists()
+    while tail.has_more:
+        found += tail.read()
+
+    assert not oldest.exists()
+    assert (tmp_path / "log.1").exists()  # the shim may rename it at any time
+    assert [text[:1] for text in texts(found)] == ["0", "1", "2"]
+
+
+def test_beyond_the_most_lines_the_earlier_ones_are_counted_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    tail = Tail(file, most=2)
+    append(file, entry("a") + entry("b", tag="P") + entry("c", stream="stderr") + entry("d") + entry("e", tag="P"))
+    append(file, entry("f") + entry("g"))
+    found = tail.read()
+
+    assert raw(found) == b"a\nbc\nd\nef\ng\n"
+    assert (texts(found), sum(piece.skipped for piece in found)) == (["ef", "g"], 3)
 
 
 def test_bytes_that_are_no_text_do_not_stop_anything(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_job_that_succeeds_ends_with_0_and_leaves_nothing(start: Start, tmp_pa
     assert set(lines_of(out, "ps-0")) <= {"serving"}  # it may be told to stop before it has begun
     assert re.search(r"^aitrainingjob/job Succeed: ", out, re.MULTILINE)
     assert containers_of(tmp_path) == []
-    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".local", "job.yaml"]  # only the logs
 
 
 def test_a_failed_job_exits_with_1_and_a_reason(start: Start, tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from trainmaster.cli.run_model import Job, Replica
+from trainmaster.cli.run_model import LINES, Job, Replica
 from trainmaster.cli.text import age, printable
 
+LAST_LINES = 10
+"""Lines of a failed replica that are shown at the end."""
 MOST_FAILED = 3
 """Failed replicas of a job whose last lines are shown: most fail for the same reason."""
 
@@ -41,7 +43,7 @@ def summary(jobs: Sequence[Job], now: datetime) -> RenderableType:
         failed = [r for r in job.replicas if r.lines and (r.state == "Failed" or (r.state == "Stopped" and r.why))]
         for replica in failed[:MOST_FAILED]:
             parts.append(Text(f"the last lines of {replica.name} ({replica.why}):", style="red"))
-            parts += [Text(f"  {printable(line)}") for line in replica.lines]
+            parts += [Text(f"  {printable(line)}") for line in replica.lines[-LAST_LINES:]]
         parts.append(Text())
     return Group(*parts)
 
@@ -94,6 +96,8 @@ def _chosen(replicas: Sequence[Replica], room: int) -> tuple[list[Replica], int]
 
 class Screen:
     """The terminal during a run."""
+
+    most_lines = LINES
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,5 +1,6 @@
 """Renders jobs without a terminal: searchable lines, each with its replica as a prefix."""
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
@@ -13,6 +14,8 @@ BAR_PERIOD = 1.0
 
 class Lines:
     """Writes each change once."""
+
+    most_lines = sys.maxsize
 
     def __init__(self, out: TextIO) -> None:
         self._out = out

@@ -4,7 +4,7 @@ It is built from the watches of jobs and pods. Deleted pods are remembered, so t
 after a job has cleaned up.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -18,8 +18,10 @@ from trainmaster.core.observed import SlotLabels
 from trainmaster.core.view import JobView
 from trainmaster.core.wire import ObjectMeta, Wire
 
-LAST_LINES = 10
-"""Lines kept of each replica, to show why it failed."""
+LINES = 200
+"""The last lines of each replica that are remembered."""
+LONGEST_LINE = 1000
+"""Characters of a line that are remembered."""
 
 Outcome = Literal["", "succeeded", "failed", "refused", "deleted"]
 
@@ -45,6 +47,8 @@ class Replica(msgspec.Struct, frozen=True):
     until: datetime | None = None
     lines: tuple[str, ...] = ()
     """The last lines of its log."""
+    line_count: int = 0
+    """All lines of its log."""
 
     @property
     def is_over(self) -> bool:
@@ -197,6 +201,7 @@ class RunModel:
         """Pods that were deleted before they ended."""
         self._gone: set[str] = set()
         self._lines: dict[str, deque[str]] = {}
+        self._line_counts: Counter[str] = Counter()
         self._unfinished: dict[str, str] = {}
         """By pod: an incomplete line after its last complete one."""
 
@@ -238,10 +243,15 @@ class RunModel:
 
     def observe_line(self, uid: str, text: str) -> None:
         self._unfinished.pop(uid, None)
-        self._lines.setdefault(uid, deque(maxlen=LAST_LINES)).append(text)
+        self._lines.setdefault(uid, deque(maxlen=LINES)).append(text[:LONGEST_LINE])
+        self._line_counts[uid] += 1
+
+    def observe_skipped(self, uid: str, count: int) -> None:
+        """Lines whose text is not shown."""
+        self._line_counts[uid] += count
 
     def observe_unfinished(self, uid: str, text: str) -> None:
-        self._unfinished[uid] = text
+        self._unfinished[uid] = text[:LONGEST_LINE]
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -337,11 +347,12 @@ class RunModel:
             since=pod.status.start_time or pod.metadata.creation_timestamp,
             until=max((end for end in ends if end), default=None) if state in (*_ENDED, "Stopped") else None,
             lines=self._last_lines(uid),
+            line_count=self._line_counts[uid],
         )
 
     def _last_lines(self, uid: str) -> tuple[str, ...]:
         unfinished = (self._unfinished[uid],) if uid in self._unfinished else ()
-        return (*self._lines.get(uid, ()), *unfinished)[-LAST_LINES:]
+        return (*self._lines.get(uid, ()), *unfinished)
 
     def _replica_name(self, pod: _Pod) -> str:
         owner = self._owner(pod)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from trainmaster.cli.archive import Archive
+from trainmaster.cli.archive import LIMIT, Archive
 from trainmaster.cli.interrupt import Interrupts
 from trainmaster.cli.leftover import end_leftovers
 from trainmaster.cli.local import Local, local_cluster
@@ -28,7 +28,8 @@ from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.view import WHOLE_CODEC, JobView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
-from trainmaster.local.state import State, temporary_state
+from trainmaster.local.kept_run import kept_run
+from trainmaster.local.state import State, default_folder, temporary_state
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
 
@@ -55,6 +56,9 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Display(Protocol):
     """Output of a run."""
 
+    most_lines: int
+    """Lines of each log that are shown at a time; earlier ones are only counted and kept."""
+
     def line(self, label: str, text: str) -> None: ...
     def progress(self, label: str, text: str, now: float) -> None: ...
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None: ...
@@ -64,13 +68,19 @@ class Display(Protocol):
 def run_jobs(options: RunOptions) -> int:
     """Returns the exit code."""
     code = BROKEN_PIPE
-    with temporary_state(keep=options.keep) as state, Journal(state.log) as log:
+    with (
+        temporary_state(keep=options.keep) as state,
+        Journal(state.log) as log,
+        _archive(options, state) as (archive, problem),
+    ):
         configure_logging("json", 0, log)
         try:
             with open_display() as display:
-                code = run_loop(_run(options, state, display))
-            if folder := logs_folder(options, state):
-                sys.stdout.write(f"logs: {folder}\n")
+                if problem:
+                    display.message(f"Warning: {problem}")
+                code = run_loop(_run(options, state, display, archive))
+            if archive and not archive.is_empty:
+                sys.stdout.write(f"logs: {archive.folder}\n")
                 sys.stdout.flush()
         except* BrokenPipeError:
             # As documented by Python: without it the interpreter fails at exit to flush stdout.
@@ -78,8 +88,26 @@ def run_jobs(options: RunOptions) -> int:
     return code
 
 
-def logs_folder(options: RunOptions, state: State) -> Path | None:
-    return options.logs or (state.folder / "logs" if options.keep else None)
+@contextmanager
+def _archive(options: RunOptions, state: State) -> Iterator[tuple[Archive | None, str]]:
+    """The logs in the folder that the user chose, or among those of the last runs. None and the reason if they cannot
+    be kept."""
+    if folder := options.logs or (state.folder / "logs" if options.keep else None):
+        try:
+            chosen = Archive(folder)
+        except OSError as error:
+            raise BadConfig(f"--logs {folder}: {error.strerror}; choose another folder") from error
+        yield chosen, ""
+        return
+    name = next((document.key.name for document in options.documents if document.is_job), "run")
+    with contextlib.ExitStack() as held:
+        try:
+            kept = Archive(held.enter_context(kept_run(default_folder(), name, _now())), LIMIT)
+        except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home
+            problem = f"the logs of this run are not kept: {error}; keep them with --logs DIR"
+            yield None, problem
+        else:
+            yield kept, ""
 
 
 @contextmanager
@@ -96,7 +124,7 @@ def open_display() -> Iterator[Display]:
         yield screen
 
 
-async def _run(options: RunOptions, state: State, display: Display) -> int:
+async def _run(options: RunOptions, state: State, display: Display, archive: Archive | None) -> int:
     interrupts = Interrupts()
     try:
         kinds = sorted({document.resource.kind for document in options.documents if document.is_job})
@@ -104,7 +132,7 @@ async def _run(options: RunOptions, state: State, display: Display) -> int:
         async with local_cluster(state, workdir=Path.cwd(), has_server=has_server, kinds=kinds) as local:
             if local.warning:
                 display.message(f"Warning: {local.warning}")
-            session = Session(options, state, local, display, interrupts)
+            session = Session(options, local, display, interrupts, Tails(state.node, display.most_lines), archive)
             async with asyncio.TaskGroup() as group:
                 watching = [group.create_task(reflector.run()) for reflector in session.reflectors]
                 code = await session.run()
@@ -118,7 +146,13 @@ async def _run(options: RunOptions, state: State, display: Display) -> int:
 
 class Session:
     def __init__(
-        self, options: RunOptions, state: State, local: Local, display: Display, interrupts: Interrupts
+        self,
+        options: RunOptions,
+        local: Local,
+        display: Display,
+        interrupts: Interrupts,
+        tails: Tails,
+        archive: Archive | None,
     ) -> None:
         self._options = options
         self._cluster = local.cluster
@@ -129,9 +163,8 @@ class Session:
         served = all_resource_kinds(Settings())
         slots = {resource: [kind.slots for kind in each.kinds] for each in served for resource in each.resources}
         self._model = RunModel(slots, has_many=len(self._jobs) > 1)
-        self._tails = Tails(state.node)
-        folder = logs_folder(options, state)
-        self._archive = Archive(folder) if folder else None
+        self._tails = tails
+        self._archive = archive
         self._changed = asyncio.Event()
         self._shown = 0
         resources = {job.resource: None for job in self._jobs}
@@ -152,6 +185,8 @@ class Session:
         """Shows the remaining log lines and how the jobs ended. Called after the cluster has stopped: killed processes
         write until then, and an incomplete line is stored only after its container has ended."""
         self._take_lines(self._tails.finish())
+        while self._tails.has_more:
+            self._take_lines(self._tails.finish())
         self._display.show(self._model.jobs, _now(), is_last=True)
 
     def _reflector(self, resource: Resource) -> Reflector[JobView]:
@@ -227,24 +262,34 @@ class Session:
     async def _follow(self, is_done: Callable[[], bool], stop: asyncio.Event, deadline: float) -> bool:
         """Shows the run until it is done (True), or until a signal or the deadline (False)."""
         while not (done := is_done()) and not stop.is_set() and _clock() < deadline:
-            self._show()
+            await self._show()
+            if self._tails.has_more:
+                continue
             await _any((self._changed, stop), TICK)
             if self._changed.is_set() and not is_done():
                 await _any((stop,), TICK)  # a burst of changes causes one update
-        self._show()
+        await self._show()
         return done
 
     # --- output ---
 
-    def _show(self) -> None:
-        lines = self._tails.read()
-        self._take_lines(lines)
+    async def _show(self) -> None:
+        has_lines = await self._read_logs()
         now = _now()
         second = int(now.timestamp())
-        if lines or self._changed.is_set() or second != self._shown:  # ages are in whole seconds
+        if has_lines or self._changed.is_set() or second != self._shown:  # ages are in whole seconds
             self._changed.clear()
             self._shown = second
             self._display.show(self._model.jobs, now)
+
+    async def _read_logs(self) -> bool:
+        """Reads what is new, for one tick at most; False if there is nothing."""
+        deadline = _clock() + TICK
+        self._take_lines(lines := self._tails.read())
+        while self._tails.has_more and _clock() < deadline:
+            await asyncio.sleep(0)  # the cluster is in the same process
+            self._take_lines(self._tails.read())
+        return bool(lines)
 
     def _message(self, text: str) -> None:
         self._display.message(text)
@@ -254,6 +299,8 @@ class Session:
         for line in lines:
             if line.text is not None:
                 self._show_line(line, line.text)
+            elif line.skipped:
+                self._model.observe_skipped(line.uid, line.skipped)
         if self._archive and lines:
             try:
                 for uid, group in groupby(sorted(lines, key=lambda line: line.uid), key=lambda line: line.uid):

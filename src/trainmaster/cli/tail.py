@@ -2,16 +2,18 @@
 
 Node and command are one process, so the API is not needed, and no line is lost of a pod that is deleted as soon as it
 ends. A line of a file is ``2026-11-15T12:00:00.000000000Z stdout F text``; P instead of F means that the line goes on.
-A full file is renamed to ``log.1`` and so on. An incomplete line is in the file ``unfinished`` beside it.
+A full file is renamed to ``log.1`` and so on, and the oldest file is deleted here when it was read: the program waits
+for that, so no line is lost. An incomplete line is in the file ``unfinished`` beside it.
 """
 
 import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-CHUNK = 1024 * 1024
+CHUNK = 256 * 1024
 """Bytes that are read of one file at a time, so that a program with much output does not delay the others."""
-
 
 HEAD = 30
 """The length of the time at the beginning of each line."""
@@ -31,6 +33,8 @@ class Piece(NamedTuple):
     """The line is incomplete; it is reported again when it is complete."""
     is_bar: bool = False
     """The line is incomplete and is rewritten with carriage returns."""
+    skipped: int = 0
+    """The number of complete lines in ``raw`` that are not shown."""
 
 
 class Line(NamedTuple):
@@ -44,17 +48,23 @@ class Line(NamedTuple):
     raw: bytes = b""
     is_open: bool = False
     is_bar: bool = False
+    skipped: int = 0
 
 
 class Tail:
-    """The log of one attempt."""
+    """The log of one attempt. Of each part that is read, only the last ``most`` lines are shown."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, most: int = sys.maxsize) -> None:
         self._file = file
+        self._most = most
+        self.has_more = False
+        """There is more to read now."""
         self._known: tuple[int, int] = (0, 0)
         """Inode and size of the newest file when it was read completely."""
         self._mark = (0, b"")
         """The current file: its inode, which may be reused, and its first bytes, which are a time."""
+        self._is_read = False
+        """The current file was read completely, and no more lines are added to it."""
         self._place = 0
         self._rest = b""
         self._open: dict[bytes, bytes] = {}
@@ -76,27 +86,29 @@ class Tail:
         return pieces
 
     def _read_log(self) -> list[Piece]:
+        self.has_more = False
         newest = _inode_and_size(self._file)
         if newest == self._known:
             return []
         pieces: list[Piece] = []
         budget = CHUNK
-        for name in self._generations():
-            content = self._content(name, budget)
+        while budget > 0:
+            content, is_complete = self._content(budget)
             pieces += self._lines(content)
-            budget -= len(content)
-            if budget <= 0:
+            if len(content) < budget and not is_complete:
+                self._known = newest
                 return pieces
-        self._known = newest
+            self._is_read = len(content) < budget
+            budget -= len(content)
+        self.has_more = True
         return pieces
 
     def finish(self) -> list[Piece]:
-        """The last lines, which may be incomplete."""
-        pieces: list[Piece] = []
-        while more := self._read_log():
-            pieces += more
-        pieces += [Piece("", _shown(line)) for line in self._open.values()]
-        self._open.clear()
+        """The lines since the last call and, if nothing is left to read, the incomplete ones."""
+        pieces = self._read_log()
+        if not self.has_more:
+            pieces += [Piece("", _shown(line)) for line in self._open.values()]
+            self._open.clear()
         return pieces
 
     def _read_unfinished(self) -> tuple[tuple[int, int], bytes]:
@@ -115,37 +127,69 @@ class Tail:
             return []
         return [Piece(moment, shown, is_open=True, is_bar=b"\r" in text)]
 
-    def _generations(self) -> list[str]:
-        """The files from the current one to the newest, the oldest first."""
-        names = [f"{self._file}.2", f"{self._file}.1", str(self._file)]
-        ours = [index for index, name in enumerate(names) if _mark(name, self._mark) == self._mark]
-        return names[ours[0] :] if ours and self._mark[0] else names
+    def _content(self, most: int) -> tuple[bytes, bool]:
+        """The next bytes, and whether no more are added to their file."""
+        names = (f"{self._file}.2", f"{self._file}.1", str(self._file))
+        while True:
+            # The newest file first: a file that is renamed meanwhile is seen twice, but not missed.
+            marks = [_mark(name) for name in reversed(names)][::-1]
+            place = self._current(marks)
+            try:
+                with open(names[place], "rb") as source:  # noqa: PTH123 - by the hundred, ten times a second
+                    mark = (os.fstat(source.fileno()).st_ino, source.read(HEAD))
+                    if not _is_same(marks[place], mark):
+                        continue  # it was renamed
+                    if not _is_same(self._mark, mark):
+                        self._place = 0
+                    self._mark, self._is_read = mark, False
+                    source.seek(self._place)
+                    content = source.read(most)
+            except FileNotFoundError:
+                return b"", False
+            if place > 0 and marks[0][0]:
+                with suppress(FileNotFoundError):
+                    os.unlink(names[0])  # noqa: PTH108 - as above
+            self._place += len(content)
+            return content, place < len(names) - 1
 
-    def _content(self, name: str, budget: int) -> bytes:
-        try:
-            with open(name, "rb") as source:  # noqa: PTH123 - by the hundred, ten times a second
-                mark = (os.fstat(source.fileno()).st_ino, source.read(HEAD))
-                if (mark[0], mark[1][: len(self._mark[1])]) != self._mark:
-                    self._place = 0
-                self._mark = mark
-                source.seek(self._place)
-                content = source.read(budget)
-        except FileNotFoundError:
-            return b""
-        self._place += len(content)
-        return content
+    def _current(self, marks: list[tuple[int, bytes]]) -> int:
+        """The file to read: the current one, or the next one after it was read; the oldest if there is none."""
+        ours = [place for place, mark in enumerate(marks) if _is_same(self._mark, mark)]
+        if ours and not self._is_read:
+            return ours[-1]
+        first = ours[-1] + 1 if ours else 0
+        return next((place for place in range(first, len(marks)) if marks[place][0]), len(marks) - 1)
 
     def _lines(self, content: bytes) -> list[Piece]:
         *lines, self._rest = (self._rest + content).split(b"\n")
-        pieces = []
-        for line in lines:
-            time, stream, tag, text = [*line.split(b" ", 3), b"", b"", b""][:4]
+        first = max(0, len(lines) - self._most)
+        pieces = [self._skip(lines[:first])] if first else []
+        for line in lines[first:]:
+            time, stream, tag, text = _parts(line)
             moment, is_end = time.decode("ascii", "replace"), tag != b"P"
             if is_end:
                 self._ends[stream] = moment
             raw = text + b"\n" if is_end else text
             pieces.append(Piece(moment, self._joined(stream, text, is_end), raw))
         return pieces
+
+    def _skip(self, lines: list[bytes]) -> Piece:
+        """One piece with the raw output of many lines; a hundred thousand lines a second pass through here."""
+        raw, ends, count = [], {}, 0
+        for line in lines:
+            time, stream, tag, text = _parts(line)
+            raw.append(text)
+            if tag == b"P":
+                self._joined(stream, text, is_end=False)
+                continue
+            raw.append(b"\n")
+            ends[stream] = time
+            count += 1
+            if self._open:
+                self._open.pop(stream, None)
+        moments = {stream: time.decode("ascii", "replace") for stream, time in ends.items()}
+        self._ends |= moments
+        return Piece(min(moments.values(), default=""), None, b"".join(raw), skipped=count)
 
     def _joined(self, stream: bytes, text: bytes, is_end: bool) -> str | None:
         """The complete line if this is its last part; None otherwise."""
@@ -154,6 +198,12 @@ class Tail:
             return _shown(line)
         self._open[stream] = line[_newest(line) :]
         return None
+
+
+def _parts(line: bytes) -> list[bytes]:
+    """Time, stream, tag and text."""
+    parts = line.split(b" ", 3)
+    return parts if len(parts) == 4 else [*parts, b"", b"", b""][:4]
 
 
 def _shown(line: bytes) -> str:
@@ -168,8 +218,10 @@ def _newest(line: bytes) -> int:
 class Tails:
     """All logs of all observed pods."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most: int = sys.maxsize) -> None:
+        """``most`` as in ``Tail``."""
         self._folder = folder / "pods"
+        self._most = most
         self._tails: dict[tuple[str, str, int], Tail] = {}
         self._pods: dict[str, None] = {}
         self._changed: set[str] = set()
@@ -181,6 +233,11 @@ class Tails:
         self._pods[uid] = None
         self._changed.add(uid)
 
+    @property
+    def has_more(self) -> bool:
+        """There is more to read now: of each log only a part was read."""
+        return any(tail.has_more for tail in self._tails.values())
+
     def read(self) -> list[Line]:
         """The lines since the last call, by time."""
         for uid in list(self._changed):
@@ -189,6 +246,7 @@ class Tails:
         return self._sorted({key: tail.read() for key, tail in self._tails.items()})
 
     def finish(self) -> list[Line]:
+        """The last lines; call it again while ``has_more``."""
         for uid in self._pods:
             self._find(uid)
         return self._sorted({key: tail.finish() for key, tail in self._tails.items()})
@@ -200,7 +258,7 @@ class Tails:
             if attempt.isdecimal():
                 key = (uid, container, int(attempt))
                 if key not in self._tails:
-                    self._tails[key] = Tail(path)
+                    self._tails[key] = Tail(path, self._most)
                     self._new.append(Line("", *key))
                 has_new = True
         return has_new
@@ -211,7 +269,7 @@ class Tails:
             latest = ""
             for piece in pieces:
                 latest = max(latest, piece.time)  # lines of one log keep their order if the clock steps back
-                lines.append(Line(latest, *key, piece.text, piece.raw, piece.is_open, piece.is_bar))
+                lines.append(Line(latest, *key, piece.text, piece.raw, piece.is_open, piece.is_bar, piece.skipped))
         return sorted(lines, key=lambda line: line.time)
 
 
@@ -223,10 +281,14 @@ def _inode_and_size(file: Path) -> tuple[int, int]:
     return (status.st_ino, status.st_size)
 
 
-def _mark(name: str, known: tuple[int, bytes]) -> tuple[int, bytes]:
-    """The mark of a file, as long as the known one: a short file may have grown."""
+def _mark(name: str) -> tuple[int, bytes]:
     try:
         with open(name, "rb") as source:  # noqa: PTH123 - as above
-            return os.fstat(source.fileno()).st_ino, source.read(len(known[1]))
+            return os.fstat(source.fileno()).st_ino, source.read(HEAD)
     except FileNotFoundError:
         return (0, b"")
+
+
+def _is_same(known: tuple[int, bytes], mark: tuple[int, bytes]) -> bool:
+    """A short file may have grown."""
+    return known[0] == mark[0] != 0 and mark[1].startswith(known[1])

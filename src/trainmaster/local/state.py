@@ -21,6 +21,7 @@ import msgspec
 from trainmaster.core.errors import BadConfig
 from trainmaster.local import lock
 from trainmaster.local.disk import write_whole
+from trainmaster.local.kept_run import RUNS
 
 MEMORY = ":memory:"
 
@@ -104,7 +105,7 @@ class State(msgspec.Struct, frozen=True):
             _write(self.certificate, certificate)
 
     def purge(self) -> None:
-        """Removes our files. Other files in the folder are kept, and the folder with them."""
+        """Removes our files. Logs of runs and other files in the folder are kept, and the folder with them."""
         with _errors_as_bad_config(self.folder):
             shutil.rmtree(self.node, ignore_errors=True)
             ours = (self.certificate, self.key, self.kubeconfig, self.log, self.token_file, self._server_port_file)
@@ -160,7 +161,7 @@ def _make(folder: Path) -> None:
     folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.geteuid():
         raise BadConfig(f"state folder {folder} belongs to another user; choose your own with --state DIR")
-    if not is_state(folder) and any(folder.iterdir()):
+    if not is_state(folder) and any(path.name != RUNS for path in folder.iterdir()):
         raise BadConfig(f"{folder} holds other files and is not a state folder; choose an empty one with --state DIR")
     folder.chmod(_PRIVATE)
 

@@ -229,6 +229,23 @@ def test_unfinished_line_is_kept_ten_times_a_second_at_most(tmp_path: Path) -> N
     assert (tmp_path / "unfinished").read_bytes().endswith(b"\r2")
 
 
+def test_log_that_is_read_waits_for_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainmaster.local.node.shim.LOG_LIMIT", 100)
+    log = Log(str(tmp_path / "log"), is_consumed=True)
+    for number in range(9):
+        log.write("stdout", f"{number} {'x' * 50}\n".encode())
+        if log.is_full:
+            break
+
+    files = [tmp_path / name for name in ("log.2", "log.1", "log")]
+    assert [line.split()[3] for file in files for line in file.read_text().splitlines()] == ["0", "1", "2", "3"]
+    files[0].unlink()
+    assert not log.is_full
+    log.write("stdout", b"next\n")
+    assert files[2].read_text().endswith("next\n")
+    assert files[0].exists()
+
+
 def test_log_is_rotated(tmp_path: Path) -> None:
     script = "import sys\nfor i in range(450_000): sys.stdout.write(f'{i:06d} ' + 'x' * 50 + chr(10))"
     with shim(tmp_path, sys.executable, "-c", script) as found:

@@ -65,7 +65,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     restart_backoff: float = 10.0
     """Seconds before the second restart of a container, doubling from then on."""
     keeps_logs: bool = False
-    """True: logs are kept after their pod was deleted."""
+    """True: logs are kept after their pod was deleted, and a reader deletes each full file when it has read it:
+    programs that write faster than it reads have to wait."""
     is_last: bool = False
     """True: containers end when this process ends, since no later node will adopt them."""
     is_strict: bool = False

@@ -52,6 +52,8 @@ CHUNK = 64 * 1024
 MEMORY_PERIOD = 0.2
 SHOW_PERIOD = 0.1
 """Seconds between two stored states of an unfinished line."""
+FULL_PERIOD = 0.02
+"""Seconds between two checks whether the reader of a full log has deleted its oldest file."""
 MESSAGE_LIMIT = 4096
 FALLBACK_LINES = 80
 FALLBACK_LIMIT = 2048
@@ -105,7 +107,7 @@ class Shim:
     def __init__(self, file: str) -> None:
         self._spec = _read(file)
         self._folder = os.path.dirname(file)
-        self._log = Log(os.path.join(self._folder, "log"))
+        self._log = Log(os.path.join(self._folder, "log"), is_consumed=self._spec.get("isLogConsumed", False))
         self._main = 0
         self._is_killed = False
         self._is_oom = False
@@ -181,7 +183,8 @@ class Shim:
 
     def _serve(self, streams: dict[int, str]) -> int:
         """Copies output, handles signals and watches memory until the program and all its descendants have ended."""
-        poll = select.poll()
+        poll, without_streams = select.poll(), select.poll()
+        without_streams.register(self._wake, select.POLLIN)
         for descriptor in (self._wake, *streams):
             poll.register(descriptor, select.POLLIN)
         limit = self._spec.get("memory", 0)
@@ -189,7 +192,10 @@ class Shim:
         code = None
         while True:
             show_again = self._log.show(time.monotonic())
-            for descriptor, _ in poll.poll(_timeout(period, show_again)):
+            # While the log is full, the pipes are not read: the program waits when it writes.
+            is_full = self._log.is_full
+            pause = _timeout(period, show_again, FULL_PERIOD if is_full else None)
+            for descriptor, _ in (without_streams if is_full else poll).poll(pause):
                 if descriptor == self._wake:
                     self._obey(os.read(self._wake, CHUNK))
                 elif not self._copy(descriptor, streams[descriptor]):
@@ -291,10 +297,14 @@ def _last_lines(file: str) -> bytes:
 
 
 class Log:
-    """Lines like ``2026-11-15T12:00:00.000000000Z stdout F text``; P instead of F if the line goes on."""
+    """Lines like ``2026-11-15T12:00:00.000000000Z stdout F text``; P instead of F if the line goes on.
 
-    def __init__(self, file: str) -> None:
+    With ``is_consumed`` a reader deletes the oldest file when it has read it, and no file is replaced before that."""
+
+    def __init__(self, file: str, *, is_consumed: bool = False) -> None:
         self._file = file
+        self._oldest = f"{file}.{LOG_FILES - 1}"
+        self._is_consumed = is_consumed
         self._rest = {"stdout": b"", "stderr": b""}
         self._unshown = ""
         """The stream whose unfinished line has changed since ``show``."""
@@ -304,6 +314,14 @@ class Log:
     def _open(self) -> None:
         self._target = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._size = os.fstat(self._target).st_size
+
+    @property
+    def is_full(self) -> bool:
+        """The reader is behind: no more lines should be written until it has deleted the oldest file."""
+        return self._size >= LOG_LIMIT and not self._can_rotate()
+
+    def _can_rotate(self) -> bool:
+        return not (self._is_consumed and os.path.exists(self._oldest))
 
     def write(self, stream: str, data: bytes) -> None:
         *lines, rest = (self._rest[stream] + data).split(b"\n")
@@ -356,7 +374,7 @@ class Log:
         os.ftruncate(self._target, 0)
 
     def _put(self, out: bytes) -> None:
-        if self._size + len(out) > LOG_LIMIT and self._size:
+        if self._size + len(out) > LOG_LIMIT and self._size and self._can_rotate():
             self._rotate()
         try:
             while out:

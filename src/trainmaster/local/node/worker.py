@@ -226,6 +226,7 @@ class PodWorker:
             "grace": pod.grace,
             "owner": os.getpid() if host.is_last else 0,
             "limits": limits_of(pod, body),
+            "isLogConsumed": host.keeps_logs,
         }
         hosts = host.hosts.file(pod.key.namespace)
         env = {**host.inherited, "HOSTNAME": pod.hostname, **own, **self._marks(container)}

@@ -1,0 +1,57 @@
+"""Output of programs: all of it is kept, at any rate."""
+
+import signal
+from pathlib import Path
+
+from tests.local.conftest import Start
+from tests.local.program import job, python, role, script, written
+
+FLOOD = 400_000
+"""More than fits into the files of a log."""
+FLOODS = f"import sys\nfor i in range({FLOOD}): sys.stdout.write(f'{{i:06}} ' + 'x' * 60 + chr(10))"
+
+
+def kept(out: str) -> Path:
+    """The folder in the last line."""
+    return Path(out.splitlines()[-1].removeprefix("logs: "))
+
+
+def test_the_logs_of_a_run_are_kept_and_the_last_line_says_where(start: Start, tmp_path: Path) -> None:
+    code, out, _ = start("run", written(tmp_path, job(trainer=role(script("echo epoch 1; exit 3"))))).end()
+
+    assert code == 1
+    assert kept(out).parent == tmp_path / ".local" / "state" / "trainmaster" / "runs"
+    assert {path.name: path.read_text() for path in kept(out).iterdir()} == {
+        "job-trainer-0.aitj-main.0.log": "epoch 1\n"
+    }
+
+
+def test_no_line_of_a_flood_is_missing(start: Start, tmp_path: Path) -> None:
+    code, out, _ = start("run", written(tmp_path, job(trainer=role(python(FLOODS))))).end()
+    numbers = list(range(FLOOD))
+
+    assert code == 0
+    assert [int(line[12:18]) for line in out.splitlines() if line.startswith("trainer-0 |")] == numbers
+    with (kept(out) / "job-trainer-0.aitj-main.0.log").open() as lines:
+        assert [int(line[:6]) for line in lines] == numbers
+
+
+def test_logs_that_cannot_be_kept_do_not_stop_a_run(start: Start, tmp_path: Path) -> None:
+    (tmp_path / ".local").touch()
+    code, out, _ = start("run", written(tmp_path, job(trainer=role(script("echo hi"))))).end()
+
+    assert code == 0
+    assert out.startswith("Warning: the logs of this run are not kept: ")
+    assert out.splitlines()[0].endswith("; keep them with --logs DIR")
+    assert "trainer-0 | hi\n" in out
+
+
+def test_a_flood_can_be_interrupted(start: Start, tmp_path: Path) -> None:
+    program = start("run", written(tmp_path, job(trainer=role(["yes"], grace=1))))
+    program.until(lambda line: line == "trainer-0 | y\n")
+    program.send(signal.SIGINT)
+    code, out, _ = program.end()
+
+    assert code == 130
+    shown = out.count("trainer-0 | y\n")
+    assert (kept(out) / "job-trainer-0.aitj-main.0.log").stat().st_size in (2 * shown, 2 * shown - 1)
