@@ -47,10 +47,16 @@ class Local(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def local_cluster(
-    state: State, *, workdir: Path, port: int = 0, has_server: bool = True, kinds: Sequence[str] = ()
+    state: State,
+    *,
+    workdir: Path,
+    port: int = 0,
+    has_server: bool = True,
+    kinds: Sequence[str] = (),
+    gpus: tuple[str, ...] | None = None,
 ) -> AsyncIterator[Local]:
     """``has_server`` is False where no job will ask for replicas, ``kinds`` are those that there will be jobs of (none
-    for all): unused components are not waited for."""
+    for all): unused components are not waited for. ``gpus`` as in ``NodeOptions``."""
     api = ApiOptions(
         database=state.database,
         token=state.token,
@@ -64,7 +70,7 @@ async def local_cluster(
     ready = asyncio.Event()
     async with serve_api(api) as server, KubeCluster(_config(server.url, state)) as cluster:
         with server_name(state.folder) if has_server else nullcontext() as name:
-            node = _node_options(state, workdir, name)
+            node = _node_options(state, workdir, name, gpus)
             async with _node(cluster, node, ready), _server(cluster, state, name) as address:
                 stop = asyncio.Event()
                 served = all_resource_kinds(Settings(server_url=address, shared_network=True))
@@ -142,7 +148,7 @@ def _config(url: str, state: State) -> Config:
     return Config(server=url, source=str(state.folder), tls=Tls(ca=ca), user=User(token=token))
 
 
-def _node_options(state: State, workdir: Path, name: ServerName | None) -> NodeOptions:
+def _node_options(state: State, workdir: Path, name: ServerName | None, gpus: tuple[str, ...] | None) -> NodeOptions:
     return NodeOptions(
         name=NODE,
         folder=state.node,
@@ -152,5 +158,6 @@ def _node_options(state: State, workdir: Path, name: ServerName | None) -> NodeO
         token=state.token,
         keeps_logs=not state.keeps,  # of a run, which reads the files and removes the folder
         is_last=not state.keeps,
+        gpus=gpus,
         services=name.services if name else {},
     )

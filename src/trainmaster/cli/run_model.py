@@ -112,8 +112,16 @@ class _Container(Wire, frozen=True):
     state: _ContainerState = _ContainerState()
 
 
+class _PodCondition(Wire, frozen=True):
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class _PodStatus(Wire, frozen=True):
     phase: str = ""
+    conditions: tuple[_PodCondition, ...] = ()
     reason: str = ""
     message: str = ""
     start_time: datetime | None = None
@@ -383,6 +391,9 @@ class RunModel:
             waiting = container.state.waiting
             if waiting and waiting.reason not in _STARTING:
                 return waiting.reason, waiting.message
+        for each in status.conditions:
+            if (each.type, each.status) == ("PodScheduled", "False"):
+                return each.reason, each.message
         return ("Starting" if status.phase in ("", "Pending") else status.phase), ""
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from trainmaster.cli import demand
 from trainmaster.cli.archive import LIMIT, Archive
 from trainmaster.cli.interrupt import Interrupts
 from trainmaster.cli.leftover import end_leftovers
@@ -28,7 +29,9 @@ from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.view import WHOLE_CODEC, JobView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
+from trainmaster.local.gpu import find_gpus
 from trainmaster.local.kept_run import kept_run
+from trainmaster.local.node.registration import capacity
 from trainmaster.local.state import State, default_folder, temporary_state
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
@@ -126,10 +129,13 @@ def open_display() -> Iterator[Display]:
 
 async def _run(options: RunOptions, state: State, display: Display, archive: Archive | None) -> int:
     interrupts = Interrupts()
+    gpus = await _checked_gpus(options.documents)
+    for warning in demand.warnings(options.documents, capacity()):
+        display.message(f"Warning: {warning}")
     try:
         kinds = sorted({document.resource.kind for document in options.documents if document.is_job})
         has_server = not KINDS_WITH_SERVER.isdisjoint(kinds)
-        async with local_cluster(state, workdir=Path.cwd(), has_server=has_server, kinds=kinds) as local:
+        async with local_cluster(state, workdir=Path.cwd(), has_server=has_server, kinds=kinds, gpus=gpus) as local:
             if local.warning:
                 display.message(f"Warning: {local.warning}")
             session = Session(options, local, display, interrupts, Tails(state.node, display.most_lines), archive)
@@ -142,6 +148,15 @@ async def _run(options: RunOptions, state: State, display: Display, archive: Arc
         await end_leftovers(state.node)
     session.show_result()
     return code
+
+
+async def _checked_gpus(documents: Sequence[Document]) -> tuple[str, ...] | None:
+    """Raises ``BadConfig`` if a pod requests more GPUs than this machine has; None if no pod requests any."""
+    if not demand.requests_gpus(documents):
+        return None
+    gpus = await asyncio.to_thread(find_gpus, os.environ)
+    demand.check_gpus(documents, gpus, os.environ)
+    return gpus
 
 
 class Session:

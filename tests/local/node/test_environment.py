@@ -13,6 +13,7 @@ from trainmaster.local.node.environment import (
     VariableContext,
     command_of,
     data_of,
+    direct,
     environment,
     expand,
     inherited,
@@ -185,6 +186,30 @@ def test_little_is_inherited() -> None:
     environ = {"PATH": "/bin", "LC_ALL": "C", "VIRTUAL_ENV": "/v", "KUBECONFIG": "x", "AWS_SECRET_ACCESS_KEY": "x"}
 
     assert inherited(environ) == {"PATH": "/bin", "LC_ALL": "C", "VIRTUAL_ENV": "/v", "PYTHONUNBUFFERED": "1"}
+
+
+def test_jobs_of_the_same_user_inherit_what_trainings_need() -> None:
+    environ = {
+        "CUDA_VISIBLE_DEVICES": "1",
+        "OMP_NUM_THREADS": "4",
+        "WANDB_API_KEY": "k",
+        "HF_HOME": "/hf",
+        "https_proxy": "p",
+        "NO_PROXY": "n",
+    }
+    default = {"PYTHONUNBUFFERED": "1"}
+
+    assert inherited(environ | {"AWS_SECRET_ACCESS_KEY": "x"}, is_own=True) == environ | default
+    assert inherited(environ) == default
+
+
+@pytest.mark.parametrize(
+    ("environ", "given"),
+    [({"HTTPS_PROXY": "p"}, ""), ({"http_proxy": "p", "NO_PROXY": ".corp"}, ".corp,"), ({"NO_PROXY": ".corp"}, None)],
+)
+def test_a_proxy_is_not_used_for_this_machine(environ: dict[str, str], given: str | None) -> None:
+    here = "localhost,127.0.0.1,127.0.0.0/8,.ns,.svc,.cluster.local"
+    assert direct(environ, "ns") == ({} if given is None else dict.fromkeys(("no_proxy", "NO_PROXY"), given + here))
 
 
 def test_pythonunbuffered_of_the_user_replaces_the_default() -> None:

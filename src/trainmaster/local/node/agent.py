@@ -5,6 +5,7 @@ outlive the node: a restarted node adopts the running containers.
 """
 
 import asyncio
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ import structlog
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key
 from trainmaster.core.view import SERVICE_CODEC, WHOLE_CODEC, JobView, ServiceView
+from trainmaster.local.gpu import find_gpus
 from trainmaster.local.lock import Taken, locked
 from trainmaster.local.node.account import Access
 from trainmaster.local.node.address import Addresses, why_single
@@ -24,6 +26,7 @@ from trainmaster.local.node.attempt import end_orphans
 from trainmaster.local.node.backoff import RestartBackoff
 from trainmaster.local.node.container import Container
 from trainmaster.local.node.event import PodEvents
+from trainmaster.local.node.gpu import Gpus
 from trainmaster.local.node.host import Host
 from trainmaster.local.node.isolation import Isolation, probe_isolation
 from trainmaster.local.node.kubelet import KubeletOptions, serve_kubelet
@@ -73,6 +76,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """True: pods whose security context cannot be had are refused, as on a node of a cluster with many users."""
     is_tainted: bool = False
     """True: only pods that tolerate the taint of process nodes run here."""
+    gpus: tuple[str, ...] | None = None
+    """The GPUs of this machine, as ``find_gpus`` returns them; None: they are searched for."""
     services: Mapping[Key, str] = {}
     """Loopback addresses of services that the cluster itself has, which pods find by their names."""
 
@@ -91,10 +96,16 @@ async def run_node(
     """
     folder = options.folder.resolve()
     with _locked(folder):
-        isolation = await probe_isolation()
+        async with asyncio.TaskGroup() as group:  # both start a process
+            probing, searching = group.create_task(probe_isolation()), group.create_task(_gpus(options))
+        isolation, gpus = probing.result(), Gpus(searching.result())
         if not isolation.mode:
             log.warning("containers share the machine's file system", because=isolation.why)
-        await Agent(cluster, options, folder, isolation, access).run(stop, ready)
+        await Agent(cluster, options, folder, isolation, gpus, access).run(stop, ready)
+
+
+async def _gpus(options: NodeOptions) -> tuple[str, ...]:
+    return await asyncio.to_thread(find_gpus, os.environ) if options.gpus is None else options.gpus
 
 
 @contextmanager
@@ -114,7 +125,13 @@ def _locked(folder: Path) -> Iterator[None]:
 
 class Agent:
     def __init__(
-        self, cluster: Cluster, options: NodeOptions, folder: Path, isolation: Isolation, access: Access | None
+        self,
+        cluster: Cluster,
+        options: NodeOptions,
+        folder: Path,
+        isolation: Isolation,
+        gpus: Gpus,
+        access: Access | None,
     ) -> None:
         self._cluster = cluster
         self._options = options
@@ -130,7 +147,7 @@ class Agent:
         self._is_leaving = False
         self._shims: dict[str, int] = {}
         """Shims that an earlier node left running; used only at the start."""
-        self._room = capacity()
+        self._room = capacity(len(gpus.names))
         self._named_services = {key: NamedService(key, address=each) for key, each in options.services.items()}
         self._hosts = HostsFiles(folder / "hosts", self._named_services.values, self._named_pods, _text(HOSTS))
         self._host = Host(
@@ -142,6 +159,7 @@ class Agent:
             addresses=Addresses(str(folder), why_single()),
             events=PodEvents(self._recorder),
             allocatable=self._room,
+            gpus=gpus,
             backoff=RestartBackoff(options.restart_backoff),
             keeps_logs=options.keeps_logs,
             is_last=options.is_last,
@@ -256,6 +274,7 @@ class Agent:
         self._workers.pop(pod.uid, None)
         self._tasks.pop(pod.uid, None)
         self._host.addresses.release(pod.uid)
+        self._host.gpus.release(pod.uid)
         if not any(worker.pod.key.namespace == pod.key.namespace for worker in self._workers.values()):
             self._hosts.drop(pod.key.namespace)
         self._rename()

@@ -120,6 +120,12 @@ class Container:
         elif not attempt.pid:
             self._record_event("Warning", "Failed", f"Error: {attempt.ended.message}")
 
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs of its pod while it runs."""
+        is_running = self._attempt is not None and self._attempt.ended is None
+        return tuple(self._attempt.spec.get("gpus") or ()) if self._attempt and is_running else ()
+
     def attempt_folder(self) -> Path:
         """The folder of the next attempt."""
         return self._folder / str(self._attempt.number + 1 if self._attempt else 0)

@@ -19,7 +19,13 @@ INHERITED = frozenset(
         *("PYTHONUNBUFFERED", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"),
     }
 )
-"""Variables of the node's own environment that containers inherit; no others."""
+"""Variables of the node's own environment that containers inherit."""
+
+SHELL = frozenset({"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"})
+SHELL_PREFIXES = ("WANDB_", "HF_")
+PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+"""In lower or upper case. Containers of the user's own jobs inherit these variables, too. Those of other users do not:
+they may contain secrets."""
 
 DEFAULTS = {"PYTHONUNBUFFERED": "1"}
 """Variables of every container, unless the node's environment or the pod sets them. Containers write into a pipe, where
@@ -49,9 +55,25 @@ Sources = Mapping[Source, Data | None]
 """Data by object; None if the object does not exist."""
 
 
-def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that containers inherit from the node's environment; the pod's own variables override them."""
-    return DEFAULTS | {name: value for name, value in environ.items() if name in INHERITED or name.startswith("LC_")}
+def inherited(environ: Mapping[str, str], *, is_own: bool = False) -> dict[str, str]:
+    """The variables that containers inherit from the node's environment; the pod's own variables override them.
+    ``is_own``: the jobs are those of the user whose environment it is."""
+    return DEFAULTS | {name: value for name, value in environ.items() if _is_inherited(name, is_own)}
+
+
+def _is_inherited(name: str, is_own: bool) -> bool:
+    if name in INHERITED or name.startswith("LC_"):
+        return True
+    return is_own and (name in SHELL or name.startswith(SHELL_PREFIXES) or name.lower() in PROXIES)
+
+
+def direct(environ: Mapping[str, str], namespace: str) -> dict[str, str]:
+    """``no_proxy`` for the addresses and names of this machine, if there is a proxy: it could not reach them."""
+    if not any(name in environ or name.upper() in environ for name in PROXIES[:-1]):
+        return {}
+    given = environ.get("no_proxy") or environ.get("NO_PROXY")
+    here = ("localhost", LOOPBACK, "127.0.0.0/8", f".{namespace}", ".svc", ".cluster.local")
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join((*([given] if given else ()), *here)))
 
 
 def data_of(body: Object) -> dict[str, bytes]:

@@ -15,6 +15,7 @@ from trainmaster.local.node.address import Addresses
 from trainmaster.local.node.backoff import RestartBackoff
 from trainmaster.local.node.environment import Source, Sources, data_of
 from trainmaster.local.node.event import PodEvents
+from trainmaster.local.node.gpu import Gpus
 from trainmaster.local.node.isolation import Isolation, compiled_shim
 from trainmaster.local.node.name import HostsFiles, resolver_mounts
 from trainmaster.local.node.security import Policy
@@ -36,6 +37,7 @@ class Host:
         addresses: Addresses,
         events: PodEvents,
         allocatable: Mapping[str, str],
+        gpus: Gpus,
         backoff: RestartBackoff,
         keeps_logs: bool,
         is_last: bool,
@@ -52,13 +54,14 @@ class Host:
         self.addresses = addresses
         self.events = events
         self.allocatable = allocatable
+        self.gpus = gpus
         self.backoff = backoff
         self.keeps_logs = keeps_logs
         self.is_last = is_last
         self.policy = policy
         # Without mounts a token would not be where programs look for it.
         self.access = access if isolation.mode else None
-        self.inherited = environment.inherited(os.environ)
+        self.inherited = environment.inherited(os.environ, is_own=not policy.is_strict)
         if self.access:
             self.inherited |= self.access.environment
         self.starting = asyncio.Semaphore(STARTS_AT_ONCE)

@@ -12,6 +12,7 @@ import structlog
 
 from trainmaster.core.errors import AlreadyExists, BadConfig, Forbidden, NotFound, Trainmaster, Unreachable
 from trainmaster.core.ids import LEASE, Key
+from trainmaster.local.gpu import GPU
 from trainmaster.local.node.pod import LOOPBACK, Object
 from trainmaster.local.node.resource import NODE
 from trainmaster.local.node.taint import TAINT, taints_with
@@ -30,10 +31,11 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 log = structlog.get_logger(__name__)
 
 
-def capacity() -> dict[str, str]:
+def capacity(gpus: int = 0) -> dict[str, str]:
     """The resources of this machine."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
-    return {"cpu": str(os.cpu_count() or 1), "memory": f"{pages}Ki", "pods": MAX_PODS}
+    room = {"cpu": str(os.cpu_count() or 1), "memory": f"{pages}Ki", "pods": MAX_PODS}
+    return room | ({GPU: str(gpus)} if gpus else {})
 
 
 def node_body(name: str, room: Object, port: int, now: datetime) -> Object:
@@ -118,8 +120,9 @@ class Registration:
             written = await self._cluster.patch(NODE, key, labels)
             await self._taint(key)
         self._uid = written.uid
-        status = msgspec.json.encode({"status": body["status"]})
-        await self._cluster.patch(NODE, key, status, subresource="status")
+        room = {GPU: None, **self._room}  # a Node from before may have had some
+        status = {**body["status"], "capacity": room, "allocatable": room}
+        await self._cluster.patch(NODE, key, msgspec.json.encode({"status": status}), subresource="status")
 
     async def _taint(self, key: Key) -> None:
         """A Node that exists may be from before, or have taints of others."""

@@ -13,6 +13,7 @@ import structlog
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.quantity import amount_of
 from trainmaster.local.disk import remove_folder, write_whole
+from trainmaster.local.gpu import VISIBLE, gpus_of, share_of
 from trainmaster.local.node.account import Tokens, without_account
 from trainmaster.local.node.address import has_own
 from trainmaster.local.node.admission import rejection
@@ -24,6 +25,7 @@ from trainmaster.local.node.environment import (
     Source,
     VariableContext,
     command_of,
+    direct,
     environment,
     references,
 )
@@ -81,6 +83,7 @@ class PodWorker:
         }
         for container in self.containers.values():
             container.adopt(shims)
+            host.gpus.keep(pod.uid, container.gpus)
         if any(record.is_running for record in self._records().values()):
             self._refresh_at = self._next_refresh(0.0)
 
@@ -166,6 +169,8 @@ class PodWorker:
     def _report(self, decision: Decision) -> None:
         if self._is_gone:
             return
+        if decision.is_over:
+            self._host.gpus.release(self.pod.uid)  # before the API shows that the pod has ended
         records, now = self._records(), time.time()
         self._reporter.want(
             lambda pod: status_of(pod, records, decision, now, address=self.address),
@@ -211,6 +216,7 @@ class PodWorker:
         make_volumes(pod, volumes, context)
         self._refresh_at = self._next_refresh(time.time() + REFRESH_SECONDS)
         own = environment(pod, body, context)
+        gpus = host.gpus.take(pod.uid, gpus_of(pod.spec))
         attempt = container.attempt_folder()
         spec: Object = {
             "uid": pod.uid,
@@ -227,9 +233,18 @@ class PodWorker:
             "owner": os.getpid() if host.is_last else 0,
             "limits": limits_of(pod, body),
             "isLogConsumed": host.keeps_logs,
+            "gpus": gpus,
         }
         hosts = host.hosts.file(pod.key.namespace)
-        env = {**host.inherited, "HOSTNAME": pod.hostname, **own, **self._marks(container)}
+        visible = share_of(pod.spec, container.name, gpus)
+        env = {
+            **host.inherited,
+            **direct(host.inherited, pod.key.namespace),
+            **({VISIBLE: ",".join(visible)} if visible else {}),
+            "HOSTNAME": pod.hostname,
+            **own,
+            **self._marks(container),
+        }
         if host.isolation.mode:
             spec["mounts"] = [
                 *mounts(pod, body, volumes, own),

@@ -1,4 +1,4 @@
-"""The scheduler of a cluster with one node: binds unscheduled pods to the node if it is ready."""
+"""The scheduler of a cluster with one node: binds unscheduled pods to the node if it is ready and has their GPUs."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from trainmaster.local.apiserver.objects import metadata
 from trainmaster.local.apiserver.objects.catalog import NODE
 from trainmaster.local.apiserver.objects.state import State
 from trainmaster.local.apiserver.store.store import Change, Place, Stored
+from trainmaster.local.gpu import GPU, gpus_of
 
 
 def bind(state: State, place: Place, node: str, *, binding: dict[str, Any] | None = None) -> Stored:
@@ -56,11 +57,17 @@ def node_of_binding(body: Any) -> str:
     return str(target["name"])
 
 
-def _set_scheduled(pod: dict[str, Any], now: str) -> None:
-    status = pod.setdefault("status", {})
-    others = [each for each in status.get("conditions") or [] if each.get("type") != "PodScheduled"]
+def _set_scheduled(pod: dict[str, Any], now: str, message: str = "") -> bool:
+    """``message`` says why the pod cannot be scheduled. False if the condition was the same before."""
+    conditions = pod.setdefault("status", {}).get("conditions") or []
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    status["conditions"] = [*others, scheduled]
+    if message:
+        scheduled |= {"status": "False", "reason": "Unschedulable", "message": message}
+    before: dict[str, Any] = next((each for each in conditions if each.get("type") == "PodScheduled"), {})
+    if before.get("status") == scheduled["status"]:
+        scheduled["lastTransitionTime"] = before.get("lastTransitionTime")
+    pod["status"]["conditions"] = [*(each for each in conditions if each is not before), scheduled]
+    return before != scheduled
 
 
 class Scheduler:
@@ -68,17 +75,20 @@ class Scheduler:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._waiting: set[Place] = set()
+        """Pods for which there are not enough GPUs."""
         self.worker: Worker[Place] = Worker("scheduler", self._handle)
         self._wake_all()
         state.store.listen(self._observe)
 
     def _observe(self, change: Change) -> None:
-        if change.after is None:
-            return
         if change.place.resource == str(POD):
-            if b'"nodeName"' not in change.after.body:
+            if change.after is not None and b'"nodeName"' not in change.after.body:
                 self.worker.add(change.place)
-        elif change.place.resource == str(NODE) and not _is_usable(change.before) and _is_usable(change.after):
+            elif self._waiting and _gpus_in_use(change.before) > _gpus_in_use(change.after):
+                for place in self._waiting:
+                    self.worker.add(place)
+        elif change.place.resource == str(NODE) and _room(change.before) != _room(change.after):
             self._wake_all()
 
     def _wake_all(self) -> None:
@@ -86,6 +96,7 @@ class Scheduler:
             self.worker.add(stored.place)
 
     def _handle(self, place: Place) -> None:
+        self._waiting.discard(place)
         stored = self._state.store.get(place)
         if stored is None:
             return
@@ -93,9 +104,43 @@ class Scheduler:
         spec = pod["spec"]
         if spec.get("nodeName") or spec.get("schedulingGates") or "deletionTimestamp" in pod["metadata"]:
             return
-        node = next((each.place.name for each in self._state.store.select(str(NODE)) if _is_usable(each)), "")
-        if node:
-            bind(self._state, place, node)
+        node = next((each for each in self._state.store.select(str(NODE)) if _is_usable(each)), None)
+        if node is None:
+            return
+        if message := self._shortage(gpus_of(spec), node):
+            self._waiting.add(place)
+            if _set_scheduled(pod, self._state.timestamp(), message):
+                self._state.store.put(place, pod)
+            return
+        bind(self._state, place, node.place.name)
+
+    def _shortage(self, count: int, node: Stored) -> str:
+        """Why a pod with this number of GPUs cannot run now; empty if it can."""
+        if not count:
+            return ""
+        room = _room(node)
+        free = room - sum(map(_gpus_in_use, self._state.store.select(str(POD))))
+        if count <= free:
+            return ""
+        have = f"{free} of {room} are free" if room else "this machine has none"
+        return f"0/1 nodes are available: 1 Insufficient {GPU}: the pod requests {count}, and {have}"
+
+
+def _gpus_in_use(stored: Stored | None) -> int:
+    """Of a pod that is bound to a node and has not ended."""
+    if stored is None or GPU.encode() not in stored.body:
+        return 0
+    pod = stored.decode()
+    is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return 0 if is_over or not pod["spec"].get("nodeName") else gpus_of(pod["spec"])
+
+
+def _room(stored: Stored | None) -> int:
+    """The GPUs of a node; -1 if it takes no pods."""
+    if stored is None or not _is_usable(stored):
+        return -1
+    count = str(((stored.decode().get("status") or {}).get("allocatable") or {}).get(GPU, "0"))
+    return int(count) if count.isdecimal() else 0
 
 
 def _is_usable(stored: Stored | None) -> bool:

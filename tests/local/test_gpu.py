@@ -1,0 +1,51 @@
+"""GPUs of a machine that has two of them, as its nvidia-smi says."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.local.conftest import Start
+from tests.local.program import job, role, script, written
+from tests.local.test_run import lines_of
+from tests.manifests.build import Manifest
+
+
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: A (UUID: GPU-a)'; echo 'GPU 1: B (UUID: GPU-b)'\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def training(command: list[str], count: int, gpus: int) -> Manifest:
+    body = role(command, count)
+    body["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    return body
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_each_replica_has_its_own_gpu_and_one_that_does_not_fit_waits(start: Start, tmp_path: Path) -> None:
+    waits = script("until [ -e go ]; do sleep 0.05; done; echo $CUDA_VISIBLE_DEVICES")
+    program = start("run", written(tmp_path, job(trainer=training(waits, 3, 1))))
+    program.until(lambda line: "trainer-2 Unschedulable: " in line and "requests 1, and 0 of 2 are free" in line)
+    (tmp_path / "go").touch()
+    code, out, _ = program.end()
+    devices = [lines_of(out, f"trainer-{index}") for index in range(3)]
+
+    assert code == 0
+    assert sorted(devices[:2]) == [["0"], ["1"]]
+    assert devices[2] in (["0"], ["1"])
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_pod_that_can_never_run_is_refused_before_the_start(start: Start, tmp_path: Path) -> None:
+    file = written(tmp_path, job(trainer=training(script("exit"), 1, 8)))
+    code, out, err = start("run", file).end()
+
+    assert (code, out) == (2, "")
+    assert "a pod requests 8 GPUs, and this machine has 2 GPUs; to run without, add: --set 'spec.replicaSpecs" in err
+    option = err.rpartition("--set '")[2].rstrip("'\n")
+    assert start("run", file, "--set", option).end()[0] == 0
