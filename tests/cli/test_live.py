@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from trainmaster.cli.live import Screen, summary, view
+from trainmaster.cli.live import Screen, log_view, rows_of, summary, view
 from trainmaster.cli.run_model import Job, Replica
 from trainmaster.cli.text import age, printable
 
@@ -29,8 +29,8 @@ def rendered(picture: RenderableType, width: int = 72) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def seen(jobs: Sequence[Job], *, height: int = 50, note: str = "", width: int = 72) -> list[str]:
-    return rendered(view(jobs, NOW, height=height, note=note), width)
+def seen(jobs: Sequence[Job], *, height: int = 50, notices: Sequence[str] = (), width: int = 72) -> list[str]:
+    return rendered(view(jobs, NOW, height=height, notices=notices), width)
 
 
 # --- the view ---
@@ -72,23 +72,72 @@ def test_the_time_of_a_job_that_ended_stands_still() -> None:
     assert seen([ended])[0] == "AITrainingJob mnist  Succeed  5s  0/0 running, 0 ended"
 
 
-def test_where_not_all_replicas_fit_those_with_trouble_are_shown() -> None:
+def test_beyond_twenty_replicas_those_in_the_same_state_share_a_row() -> None:
     many = [replica(index) for index in range(100)]
     many[70] = replica(70, "CrashLoopBackOff", why="back-off")
     many[80] = replica(80, "Starting")
-    lines = seen([job(*many)], height=10)
+    lines = seen([job(*many, Replica("ps-0", "mnist-ps-0", "Running"))], height=10)
 
-    assert [line.split()[0] for line in lines[2:-2]] == ["trainer-0", "trainer-70", "trainer-80"]
-    assert lines[-2] == "… and 97 more"
-    assert len(lines) < 10
+    assert [line.split("  ")[0] for line in lines[2:-1]] == [
+        "trainer-0…69,71…79,81…99 (98)",
+        "trainer-70",
+        "trainer-80",
+        "ps-0",
+    ]
 
 
-def test_all_jobs_and_the_note_are_shown() -> None:
-    lines = seen([job(name="a"), job(name="b")], note="stopping the jobs")
-    assert [line for line in lines if "AITrainingJob" in line or "stopping" in line] == [
+@pytest.mark.parametrize(
+    ("indices", "name"),
+    [
+        (range(21), "trainer-0…20"),
+        ([*range(20), 30], "trainer-0…19,30 (21)"),
+        (range(0, 60, 2), "trainer-0,2,4,6,8,10,12,14,16,… (30)"),
+    ],
+)
+def test_a_row_of_many_replicas_names_them(indices: Sequence[int], name: str) -> None:
+    assert [row.name for row in rows_of([replica(index) for index in indices])] == [name]
+
+
+def test_where_not_all_rows_fit_those_with_problems_are_shown() -> None:
+    many = [replica(index) for index in range(20)]
+    many[7] = replica(7, "CrashLoopBackOff", why="back-off")
+    many[8] = replica(8, "Starting")
+    lines = seen([job(*many)], height=8)
+
+    assert [line.split()[0] for line in lines[2:-2]] == ["trainer-0", "trainer-7", "trainer-8"]
+    assert lines[-2] == "… and 17 more"
+    assert len(lines) < 8
+
+
+def test_all_jobs_and_the_notices_are_shown() -> None:
+    lines = seen([job(name="a"), job(name="b")], notices=["FailedMount: no map", "stopping the jobs"])
+    assert [line for line in lines if line and not line.startswith("replica")] == [
         "AITrainingJob a  Accepted  1m15s  0/0 running, 0 ended",
         "AITrainingJob b  Accepted  1m15s  0/0 running, 0 ended",
+        "FailedMount: no map",
         "stopping the jobs",
+    ]
+
+
+def test_the_seconds_until_a_restart_are_counted_down() -> None:
+    soon = NOW + timedelta(seconds=8)
+    waits = job(replica(0, "CrashLoopBackOff", why="back-off 10s", restart_at=soon), message="oh", restart_at=soon)
+    lines = seen([waits])
+
+    assert (lines[1], lines[3].endswith("restart in 8s")) == ("oh; restart in 8s", True)
+    assert "restart in" not in "".join(rendered(view([waits], NOW + timedelta(seconds=8), height=50)))
+
+
+def test_the_log_of_a_replica_is_shown_with_the_number_of_its_lines() -> None:
+    one = replica(1, lines=tuple(f"step {number}" for number in range(50)), line_count=43_716)
+    lines = rendered(log_view(job(one, phase="Running", message="fine"), one, NOW, height=9, keys="Esc all"))
+
+    assert lines == [
+        "AITrainingJob mnist  Running  1m15s  1/1 running, 0 ended",
+        "fine",
+        "trainer-1  Running  the last 4 of 43,716 lines",
+        *(f"step {number}" for number in range(46, 50)),
+        "Esc all",
     ]
 
 
@@ -106,8 +155,10 @@ def test_the_summary_has_outcome_reason_and_last_lines_of_failed_replicas() -> N
     )
     lines = rendered(summary([failed], NOW))
 
-    assert message.split() == " ".join(lines[1:3]).split()
-    assert lines[-4:] == ["the last lines of trainer-1 (exit code 3):", "  Traceback:", "  ValueError", ""]
+    place = lines.index("the last lines of trainer-1 (exit code 3):")
+    assert lines[place + 1 : place + 3] == ["  Traceback:", "  ValueError"]
+    assert lines[place + 3] == "AITrainingJob mnist  Failed  1m15s  0/2 running, 2 ended"
+    assert message.split() == " ".join(lines[place + 4 :]).split()
     assert not any("fine" in line for line in lines if line.startswith("  "))
 
 
@@ -117,7 +168,16 @@ def test_the_summary_has_the_last_lines_of_replicas_that_exceeded_the_time_limit
 
     lines = rendered(summary([job(stopped, done, phase="Timeout", outcome="failed")], NOW))
 
-    assert lines[-3:] == ["the last lines of trainer-1 (the job exceeded its time limit):", "  step 41", ""]
+    assert lines[-3:-1] == ["the last lines of trainer-1 (the job exceeded its time limit):", "  step 41"]
+
+
+def test_the_verdict_of_a_failed_job_is_not_dim() -> None:
+    failed = job(replica(0, "Failed"), phase="Failed", outcome="failed", message="trainer-0 failed")
+    console = Console(file=io.StringIO(), width=72, force_terminal=True, color_system="standard", _environ={})
+    console.print(summary([failed], NOW))
+    assert isinstance(console.file, io.StringIO)
+
+    assert "\x1b[31mtrainer-0 failed\x1b[0m" in console.file.getvalue()
 
 
 # --- details ---
@@ -156,19 +216,46 @@ def test_words_in_brackets_are_no_colours() -> None:
 # --- the screen ---
 
 
+def screen_on(file: io.StringIO) -> Screen:
+    return Screen(Console(file=file, width=72, height=20, force_terminal=True, color_system=None))
+
+
 def test_the_screen_ends_with_the_conclusion_and_a_cursor() -> None:
-    console = Console(file=io.StringIO(), width=72, height=20, force_terminal=True, color_system=None)
-    with Screen(console) as screen:
+    file = io.StringIO()
+    with screen_on(file) as screen:
         screen.show([job(phase="Running")], NOW)
         screen.message("stopping")
+        screen.message("Warning: no disk")
         screen.show([job(phase="Terminating")], NOW)
         screen.show([job(phase="Succeed")], NOW, is_last=True)
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+        screen.end(0, "/logs/of/the/run")
+    drawn, _, left = file.getvalue().rpartition("\x1b[?1049l")  # the end of the alternate screen
 
-    assert text.count("stopping") == 1
-    assert text.rindex("Succeed") > text.rindex("\x1b[?25h")
-    assert text.endswith("\n")
+    assert drawn.count("stopping") == 1
+    assert "\x1b[?25h" in drawn
+    assert "Warning: no disk" in left
+    assert "Succeed" in left
+    assert left.endswith("logs: /logs/of/the/run\n")
+
+
+def test_keys_show_the_log_of_one_replica_after_the_other() -> None:
+    file = io.StringIO()
+    replicas = [replica(index, lines=(f"line of {index}",)) for index in range(2)]
+    replicas.append(replica(2, "Failed", why="exit code 3", lines=("Traceback",)))
+    shown = []
+    with screen_on(file) as screen:
+        for key in ("", "next", "next", "failed", "next", "previous", "all"):
+            screen.press(key) if key else None
+            file.truncate(0)
+            screen.show([job(*replicas)], NOW)
+            text = file.getvalue()
+            shown.append(
+                [name for name in ("line of 0", "line of 1", "Traceback", "exit code 3  the last") if name in text]
+            )
+
+    every = ["line of 0", "line of 1"]
+    traceback = ["Traceback", "exit code 3  the last"]
+    assert shown == [every, ["line of 0"], ["line of 1"], traceback, ["line of 0"], traceback, every]
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:

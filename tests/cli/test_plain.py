@@ -2,7 +2,7 @@ import io
 from datetime import UTC, datetime
 
 from trainmaster.cli.plain import Lines
-from trainmaster.cli.run_model import Job, Replica
+from trainmaster.cli.run_model import Job, Notice, Replica
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -96,4 +96,18 @@ def test_many_short_bars_are_shown_by_their_ends() -> None:
         "ps-0 | 0 done",
         "ps-0 | 1 done",
         "ps-0 | 2 done",
+    ]
+
+
+def test_an_event_of_a_pod_is_written_once_also_if_it_is_the_state_of_the_pod() -> None:
+    out = io.StringIO()
+    mount = Notice("aitrainingjob/mnist ps-0", "Warning", "FailedMount", 'configmap "x" not found')
+    normal = Notice("aitrainingjob/mnist ps-0", "Normal", "Started", "Started container")
+    with Lines(out) as lines:
+        for notice in (mount, normal, mount):
+            lines.notice(notice)
+            lines.show([job("Creating", "", replica("ps-0", "FailedMount", 'configmap "x" not found'))], NOW)
+    assert out.getvalue().splitlines() == [
+        'aitrainingjob/mnist ps-0 FailedMount: configmap "x" not found',
+        "aitrainingjob/mnist Creating",
     ]

@@ -1,4 +1,4 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -45,7 +45,7 @@ def pod(
 ) -> JobView:
     labels = {"TrainingJobReplicaName": role, "TrainingJobReplicaIndex": str(index)}
     meta: dict[str, Any] = {"name": f"mnist-{role}-{index}", "uid": uid, "labels": labels}
-    meta |= {"ownerReferences": [{"uid": owner, "controller": True}]} | (
+    meta |= {"ownerReferences": [{"uid": owner, "name": "mnist", "controller": True}]} | (
         {"deletionTimestamp": START} if deleting else {}
     )
     return raw({"metadata": meta, "spec": {"containers": [{"name": n} for n in containers]}, "status": status})
@@ -339,3 +339,68 @@ def test_a_line_of_a_pod_without_a_job_is_labelled_with_its_name(model: RunModel
     model.observe_pod(None, pod(owner="nobody"))
     assert model.label("p", "main") == "mnist-trainer-0"
     assert replicas(model) == ()
+
+
+# --- Events, restarts, and the end of a run ---
+
+
+def event(uid: str, kind: str = "Pod", type_: str = "Warning", reason: str = "FailedMount") -> JobView:
+    about = {"kind": kind, "name": "mnist", "uid": uid}
+    body = {"involvedObject": about, "type": type_, "reason": reason, "message": "no such map"}
+    return raw({"metadata": {"name": "e", "uid": "e"}, **body})
+
+
+def test_a_warning_is_the_state_of_a_pod_that_has_not_started(model: RunModel) -> None:
+    model.observe_pod(None, pod(phase="Pending"))
+    notice = model.observe_event(event("p"))
+    assert str(notice) == "aitrainingjob/mnist trainer-0 FailedMount: no such map"
+    assert [(r.state, r.why) for r in replicas(model)] == [("FailedMount", "no such map")]
+    model.observe_pod(None, pod(phase="Running"))
+    assert [(r.state, r.why) for r in replicas(model)] == [("Running", "")]
+
+
+def test_events_of_other_objects_are_ignored(model: RunModel) -> None:
+    assert model.observe_event(event("stranger")) is None
+    notice = model.observe_event(event("job", "AITrainingJob", "Normal", "Created"))
+    assert notice is not None
+    assert (notice.what, notice.is_shown) == ("aitrainingjob/mnist", False)
+
+
+def test_a_pod_that_cannot_be_scheduled_says_why(model: RunModel) -> None:
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no GPUs"}
+    model.observe_pod(None, pod(phase="Pending", conditions=[waits]))
+    assert [(r.state, r.why) for r in replicas(model)] == [("Unschedulable", "no GPUs")]
+
+
+@pytest.mark.parametrize(
+    ("restarts", "seconds"),
+    [({"trainer": {"count": 1, "nextTime": "2026-11-15T12:00:20Z"}, "ps": {"count": 1}}, 20), ({}, None), (3, None)],
+)
+def test_the_time_of_the_next_restart_is_known(model: RunModel, restarts: Any, seconds: int | None) -> None:
+    meta = {"name": "mnist", "uid": "job", "creationTimestamp": START}
+    model.observe_job(AITJ, None, raw({"metadata": meta, "status": {"phase": "Restarting", "restarts": restarts}}))
+    assert model.jobs[0].restart_at == (None if seconds is None else START + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("10s", 10), ("2m40s", 160)])
+def test_the_time_at_which_a_container_restarts_is_known(model: RunModel, text: str, seconds: int) -> None:
+    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off {text} restarting failed container=main pod=x"}
+    status = container(2, waiting=waiting) | {"lastState": {"terminated": {"exitCode": 3, "finishedAt": START}}}
+    model.observe_pod(None, pod(phase="Running", containerStatuses=[status]))
+    assert replicas(model)[0].restart_at == START + timedelta(seconds=seconds)
+
+
+def test_a_job_that_is_stopped_with_its_run_says_so(model: RunModel) -> None:
+    model.observe_job(AITJ, None, job(phase="Running", conditions=[said("Running", message="all pods are running")]))
+    model.observe_pod(None, pod(phase="Running"))
+    model.stop("stopped by Ctrl-C")
+    assert (model.jobs[0].phase, model.jobs[0].message) == ("Stopping", "stopped by Ctrl-C")
+    model.observe_pod(None, pod(phase="Running", deleting=True))
+    model.observe_pod(pod(), None)
+    assert (model.jobs[0].phase, model.jobs[0].message) == ("Stopped", "stopped by Ctrl-C")
+
+
+def test_a_job_that_had_ended_before_its_run_was_stopped_keeps_its_end(model: RunModel) -> None:
+    model.observe_job(AITJ, None, job(phase="Failed", conditions=[said("Finished", reason="Failed", message="oh")]))
+    model.stop("stopped by Ctrl-C")
+    assert (model.jobs[0].phase, model.jobs[0].message) == ("Failed", "oh")

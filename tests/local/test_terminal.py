@@ -4,7 +4,6 @@ import fcntl
 import os
 import pty
 import re
-import signal
 import struct
 import subprocess
 import termios
@@ -24,7 +23,7 @@ class Terminal:
 
     def __init__(self, *args: str, folder: Path, **environ: str) -> None:
         self._master, window = pty.openpty()
-        fcntl.ioctl(window, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
+        self.resize(WIDTH)
         self._process = subprocess.Popen(
             [*PROGRAM, *args],
             cwd=folder,
@@ -33,16 +32,23 @@ class Terminal:
             stdout=window,
             stderr=window,
             start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # as in a shell, for the keys
         )
         os.close(window)
         self.text = ""
 
-    def until(self, words: str) -> None:
-        while words not in self.text:
+    def until(self, words: str, start: int = 0) -> None:
+        while words not in self.text[start:]:
             self.text += os.read(self._master, 65536).decode()
 
+    def press(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
     def press_ctrl_c(self) -> None:
-        self._process.send_signal(signal.SIGINT)
+        self.press("\x03")
+
+    def resize(self, width: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
 
     def end(self) -> int:
         while True:
@@ -66,24 +72,29 @@ def terminals() -> Iterator[list[Terminal]]:
 
 
 def conclusion(text: str) -> list[str]:
-    """What stays on the screen after the last picture."""
-    return [line.rstrip() for line in _MOVES.sub("", text.rpartition("\x1b[?25h")[2]).splitlines()]
+    """What stays on the screen: all that is not on the alternate one."""
+    before, _, rest = text.partition("\x1b[?1049h")
+    return [line.rstrip() for line in _MOVES.sub("", before + rest.rpartition("\x1b[?1049l")[2]).splitlines()]
 
 
-def test_the_replicas_are_drawn_and_the_summary_has_the_outcome(terminals: list[Terminal], tmp_path: Path) -> None:
+def test_the_replicas_are_drawn_and_the_summary_ends_with_the_verdict(
+    terminals: list[Terminal], tmp_path: Path
+) -> None:
     file = written(tmp_path, job(trainer=role(script("echo epoch 1; exit 3"), 2, failPolicy="All")))
     terminals.append(terminal := Terminal("run", file, folder=tmp_path))
     code = terminal.end()
-    header, *lines = conclusion(terminal.text)
+    lines = conclusion(terminal.text)
 
     assert code == 1
-    assert re.fullmatch(r"AITrainingJob job  Failed  \d+s  0/2 running, 2 ended", header)
     assert [line.split()[:2] for line in lines if line.startswith("trainer-")] == [
         ["trainer-0", "Failed"],
         ["trainer-1", "Failed"],
     ]
     place = lines.index("the last lines of trainer-1 (exit code 3):")
     assert lines[place + 1] == "  epoch 1"
+    assert re.fullmatch(r"AITrainingJob job  Failed  \d+s  0/2 running, 2 ended", lines[place + 2])
+    assert "failed" in " ".join(lines[place + 3 : -1])
+    assert lines[-1].startswith(f"logs: {tmp_path}")
     assert containers_of(tmp_path) == []
 
 
@@ -108,7 +119,61 @@ def test_ctrl_c_is_answered_on_the_screen(terminals: list[Terminal], tmp_path: P
 
     assert code == 130
     assert "Ctrl-C again kills them at once" in terminal.text
-    assert any(line.split()[:2] == ["trainer-0", "Stopped"] for line in conclusion(terminal.text))
+    lines = conclusion(terminal.text)
+    assert any(line.split()[:2] == ["trainer-0", "Stopped"] for line in lines)
+    assert lines[-2] == "stopped by Ctrl-C"
+
+
+def test_a_timeout_is_the_verdict(terminals: list[Terminal], tmp_path: Path) -> None:
+    file = written(tmp_path, job(trainer=role(script("exec sleep 600"))))
+    terminals.append(terminal := Terminal("run", file, "--timeout", "3s", folder=tmp_path))
+
+    assert terminal.end() == 124
+    assert "stopped, because --timeout was reached after 3 s" in conclusion(terminal.text)
+
+
+def test_keys_show_the_log_of_a_replica(terminals: list[Terminal], tmp_path: Path) -> None:
+    says = script("echo first of $TRAININGJOB_REPLICA_INDEX; echo ready; exec sleep 600")
+    terminals.append(terminal := Terminal("run", written(tmp_path, job(trainer=role(says, 2))), folder=tmp_path))
+    terminal.until("2/2 running")
+    for key, words in (("\x1b[B", "first of 0"), ("j", "first of 1")):
+        terminal.press(key)
+        terminal.until(words)  # not the last line
+    terminal.press_ctrl_c()
+
+    assert terminal.end() == 130
+    assert "the last 2 of 2 lines" in terminal.text
+
+
+def test_a_new_size_of_the_window_leaves_nothing_behind(terminals: list[Terminal], tmp_path: Path) -> None:
+    file = written(tmp_path, job(trainer=role(script("echo epoch 1; exec sleep 600"), 5)))
+    terminals.append(terminal := Terminal("run", file, folder=tmp_path))
+    terminal.until("5/5 running")
+    for width in (40, 120):
+        terminal.resize(width)
+        terminal.text += "\n"
+        drawn = len(terminal.text)
+        terminal.until("trainer-4", drawn)
+    terminal.press_ctrl_c()
+    terminal.end()
+
+    assert terminal.text.count("\x1b[?1049h") == 1
+    assert [line.split()[0] for line in conclusion(terminal.text)[:6]] == [
+        "replica",
+        *(f"trainer-{i}" for i in range(5)),
+    ]
+
+
+def test_why_a_pod_does_not_start_is_drawn(terminals: list[Terminal], tmp_path: Path) -> None:
+    body = role(script("exit"))
+    body["template"]["spec"]["volumes"] = [{"name": "data", "configMap": {"name": "nope"}}]
+    body["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    terminals.append(terminal := Terminal("run", written(tmp_path, job(trainer=body)), folder=tmp_path))
+    terminal.until("FailedMount")
+    terminal.press_ctrl_c()
+
+    assert terminal.end() == 130
+    assert 'configmap "nope" not found' in " ".join(conclusion(terminal.text))
 
 
 @pytest.mark.parametrize(("environ", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

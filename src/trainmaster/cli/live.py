@@ -1,18 +1,29 @@
 """Renders jobs on a terminal, as a function of the run model and the time. ``Screen`` shows the result."""
 
+from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from trainmaster.cli.run_model import LINES, Job, Replica
+from trainmaster.cli.run_model import LINES, Job, Notice, Replica
 from trainmaster.cli.text import age, printable
 
+KEYS = "↓ ↑ the log of a replica   f the log of the next one with a problem"
+LOG_KEYS = "↓ ↑ the log of another replica   Esc all replicas"
+MOST_ROWS = 20
+"""Replicas of a job beyond which those in the same state share a row."""
+LONGEST_SPANS = 24
+MOST_NOTICES = 3
+"""Events and messages that are shown at a time."""
+MOST_WARNINGS = 10
+"""Warnings that are shown at the end."""
 LAST_LINES = 10
 """Lines of a failed replica that are shown at the end."""
 MOST_FAILED = 3
@@ -22,29 +33,56 @@ _PHASE_STYLES = {"succeeded": "green", "failed": "red", "refused": "red", "delet
 _STATE_STYLES = {"Running": "cyan", "Succeeded": "green", "Failed": "red", "Starting": "dim", "Stopped": "dim"}
 
 
-def view(jobs: Sequence[Job], now: datetime, *, height: int, note: str = "") -> RenderableType:
-    """All jobs, one below the other, within ``height`` lines; ``note`` is the last line."""
-    room = max(1, (height - 5 * len(jobs) - 2) // max(1, len(jobs)))
+class Row(msgspec.Struct, frozen=True):
+    """One replica, or several in the same state."""
+
+    name: str
+    replicas: tuple[Replica, ...]
+
+    @property
+    def first(self) -> Replica:
+        return self.replicas[0]
+
+
+def view(jobs: Sequence[Job], now: datetime, *, height: int, notices: Sequence[str] = (), keys: str = "") -> Group:
+    """All jobs, one below the other, within ``height`` lines; then the notices, and which keys there are."""
+    below = [Text(printable(text), style="yellow", no_wrap=True, overflow="ellipsis") for text in notices]
+    if keys:
+        below.append(Text(keys, style="dim", no_wrap=True, overflow="ellipsis"))
+    room = max(1, (height - 5 * len(jobs) - len(below)) // max(1, len(jobs)))
     parts: list[RenderableType] = []
     for job in jobs:
         header = _header(job, now)
         header.no_wrap, header.overflow = True, "ellipsis"
         parts += [header, _table(job, now, room), Text()]
-    if note:
-        parts.append(Text(note, style="yellow"))
+    return Group(*parts, *below)
+
+
+def log_view(job: Job, replica: Replica, now: datetime, *, height: int, keys: str = "") -> Group:
+    """The last lines of one replica."""
+    lines = replica.lines[-max(1, height - 5) :]
+    header = _header(job, now)
+    header.append("\n")
+    header.append(replica.name, style="bold")
+    header.append(f"  {replica.state}", style=_STATE_STYLES.get(replica.state, "yellow"))
+    header.append(f"  {replica.why}  " if replica.why else "  ")
+    header.append(f"the last {len(lines)} of {max(len(lines), replica.line_count):,} lines", style="dim")
+    parts = [header, *(Text(printable(line)) for line in lines), Text(keys, style="dim")]
+    for part in parts:
+        part.no_wrap, part.overflow = True, "ellipsis"
     return Group(*parts)
 
 
 def summary(jobs: Sequence[Job], now: datetime) -> RenderableType:
-    """How all jobs ended, with the last lines of failed replicas."""
+    """How all jobs ended: their replicas, the last lines of failed ones, and the verdict."""
     parts: list[RenderableType] = []
     for job in jobs:
-        parts += [_header(job, now), _table(job, now, len(job.replicas))]
+        parts.append(_table(job, now, len(job.replicas)))
         failed = [r for r in job.replicas if r.lines and (r.state == "Failed" or (r.state == "Stopped" and r.why))]
         for replica in failed[:MOST_FAILED]:
             parts.append(Text(f"the last lines of {replica.name} ({replica.why}):", style="red"))
             parts += [Text(f"  {printable(line)}") for line in replica.lines[-LAST_LINES:]]
-        parts.append(Text())
+        parts.append(_header(job, now))
     return Group(*parts)
 
 
@@ -57,11 +95,13 @@ def progress(job: Job) -> str:
 
 def _header(job: Job, now: datetime) -> Text:
     header = Text()
+    style = _PHASE_STYLES.get(job.outcome, "cyan")
     header.append(f"{job.kind} {job.name}", style="bold")
-    header.append(f"  {job.phase or 'Accepted'}", style=_PHASE_STYLES.get(job.outcome, "cyan"))
+    header.append(f"  {job.phase or 'Accepted'}", style=style)
     header.append(f"  {age(job.since, job.until or now)}  {progress(job)}")
-    if job.message:
-        header.append(f"\n{job.message}", style="dim")
+    countdown = f"restart in {age(now, job.restart_at)}" if job.restart_at and job.restart_at > now else ""
+    if message := "; ".join(part for part in (job.message, countdown) if part):
+        header.append(f"\n{message}", style=style if job.outcome in ("failed", "refused") else "")
     return header
 
 
@@ -72,37 +112,80 @@ def _table(job: Job, now: datetime, room: int) -> RenderableType:
     table.add_column("restarts", justify="right", no_wrap=True)
     table.add_column("age", justify="right", no_wrap=True)
     table.add_column("last line", no_wrap=True, overflow="ellipsis", ratio=1)
-    shown, hidden = _chosen(job.replicas, room)
-    for replica in shown:
+    shown, hidden = _chosen(rows_of(job.replicas), room)
+    for row in shown:
+        replica = row.first
         table.add_row(
-            replica.name,
+            row.name,
             Text(replica.state, style=_STATE_STYLES.get(replica.state, "yellow")),
             str(replica.restarts),
             age(replica.since, replica.until or now),
-            Text(replica.why, style="yellow")
-            if replica.why
-            else Text(printable(replica.lines[-1]) if replica.lines else ""),
+            _last(replica, now),
         )
     return Group(table, Text(f"… and {hidden} more", style="dim")) if hidden else table
 
 
-def _chosen(replicas: Sequence[Replica], room: int) -> tuple[list[Replica], int]:
-    """The replicas that fit, and the number of hidden ones. Abnormal replicas are preferred to running ones."""
-    if len(replicas) <= room:
-        return list(replicas), 0
-    first = sorted(replicas, key=lambda replica: (not replica.why, replica.state == "Running"))[:room]
-    return [replica for replica in replicas if replica in first], len(replicas) - len(first)
+def _last(replica: Replica, now: datetime) -> Text:
+    if replica.restart_at and replica.restart_at > now:
+        return Text(f"restart in {age(now, replica.restart_at)}", style="yellow")
+    if replica.why:
+        return Text(printable(replica.why), style="yellow")
+    return Text(printable(replica.lines[-1]) if replica.lines else "")
+
+
+def rows_of(replicas: Sequence[Replica]) -> list[Row]:
+    """A row for each replica; if there are many, one for all of a role that are in the same state."""
+    if len(replicas) <= MOST_ROWS:
+        return [Row(replica.name, (replica,)) for replica in replicas]
+    groups: dict[tuple[object, ...], list[Replica]] = {}
+    for replica in replicas:
+        role, _, index = replica.name.rpartition("-")
+        same = (role if index.isdecimal() else replica.name, replica.state, replica.why, replica.restarts)
+        groups.setdefault(same, []).append(replica)
+    return [Row(_name_of(group), tuple(group)) for group in groups.values()]
+
+
+def _name_of(group: Sequence[Replica]) -> str:
+    """``worker-0``, ``worker-0…7``, or ``worker-0,2…7 (7)``, cut if it is long."""
+    if len(group) == 1:
+        return group[0].name
+    role = group[0].name.rpartition("-")[0]
+    spans: list[list[int]] = []
+    for index in (int(replica.name.rpartition("-")[2]) for replica in group):
+        if spans and spans[-1][1] == index - 1:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    text = ",".join(str(first) if first == last else f"{first}…{last}" for first, last in spans)
+    if len(text) > LONGEST_SPANS:
+        text = text[:LONGEST_SPANS].rpartition(",")[0] + ",…"
+    return f"{role}-{text} ({len(group)})" if "," in text else f"{role}-{text}"
+
+
+def _chosen(rows: Sequence[Row], room: int) -> tuple[list[Row], int]:
+    """The rows that fit, and the number of replicas that are not in them. Abnormal replicas are preferred."""
+    if len(rows) <= room:
+        return list(rows), 0
+    first = sorted(rows, key=lambda row: (not row.first.why, row.first.state == "Running"))[:room]
+    return [row for row in rows if row in first], sum(len(row.replicas) for row in rows if row not in first)
 
 
 class Screen:
-    """The terminal during a run."""
+    """The terminal during a run: its alternate screen, which a new size of the window does not disturb, and at the end
+    the summary on the normal one."""
 
     most_lines = LINES
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, has_keys: bool = False) -> None:
         self._console = console
-        self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
-        self._note = ""
+        self.has_keys = has_keys and not console.is_dumb_terminal
+        self._live = Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop")
+        self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
+        self._warnings: deque[str] = deque(maxlen=MOST_WARNINGS)
+        """For the end: the alternate screen is gone then."""
+        self._selected = ""
+        """The pod whose log is shown; empty: all replicas are shown."""
+        self._order: list[Replica] = []
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -121,12 +204,47 @@ class Screen:
 
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None:
         if is_last:
-            self._live.update(Text(), refresh=True)
             self._live.stop()
-            self._console.print(summary(jobs, now), end="")
+            for text in self._warnings:
+                self._console.print(Text(text, style="yellow"))
+            self._console.print(summary(jobs, now))
         else:
-            content = view(jobs, now, height=self._console.size.height, note=self._note)
-            self._live.update(content, refresh=True)
+            self._live.update(self._picture(jobs, now), refresh=True)
+
+    def _picture(self, jobs: Sequence[Job], now: datetime) -> RenderableType:
+        height = self._console.size.height
+        self._order = [replica for job in jobs for replica in job.replicas]
+        for job in jobs:
+            for replica in job.replicas:
+                if replica.pod == self._selected:
+                    return log_view(job, replica, now, height=height, keys=LOG_KEYS)
+        return view(jobs, now, height=height, notices=self._notices, keys=KEYS if self.has_keys else "")
+
+    def press(self, key: str) -> None:
+        """``next``, ``previous`` and ``failed`` show the log of a replica, ``all`` shows all replicas."""
+        pods = [replica.pod for replica in self._order]
+        place = pods.index(self._selected) if self._selected in pods else None
+        if key == "all" or not pods:
+            self._selected = ""
+        elif key == "failed":
+            later = self._order[place + 1 :] if place is not None else []
+            self._selected = next((r.pod for r in (*later, *self._order) if r.why), self._selected)
+        else:
+            step = 1 if key == "next" else -1
+            self._selected = pods[(place + step) % len(pods)] if place is not None else pods[0 if step > 0 else -1]
+
+    def notice(self, notice: Notice) -> None:
+        text = str(notice)
+        if notice.is_shown and text not in self._notices:
+            self._notices.append(text)
+        if notice.is_shown and text not in self._warnings:
+            self._warnings.append(text)
 
     def message(self, text: str) -> None:
-        self._note = text
+        self._notices.append(text)
+        if text.startswith("Warning: "):
+            self._warnings.append(text)
+
+    def end(self, code: int, logs: str) -> None:
+        if logs:
+            self._console.print(Text(f"logs: {logs}"), soft_wrap=True)

@@ -6,8 +6,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TextIO
 
-from trainmaster.cli.run_model import Job
+from trainmaster.cli.run_model import Job, Notice
 
+MOST_NOTICES = 1000
+"""Events that are remembered."""
 BAR_PERIOD = 1.0
 """Seconds between two shown states of a progress bar."""
 
@@ -16,10 +18,12 @@ class Lines:
     """Writes each change once."""
 
     most_lines = sys.maxsize
+    has_keys = False
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._states: dict[str, tuple[str, str]] = {}
+        self._notices: dict[Notice, None] = {}
         self._bars: dict[str, tuple[str, float]] = {}
         """By label: the last shown state of a progress bar, and the time from which the next one may be shown."""
 
@@ -54,6 +58,24 @@ class Lines:
             if job.phase:
                 self._write_state(str(job), job.phase, job.message)
         self._out.flush()
+
+    def notice(self, notice: Notice) -> None:
+        """A warning that is counted again is not written again."""
+        if notice.is_shown and notice not in self._notices:
+            self._notices[notice] = None
+            if len(self._notices) > MOST_NOTICES:
+                del self._notices[next(iter(self._notices))]
+            self._out.write(f"{notice}\n")
+            if self._states.get(notice.what, ("", ""))[0] != notice.reason:
+                self._states[notice.what] = (notice.reason, notice.message)  # it is the state of a pod that waits
+
+    def press(self, key: str) -> None:
+        """Does nothing: there are no keys."""
+
+    def end(self, code: int, logs: str) -> None:
+        if logs:
+            self._out.write(f"logs: {logs}\n")
+            self._out.flush()
 
     def message(self, text: str) -> None:
         self._out.write(f"{text}\n")

@@ -68,6 +68,13 @@ _RESTARTS = ("never", "onfailure", "always")
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the log of each container into a file in this folder.",
 )
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="json: one object in each line, with phases, Events and how the jobs ended. Default: text.",
+)
 @click.option("--namespace", "-n", default="", help="Namespace of objects without one; default: default.")
 @click.option("--context", default="", help="Run on the cluster of this context of the kubeconfig, not here.")
 @click.option("--kubeconfig", default="", help="Run on the cluster of this kubeconfig, not here.")
@@ -80,6 +87,7 @@ def run(
     timeout: float,
     keep: bool,
     logs: Path | None,
+    format_: str,
     namespace: str,
     context: str,
     kubeconfig: str,
@@ -110,12 +118,14 @@ def run(
     """
     try:
         documents = _documents(files, program_of(click_context), program_options, overrides)
+        is_json = format_ == "json"
         if dry_run:
             code = _print(documents, namespace)
         elif context or kubeconfig:
-            code = _submit(documents, Place(kubeconfig, context, None, namespace), timeout, keep or bool(logs))
+            place = Place(kubeconfig, context, None, namespace)
+            code = _submit(documents, place, timeout, has_folder=keep or bool(logs), is_json=is_json)
         else:
-            code = _run(documents, namespace, timeout, keep, logs)
+            code = _run(documents, namespace, timeout=timeout, keep=keep, logs=logs, is_json=is_json)
         click_context.exit(code)
     except Trainmaster as error:
         click.echo(f"trainmaster: {error}", err=True)
@@ -171,20 +181,20 @@ def _print(documents: "Sequence[Document]", namespace: str) -> int:
     return 0
 
 
-def _run(documents: "Sequence[Document]", namespace: str, timeout: float, keep: bool, logs: Path | None) -> int:
+def _run(documents: "Sequence[Document]", namespace: str, **options: Any) -> int:
     from trainmaster.cli.manifest import placed
 
     in_namespace = placed(documents, namespace)
 
     from trainmaster.cli.session import RunOptions, run_jobs
 
-    return run_jobs(RunOptions(documents=in_namespace, timeout=timeout, keep=keep, logs=logs))
+    return run_jobs(RunOptions(documents=in_namespace, **options))
 
 
-def _submit(documents: "Sequence[Document]", place: Place, timeout: float, has_folder: bool) -> int:
+def _submit(documents: "Sequence[Document]", place: Place, timeout: float, *, has_folder: bool, is_json: bool) -> int:
     if has_folder:
         raise BadConfig("--keep and --logs are for jobs on this machine; on a cluster use trainmaster logs")
 
     from trainmaster.cli.submission import submit
 
-    return submit(place, documents, timeout)
+    return submit(place, documents, timeout, is_json=is_json)

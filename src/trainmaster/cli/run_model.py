@@ -4,9 +4,10 @@ It is built from the watches of jobs and pods. Deleted pods are remembered, so t
 after a job has cleaned up.
 """
 
+import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -35,6 +36,23 @@ _CAUSES = {
 _STARTING = ("", "ContainerCreating", "PodInitializing")
 
 
+class Notice(msgspec.Struct, frozen=True):
+    """An Event of a job or of one of its pods; ``what`` is the job, with the replica if it is about a pod."""
+
+    what: str
+    type: str
+    reason: str
+    message: str
+
+    @property
+    def is_shown(self) -> bool:
+        """A warning of a pod that its state does not say."""
+        return self.type == "Warning" and " " in self.what and self.reason not in ("BackOff", "Failed")
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.reason}: {self.message}"
+
+
 class Replica(msgspec.Struct, frozen=True):
     """``state`` is one word; ``why`` is the reason of an abnormal state."""
 
@@ -49,6 +67,8 @@ class Replica(msgspec.Struct, frozen=True):
     """The last lines of its log."""
     line_count: int = 0
     """All lines of its log."""
+    restart_at: datetime | None = None
+    """When its container restarts, while it waits for that."""
 
     @property
     def is_over(self) -> bool:
@@ -64,6 +84,8 @@ class Job(msgspec.Struct, frozen=True):
     since: datetime | None = None
     until: datetime | None = None
     replicas: tuple[Replica, ...] = ()
+    restart_at: datetime | None = None
+    """When its failed replicas restart, while they wait for that."""
 
     def __str__(self) -> str:
         return f"{self.kind.lower()}/{self.name}"
@@ -110,6 +132,7 @@ class _Container(Wire, frozen=True):
     name: str
     restart_count: int = 0
     state: _ContainerState = _ContainerState()
+    last_state: _ContainerState = _ContainerState()
 
 
 class _PodCondition(Wire, frozen=True):
@@ -167,10 +190,16 @@ class _Ending(Wire, frozen=True):
     phase: str = ""
 
 
+class _Restart(Wire, frozen=True):
+    next_time: datetime | None = None
+
+
 class _JobStatus(Wire, frozen=True):
     phase: str = ""
     ending: _Ending = _Ending()
     conditions: tuple[Condition, ...] = ()
+    restarts: dict[str, _Restart] | int = 0
+    """By role, or only their number, as a kind has it."""
 
 
 class _Job(Wire, frozen=True):
@@ -182,9 +211,25 @@ class _Child(Wire, frozen=True):
     metadata: _PodMeta
 
 
+class _Object(Wire, frozen=True):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _Event(Wire, frozen=True):
+    involved_object: _Object = _Object()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 _POD = msgspec.json.Decoder(_Pod)
 _CHILD = msgspec.json.Decoder(_Child)
 _JOB = msgspec.json.Decoder(_Job)
+_EVENT = msgspec.json.Decoder(_Event)
+_BACK_OFF = re.compile(r"back-off (?:(\d+)m)?(\d+)s ")
 
 
 # --- the model ---
@@ -212,6 +257,9 @@ class RunModel:
         self._line_counts: Counter[str] = Counter()
         self._unfinished: dict[str, str] = {}
         """By pod: an incomplete line after its last complete one."""
+        self._warnings: dict[str, Notice] = {}
+        """The last one of each pod."""
+        self._why_stopped = ""
 
     def expect(self, resource: Resource, uid: str) -> None:
         """Registers a created job: the watch may show its pods first."""
@@ -260,6 +308,26 @@ class RunModel:
 
     def observe_unfinished(self, uid: str, text: str) -> None:
         self._unfinished[uid] = text[:LONGEST_LINE]
+
+    def observe_event(self, event: JobView) -> Notice | None:
+        """Returns it if it is about a job of the run or one of its pods."""
+        found = _EVENT.decode(event.raw)
+        about = found.involved_object
+        if about.uid in self._kinds:
+            return Notice(f"{about.kind.lower()}/{about.name}", found.type, found.reason, found.message)
+        pod = self._pods.get(about.uid)
+        owner = self._owner(pod) if pod else _Owner()
+        if pod is None or owner.uid not in self._kinds:
+            return None
+        what = f"{self._kinds[owner.uid].kind.lower()}/{owner.name} {self._replica_name(pod)}"
+        notice = Notice(what, found.type, found.reason, found.message)
+        if notice.is_shown:
+            self._warnings[about.uid] = notice
+        return notice
+
+    def stop(self, why: str) -> None:
+        """The run is stopped: jobs that have not ended have this reason from now on."""
+        self._why_stopped = why
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -320,7 +388,7 @@ class RunModel:
         conditions = job.status.conditions
         finished = condition.find(conditions, condition.FINISHED)
         is_finished = condition.is_true(conditions, condition.FINISHED)
-        return Job(
+        found = Job(
             kind=resource.kind,
             name=key.name,
             phase=job.status.phase,
@@ -329,7 +397,12 @@ class RunModel:
             since=job.metadata.creation_timestamp,
             until=finished.last_transition_time if finished and is_finished else None,
             replicas=self._replicas(job.metadata.uid, _CAUSES.get(job.status.ending.phase or job.status.phase, "")),
+            restart_at=None if is_finished else _next_restart(job.status),
         )
+        if not self._why_stopped or found.outcome in ("succeeded", "failed", "refused"):
+            return found
+        phase = "Stopped" if all(replica.is_over for replica in found.replicas) else "Stopping"
+        return msgspec.structs.replace(found, phase=phase, message=self._why_stopped, restart_at=None)
 
     def _replicas(self, owner: str, cause: str) -> tuple[Replica, ...]:
         """``cause`` is the reason of stopped replicas."""
@@ -356,6 +429,7 @@ class RunModel:
             until=max((end for end in ends if end), default=None) if state in (*_ENDED, "Stopped") else None,
             lines=self._last_lines(uid),
             line_count=self._line_counts[uid],
+            restart_at=None if uid in self._stopped else _restart_of(pod.status),
         )
 
     def _last_lines(self, uid: str) -> tuple[str, ...]:
@@ -394,7 +468,10 @@ class RunModel:
         for each in status.conditions:
             if (each.type, each.status) == ("PodScheduled", "False"):
                 return each.reason, each.message
-        return ("Starting" if status.phase in ("", "Pending") else status.phase), ""
+        if status.phase not in ("", "Pending"):
+            return status.phase, ""
+        warning = self._warnings.get(uid)
+        return (warning.reason, warning.message) if warning else ("Starting", "")
 
 
 def _outcome(conditions: condition.Conditions) -> Outcome:
@@ -425,6 +502,20 @@ def _failure(status: _PodStatus) -> str:
             reason = "" if ended.reason in ("", "Error") else f" ({ended.reason})"
             return f"exit code {ended.exit_code}{reason}" + (f": {message}" if message else "")
     return ": ".join(part for part in (status.reason, status.message) if part)
+
+
+def _next_restart(status: _JobStatus) -> datetime | None:
+    restarts = status.restarts.values() if isinstance(status.restarts, dict) else ()
+    return max((each.next_time for each in restarts if each.next_time), default=None)
+
+
+def _restart_of(status: _PodStatus) -> datetime | None:
+    """When a container restarts that waits for it, by the message that kubelets write."""
+    for container in status.containers:
+        waiting, ended = container.state.waiting, container.last_state.terminated
+        if waiting and ended and ended.finished_at and (match := _BACK_OFF.match(waiting.message)):
+            return ended.finished_at + timedelta(minutes=int(match[1] or 0), seconds=int(match[2]))
+    return None
 
 
 def _natural(name: str) -> tuple[Any, ...]:

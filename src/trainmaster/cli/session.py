@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,16 +17,18 @@ import msgspec
 from trainmaster.cli import demand
 from trainmaster.cli.archive import LIMIT, Archive
 from trainmaster.cli.interrupt import Interrupts
+from trainmaster.cli.json_lines import JsonLines
+from trainmaster.cli.keyboard import keyboard
 from trainmaster.cli.leftover import end_leftovers
 from trainmaster.cli.local import Local, local_cluster
 from trainmaster.cli.log import Journal, configure_logging
 from trainmaster.cli.manifest import NAMESPACE, Document
 from trainmaster.cli.plain import Lines
-from trainmaster.cli.run_model import Job, RunModel
+from trainmaster.cli.run_model import Job, Notice, RunModel
 from trainmaster.cli.tail import Line, Tails
 from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig, NotFound
-from trainmaster.core.ids import JOB, POD, Resource
+from trainmaster.core.ids import EVENT, JOB, POD, Resource
 from trainmaster.core.view import WHOLE_CODEC, JobView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
@@ -54,6 +57,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds; 0 means no timeout."""
     keep: bool
     logs: Path | None
+    is_json: bool = False
+    """One JSON object in each line instead of text."""
 
 
 class Display(Protocol):
@@ -61,11 +66,16 @@ class Display(Protocol):
 
     most_lines: int
     """Lines of each log that are shown at a time; earlier ones are only counted and kept."""
+    has_keys: bool
 
     def line(self, label: str, text: str) -> None: ...
     def progress(self, label: str, text: str, now: float) -> None: ...
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None: ...
     def message(self, text: str) -> None: ...
+    def notice(self, notice: Notice) -> None: ...
+    def press(self, key: str) -> None: ...
+    def end(self, code: int, logs: str) -> None:
+        """The last output; ``logs`` is a folder, or empty."""
 
 
 def run_jobs(options: RunOptions) -> int:
@@ -78,13 +88,11 @@ def run_jobs(options: RunOptions) -> int:
     ):
         configure_logging("json", 0, log)
         try:
-            with open_display() as display:
+            with open_display(is_json=options.is_json, has_keys=True) as display:
                 if problem:
                     display.message(f"Warning: {problem}")
                 code = run_loop(_run(options, state, display, archive))
-            if archive and not archive.is_empty:
-                sys.stdout.write(f"logs: {archive.folder}\n")
-                sys.stdout.flush()
+                display.end(code, str(archive.folder) if archive and not archive.is_empty else "")
         except* BrokenPipeError:
             # As documented by Python: without it the interpreter fails at exit to flush stdout.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -114,16 +122,16 @@ def _archive(options: RunOptions, state: State) -> Iterator[tuple[Archive | None
 
 
 @contextmanager
-def open_display() -> Iterator[Display]:
-    if not sys.stdout.isatty():
-        with Lines(sys.stdout) as lines:
+def open_display(*, is_json: bool = False, has_keys: bool = False) -> Iterator[Display]:
+    if is_json or not sys.stdout.isatty():
+        with JsonLines(sys.stdout) if is_json else Lines(sys.stdout) as lines:
             yield lines
         return
     from rich.console import Console
 
     from trainmaster.cli.live import Screen
 
-    with Screen(Console()) as screen:
+    with Screen(Console(), has_keys=has_keys) as screen:
         yield screen
 
 
@@ -141,7 +149,8 @@ async def _run(options: RunOptions, state: State, display: Display, archive: Arc
             session = Session(options, local, display, interrupts, Tails(state.node, display.most_lines), archive)
             async with asyncio.TaskGroup() as group:
                 watching = [group.create_task(reflector.run()) for reflector in session.reflectors]
-                code = await session.run()
+                with keyboard(session.press) if display.has_keys else contextlib.nullcontext():
+                    code = await session.run()
                 for task in watching:
                     task.cancel()
     finally:
@@ -185,7 +194,7 @@ class Session:
         resources = {job.resource: None for job in self._jobs}
         has_batch_jobs = any(JOB in each.children for each in served if not resources.keys().isdisjoint(each.resources))
         owners = (JOB,) if has_batch_jobs else ()
-        self.reflectors = [self._reflector(resource) for resource in (*owners, POD, *resources)]
+        self.reflectors = [self._reflector(resource) for resource in (*owners, POD, *resources, EVENT)]
 
     async def run(self) -> int:
         deadline = _clock() + self._options.timeout if self._options.timeout else float("inf")
@@ -208,7 +217,11 @@ class Session:
         store = Store[JobView](resource)
 
         def observe(before: JobView | None, after: JobView | None) -> None:
-            if resource == POD:
+            if resource == EVENT:
+                notice = self._model.observe_event(after) if after else None
+                if notice is not None:
+                    self._display.notice(notice)
+            elif resource == POD:
                 self._tails.see(self._model.observe_pod(before, after))
             elif resource == JOB:
                 self._model.observe_child(before, after)
@@ -263,8 +276,13 @@ class Session:
         """Deletes the jobs and waits until their pods have ended, or until another signal."""
         grace = self._model.longest_grace
         if code == TIMED_OUT:
+            self._model.stop(f"stopped, because --timeout was reached after {self._options.timeout:g} s")
             self._message(f"timed out, stopping: pods have {grace} s to end")
         elif self._interrupts.first.is_set():
+            number = self._interrupts.number
+            self._model.stop(
+                "stopped by Ctrl-C" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}"
+            )
             self._message(f"stopping: pods have {grace} s to end; Ctrl-C again kills them at once")
         for document, uid in self._created:
             if document.is_job or document.resource == POD:
@@ -305,6 +323,10 @@ class Session:
             await asyncio.sleep(0)  # the cluster is in the same process
             self._take_lines(self._tails.read())
         return bool(lines)
+
+    def press(self, key: str) -> None:
+        self._display.press(key)
+        self._changed.set()
 
     def _message(self, text: str) -> None:
         self._display.message(text)

@@ -21,7 +21,7 @@ TICK = 0.5
 """Seconds between two updates of the screen."""
 
 
-def submit(place: Place, documents: Sequence[Document], timeout: float) -> int:
+def submit(place: Place, documents: Sequence[Document], timeout: float, *, is_json: bool = False) -> int:
     """Returns the exit code. ``timeout`` is in seconds; 0 means none. Jobs that have not ended are not stopped."""
     code, left = BROKEN_PIPE, ""
 
@@ -31,9 +31,12 @@ def submit(place: Place, documents: Sequence[Document], timeout: float) -> int:
         return await submission.run(timeout), submission.left
 
     try:
-        with open_display() as display:
+        with open_display(is_json=is_json) as display:
             code, left = with_finder(place, run, connections=CONNECTIONS)
-        if left:
+            if left and is_json:
+                display.message(left)
+            display.end(code, "")
+        if left and not is_json:
             click.echo(left)
     except* BrokenPipeError:
         # As documented by Python: without it the interpreter fails at exit to flush stdout.
