@@ -1,5 +1,6 @@
 """Output of programs: all of it is kept, at any rate."""
 
+import json
 import signal
 from pathlib import Path
 
@@ -55,3 +56,17 @@ def test_a_flood_can_be_interrupted(start: Start, tmp_path: Path) -> None:
     assert code == 130
     shown = out.count("trainer-0 | y\n")
     assert (kept(out) / "job-trainer-0.aitj-main.0.log").stat().st_size in (2 * shown, 2 * shown - 1)
+
+
+def test_a_run_can_be_read_by_a_script(start: Start, tmp_path: Path) -> None:
+    file = written(tmp_path, job(trainer=role(script("echo hello; exit 3"))))
+    code, out, err = start("run", file, "--format", "json").end()
+    found = [json.loads(line) for line in out.splitlines()]
+    *_, verdict, end = found
+
+    assert (code, err) == (1, "")
+    assert {"phase", "event", "verdict", "end"} == {each["type"] for each in found}
+    assert (verdict["job"], verdict["outcome"], verdict["phase"]) == ("aitrainingjob/job", "failed", "Failed")
+    assert [(each["name"], each["why"]) for each in verdict["replicas"]] == [("trainer-0", "exit code 3")]
+    assert end["exitCode"] == 1
+    assert [path.read_text() for path in Path(end["logs"]).iterdir()] == ["hello\n"]
