@@ -9,7 +9,9 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -20,7 +22,7 @@ import msgspec
 
 from trainmaster.core.errors import BadConfig
 from trainmaster.local import lock
-from trainmaster.local.disk import write_whole
+from trainmaster.local.disk import remove_folder, write_whole
 from trainmaster.local.kept_run import RUNS
 
 MEMORY = ":memory:"
@@ -30,6 +32,10 @@ _PRIVATE = 0o700
 _VALID = timedelta(days=36500)
 _CLOCK_SLACK = timedelta(days=1)
 _LOCK = "lock"
+# Names that no state folder of a user has: what is left of them is removed.
+_RUN = "trainmaster-run-"
+_RUN_LOCK = "run.lock"
+_STARTING_SECONDS = 60.0
 
 
 class State(msgspec.Struct, frozen=True):
@@ -135,17 +141,34 @@ def open_state(folder: Path) -> Iterator[State]:
 
 @contextmanager
 def temporary_state(*, keep: bool) -> Iterator[State]:
-    """A folder for one run. It is removed at the end, unless ``keep`` is set."""
-    with _errors_as_bad_config(Path(tempfile.gettempdir())):
-        folder = Path(tempfile.mkdtemp(prefix="trainmaster-"))
+    """A folder for one run. It is removed at the end, unless ``keep`` is set; if this process is killed, by the next
+    run."""
+    place = Path(tempfile.gettempdir())
+    with _errors_as_bad_config(place):
+        _remove_left(place)
+        folder = Path(tempfile.mkdtemp(prefix=_RUN))
     try:
         state = State(folder, keeps=False)
-        with _errors_as_bad_config(folder):
-            state.prepare()
-        yield state
+        with contextlib.ExitStack() as held:
+            with _errors_as_bad_config(folder):
+                if not keep:
+                    held.enter_context(lock.locked(folder / _RUN_LOCK))
+                state.prepare()
+            yield state
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_left(place: Path) -> None:
+    """Removes the folders of runs that were killed. A folder to keep has no lock file."""
+    for file in place.glob(f"{_RUN}*/{_RUN_LOCK}"):
+        with contextlib.suppress(OSError):
+            status = file.parent.lstat()
+            is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            is_old = time.time() - file.lstat().st_mtime > _STARTING_SECONDS  # a new file is locked in a moment
+            if is_ours and is_old and lock.holder_of(file) is None:
+                remove_folder(file.parent)
 
 
 def holder_of(folder: Path) -> int | None:

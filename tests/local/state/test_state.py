@@ -4,6 +4,7 @@ import ssl
 import stat
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -141,6 +142,28 @@ def test_a_run_has_a_folder_of_its_own_and_its_objects_in_memory(
         assert mode_of(state.folder) == 0o700
         assert state.token
     assert state.folder.exists() == keep
+
+
+def test_folders_of_killed_runs_are_removed_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name, file in (("run-killed", "run.lock"), ("run-starting", "run.lock"), ("run-kept", "token"), ("up", "lock")):
+        (tmp_path / f"trainmaster-{name}").mkdir()
+        (tmp_path / f"trainmaster-{name}" / file).touch()
+    old = time.time() - 3600
+    for name, file in (("run-killed", "run.lock"), ("run-kept", "token"), ("up", "lock")):
+        os.utime(tmp_path / f"trainmaster-{name}" / file, (old, old))
+    with temporary_state(keep=False) as running:
+        os.utime(running.folder / "run.lock", (old, old))
+        with temporary_state(keep=False):
+            left = sorted(path.name.removeprefix("trainmaster-") for path in tmp_path.iterdir())
+            assert running.folder.exists()
+
+    assert [name for name in left if not name.startswith("run-") or name in ("run-starting", "run-kept")] == [
+        "run-kept",
+        "run-starting",
+        "up",
+    ]
+    assert "run-killed" not in left
 
 
 # --- when the disk does not play along ---
