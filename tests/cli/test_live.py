@@ -121,11 +121,14 @@ def test_all_jobs_and_the_notices_are_shown() -> None:
 
 def test_the_seconds_until_a_restart_are_counted_down() -> None:
     soon = NOW + timedelta(seconds=8)
-    waits = job(replica(0, "CrashLoopBackOff", why="back-off 10s", restart_at=soon), message="oh", restart_at=soon)
+    failed = replica(1, "Failed", why="exit code 3")
+    waits = job(
+        replica(0, "CrashLoopBackOff", why="back-off 10s", restart_at=soon), failed, message="oh", restart_at=soon
+    )
     lines = seen([waits])
 
-    assert (lines[1], lines[3].endswith("restart in 8s")) == ("oh; restart in 8s", True)
-    assert "restart in" not in "".join(rendered(view([waits], NOW + timedelta(seconds=8), height=50)))
+    assert (lines[1], lines[3].endswith("restart in 8s")) == ("restart in 8s after trainer-1: exit code 3", True)
+    assert rendered(view([waits], soon, height=50))[1] == "oh"
 
 
 def test_the_log_of_a_replica_is_shown_with_the_number_of_its_lines() -> None:

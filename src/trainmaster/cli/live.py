@@ -99,10 +99,17 @@ def _header(job: Job, now: datetime) -> Text:
     header.append(f"{job.kind} {job.name}", style="bold")
     header.append(f"  {job.phase or 'Accepted'}", style=style)
     header.append(f"  {age(job.since, job.until or now)}  {progress(job)}")
-    countdown = f"restart in {age(now, job.restart_at)}" if job.restart_at and job.restart_at > now else ""
-    if message := "; ".join(part for part in (job.message, countdown) if part):
+    if message := _countdown(job, now) or job.message:
         header.append(f"\n{message}", style=style if job.outcome in ("failed", "refused") else "")
     return header
+
+
+def _countdown(job: Job, now: datetime) -> str:
+    """``restart in 8s after trainer-1: exit code 3``; empty if no restart is waited for."""
+    if job.restart_at is None or job.restart_at <= now:
+        return ""
+    causes = [f" after {replica.name}: {replica.why}" for replica in job.replicas if replica.state == "Failed"]
+    return f"restart in {age(now, job.restart_at)}{causes[0] if causes else ''}"
 
 
 def _table(job: Job, now: datetime, room: int) -> RenderableType:

@@ -19,9 +19,9 @@ from trainmaster.core.observed import SlotLabels
 from trainmaster.core.view import JobView
 from trainmaster.core.wire import ObjectMeta, Wire
 
-LINES = 200
+LINES = 100
 """The last lines of each replica that are remembered."""
-LONGEST_LINE = 1000
+LONGEST_LINE = 500
 """Characters of a line that are remembered."""
 
 Outcome = Literal["", "succeeded", "failed", "refused", "deleted"]
