@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.conftest import Start
+from tests.local.cluster import client_of, create, until
+from tests.local.conftest import Start, Up
 from tests.local.program import job, role, script, written
 from tests.local.test_run import lines_of
 from tests.manifests.build import Manifest
@@ -24,6 +25,11 @@ def training(command: list[str], count: int, gpus: int) -> Manifest:
     body = role(command, count)
     body["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
     return body
+
+
+def gpus_taken(folder: Path) -> dict[str, str]:
+    """The GPU of each job, by the names of files."""
+    return dict(path.name.split("-") for path in folder.glob("*-[01]"))
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -49,3 +55,16 @@ def test_a_pod_that_can_never_run_is_refused_before_the_start(start: Start, tmp_
     assert "a pod requests 8 GPUs, and this machine has 2 GPUs; to run without, add: --set 'spec.replicaSpecs" in err
     option = err.rpartition("--set '")[2].rstrip("'\n")
     assert start("run", file, "--set", option).end()[0] == 0
+
+
+@pytest.mark.usefixtures("two_gpus")
+async def test_after_a_kill_of_the_cluster_no_gpu_is_given_twice(up: Up, state: Path, tmp_path: Path) -> None:
+    stays = script('touch "$TRAININGJOB_NAME-$CUDA_VISIBLE_DEVICES"; exec sleep 600')
+    for name in ("one", "two"):
+        program = up()
+        async with client_of(state) as cluster:
+            await create(cluster, job(name, trainer=training(stays, 1, 1)))
+            await until(lambda: name in gpus_taken(tmp_path))  # noqa: B023  it is called at once
+        program.kill()
+
+    assert sorted(gpus_taken(tmp_path).values()) == ["0", "1"]

@@ -297,6 +297,7 @@ class Session:
         while not (done := is_done()) and not stop.is_set() and _clock() < deadline:
             await self._show()
             if self._tails.has_more:
+                await asyncio.sleep(0)
                 continue
             await _any((self._changed, stop), TICK)
             if self._changed.is_set() and not is_done():
