@@ -95,6 +95,8 @@ def test_a_trainer_sees_the_same_variables_in_a_small_and_in_a_large_job(replica
         "PORTS_NUM": "1",
         "HOSTS": ",".join(f"{address}:24446" for address in addresses),
         "HOSTS_NUM": str(replicas),
+        "0_ADDRESS": addresses[0],
+        "0_PORT": "24446",
     }
     job = an_aitj(roles={"my-trainer": replicas})
 

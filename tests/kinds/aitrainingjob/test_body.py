@@ -108,12 +108,16 @@ def test_every_pod_is_told_about_every_role_and_about_itself() -> None:
         "PS_PORTS_NUM": "2",
         "PS_HOSTS": "mnist-ps-0.ml:7000,mnist-ps-0.ml:7001,mnist-ps-1.ml:7000,mnist-ps-1.ml:7001",
         "PS_HOSTS_NUM": "4",
+        "PS_0_ADDRESS": "mnist-ps-0.ml",
+        "PS_0_PORT": "7000",
         "TRAINER_INSTANCES": "mnist-trainer-0.ml,mnist-trainer-1.ml",
         "TRAINER_INSTANCES_NUM": "2",
         "TRAINER_PORTS": "24446",
         "TRAINER_PORTS_NUM": "1",
         "TRAINER_HOSTS": "mnist-trainer-0.ml:24446,mnist-trainer-1.ml:24446",
         "TRAINER_HOSTS_NUM": "2",
+        "TRAINER_0_ADDRESS": "mnist-trainer-0.ml",
+        "TRAINER_0_PORT": "24446",
         "TRAININGJOB_REPLICA_NAME": "trainer",
         "TRAININGJOB_REPLICA_TYPE": "trainer",
         "TRAININGJOB_REPLICA_INDEX": "1",
@@ -131,12 +135,14 @@ def test_a_role_without_ports_has_empty_lists() -> None:
     assert (env["TRAINER_PORTS"], env["TRAINER_PORTS_NUM"]) == ("", "0")
     assert (env["TRAINER_HOSTS"], env["TRAINER_HOSTS_NUM"]) == ("", "0")
     assert env["TRAINER_INSTANCES_NUM"] == "1"
+    assert (env["TRAINER_0_ADDRESS"], env["TRAINER_0_PORT"]) == ("mnist-trainer-0.ml", "")
 
 
 def test_a_role_without_replicas_has_no_instances() -> None:
     env = env_of_pod(an_aitj(trainer=1, ps=0))
 
     assert (env["PS_INSTANCES"], env["PS_INSTANCES_NUM"], env["PS_HOSTS_NUM"]) == ("", "0", "0")
+    assert (env["PS_0_ADDRESS"], env["PS_0_PORT"]) == ("", "24446")
 
 
 def test_instances_are_the_names_that_the_services_really_have() -> None:
@@ -148,7 +154,7 @@ def test_instances_are_the_names_that_the_services_really_have() -> None:
 def test_a_name_with_a_dash_is_given_as_it_was_and_as_a_shell_can_read_it() -> None:
     env = env_of_pod(an_aitj(roles={"my-ps": 1}), "mnist-my-ps-0")
 
-    for word in ("INSTANCES", "INSTANCES_NUM", "PORTS", "PORTS_NUM", "HOSTS", "HOSTS_NUM"):
+    for word in ("INSTANCES", "INSTANCES_NUM", "PORTS", "PORTS_NUM", "HOSTS", "HOSTS_NUM", "0_ADDRESS", "0_PORT"):
         assert env[f"MY-PS_{word}"] == env[f"MY_PS_{word}"] != ""
 
 

@@ -291,6 +291,7 @@ def test_a_pod_is_told_its_own_ports(pod: str, trainer: str, ps: str, own: str) 
     env = env_of(ported(two_roles(), TWO), pod)
 
     assert (env["TRAINER_PORTS"], env["PS_PORTS"], env["TRAININGJOB_PORTS"]) == (trainer, ps, own)
+    assert (env["TRAINER_0_PORT"], env["PS_0_PORT"]) == ("20002", "20001")
 
 
 def test_a_name_with_a_dash_has_its_own_ports_in_both_spellings() -> None:

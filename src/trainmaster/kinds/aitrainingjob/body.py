@@ -40,7 +40,8 @@ def env_sizes(job: AITrainingJob, role: str) -> dict[str, int]:
     spec = job.spec.replica_specs[role]
     ports = _published(template.read(spec.template).spec.containers)
     address = len(f"{child_name(job, role, max(spec.replicas - 1, 0))}.{job.metadata.namespace},")
-    sizes = dict.fromkeys(("INSTANCES_NUM", "PORTS_NUM", "HOSTS_NUM"), 1) | {
+    sizes = dict.fromkeys(("INSTANCES_NUM", "PORTS_NUM", "HOSTS_NUM", "0_PORT"), 5) | {
+        "0_ADDRESS": address,
         "INSTANCES": spec.replicas * address,
         "PORTS": len(ports) * len("65535,"),
         "HOSTS": spec.replicas * len(ports) * (address + len(":65535")),
@@ -236,6 +237,8 @@ class Builder:
             for word, entries in (("INSTANCES", instances), ("PORTS", ports[0]), ("HOSTS", hosts)):
                 values[f"{prefix}_{word}"] = _listed(entries)
                 values[f"{prefix}_{word}_NUM"] = str(len(entries))
+            values[f"{prefix}_0_ADDRESS"] = "".join(instances[:1])
+            values[f"{prefix}_0_PORT"] = "".join(map(str, ports[0][:1]))
         return values
 
     def _slot_env(self, slot: Slot) -> dict[str, str]:
