@@ -167,6 +167,7 @@ SIDECARS = short_aitj(roles_of(1, 5000, with_sidecars("aitj-main", 1300)))
 ALL_ROLES_SIDECARS = short_aitj(roles_of(32, REPLICAS, with_sidecars("aitj-main", 100)))
 LABELLED = short_aitj(roles_of(2, REPLICAS, with_labels("aitj-main", 10_000)))
 ELASTIC = short_aitj(roles_of(2, 5000, edlPolicy="Auto", minReplicas=1, maxReplicas=2500))
+TENSORFLOW = short_aitj(roles_of(2, 6500), spec={"frameworkType": "tensorflow"})
 MXJOB = an_mxjob("j", Worker=3400)
 MXJOB_SIDECARS = an_mxjob("j", Worker=an_mx_replica(3400, with_sidecars("mxnet", 5000)))
 
@@ -183,6 +184,7 @@ LARGEST = (
     Largest("aitrainingjob-labels", LABELLED, services_of),
     Largest("aitrainingjob-elastic", ELASTIC, nothing),
     Largest("aitrainingjob-elastic-complete", ELASTIC, children_of),
+    Largest("aitrainingjob-tensorflow", TENSORFLOW, services_of),
     Largest("mxjob", MXJOB, nothing),
     Largest("mxjob-with-services", MXJOB, services_of),
     Largest("mxjob-complete", MXJOB, children_of),

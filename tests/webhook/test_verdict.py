@@ -195,6 +195,13 @@ def test_a_warning_does_not_refuse() -> None:
     assert (found.errors, len(found.warnings)) == ((), 1)
 
 
+def test_a_kind_may_warn_of_its_own_fields() -> None:
+    found = judged(an_aitj(spec={"frameworkType": "mpi"}))
+
+    assert found.errors == ()
+    assert found.warnings[0].startswith("spec.frameworkType: sets no variables, since 'mpi' is not one of ")
+
+
 def test_an_update_warns_of_a_changed_spec_alone() -> None:
     job = a_dijob()
     labelled = job | {"metadata": job["metadata"] | {"labels": {"a": "b"}}}

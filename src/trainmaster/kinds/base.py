@@ -174,6 +174,10 @@ class Kind(ABC, Generic[J]):
     def errors(self, job: J) -> list[str]:
         """All that must be changed before this job can run, each as ``path: what is wrong and what to do``."""
 
+    def warnings(self, job: J) -> list[str]:
+        """What is legal in a job without errors and surely not meant, each as in ``errors``. For admission."""
+        return []
+
     def edit_errors(self, old: J, new: J) -> list[str]:
         """Changes of a stored job that are refused although the new job could run, each as in ``errors``."""
         return []

@@ -70,7 +70,7 @@ def _verdict(kind: Kind[Any], request: Request) -> Verdict:
     known = set(_errors(kind, request.old_object)) if old is not None else set()
     errors = changes + [error for error in _errors(kind, request.object) if error not in known]
     is_news = old is None or old.get("spec") != new.get("spec")
-    warnings = warnings_of(new, kind.custom) if is_news else []
+    warnings = warnings_of(new, kind.custom, _kind_warnings(kind, request.object)) if is_news else []
     return Verdict(tuple(errors), tuple(warnings))
 
 
@@ -146,6 +146,13 @@ def _errors(kind: Kind[Any], raw: msgspec.Raw) -> tuple[str, ...]:
     except BadSpec as bad:
         return bad.errors
     return ()
+
+
+def _kind_warnings(kind: Kind[Any], raw: msgspec.Raw) -> list[str]:
+    try:
+        return kind.warnings(kind.decode(_view(raw)))
+    except BadSpec:
+        return []
 
 
 def _view(raw: msgspec.Raw) -> JobView:

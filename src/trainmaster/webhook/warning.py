@@ -1,6 +1,6 @@
 """What is legal in a job but surely not meant. Only what is cheap to see in the job itself."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -30,12 +30,12 @@ class Template(NamedTuple):
         return [(f"{self.path}.spec.containers[{i}]", entry) for i, entry in entries if isinstance(entry, dict)]
 
 
-def warnings_of(job: dict[str, Any], custom: Custom) -> list[str]:
-    """Each as ``path: what is odd and what comes of it``, the first few."""
+def warnings_of(job: dict[str, Any], custom: Custom, of_kind: Sequence[str] = ()) -> list[str]:
+    """Each as ``path: what is odd and what comes of it``, the first few. Those of the kind itself come first."""
     spec = job.get("spec")
     if not isinstance(spec, dict):
         return []
-    found = [*_lonely(spec, custom)]
+    found = [*of_kind, *_lonely(spec, custom)]
     for template in _templates("spec", spec, _DEPTH):
         found += [
             *_unnamed(template, custom),

@@ -6,9 +6,10 @@ from functools import cached_property
 from trainmaster.core import template
 from trainmaster.core.plan import Body
 from trainmaster.core.slot import Slot, numbered, place_of, slot_of
-from trainmaster.core.template import ContainerPart, Owner
+from trainmaster.core.template import ContainerPart, Env, Owner
 from trainmaster.kinds.aitrainingjob import labels
-from trainmaster.kinds.aitrainingjob.elastic import elastic_roles
+from trainmaster.kinds.aitrainingjob.elastic import elastic_roles, size_bounds
+from trainmaster.kinds.aitrainingjob.framework import Cluster, Framework, Place, framework_of, ranked
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, ReplicaSpec
 from trainmaster.kinds.priority import set_class
 from trainmaster.lifecycle import gang as gangs
@@ -23,6 +24,11 @@ _MEMBER_SIZE = 90
 """Of a member without its words: the names of its fields, two numbers, and what stands between them."""
 OWN_ENV_SIZE = 360
 """Minimum size of the variables that describe the pod itself, in JSON."""
+
+_TASK_SIZE = 64
+"""Of TF_CONFIG without its list of endpoints."""
+FRAMEWORK_ENV_SIZE = 900
+"""Of the variables that a framework adds for the pod itself, in JSON."""
 
 
 def membership_name(job: AITrainingJob) -> str:
@@ -47,6 +53,35 @@ def env_sizes(job: AITrainingJob, role: str) -> dict[str, int]:
         "HOSTS": spec.replicas * len(ports) * (address + len(":65535")),
     }
     return {f"{prefix}_{word}": size for prefix in _env_prefixes(role) for word, size in sizes.items()}
+
+
+def framework_in(job: AITrainingJob) -> Framework | None:
+    """The framework that sets variables in the job: None if a role that needs a port publishes none."""
+    found = framework_of(job.spec.framework_type)
+    return found if found and not roles_without_port(job, found) else None
+
+
+def roles_without_port(job: AITrainingJob, framework: Framework) -> list[str]:
+    """The roles that the framework needs a port of and that publish none, or that do not exist."""
+    specs = {role: job.spec.replica_specs[role] for role in ranked(job.spec.replica_specs)}
+    has_port = {
+        role.lower(): bool(_published(template.read(spec.template).spec.containers))
+        for role, spec in specs.items()
+        if spec.replicas
+    }
+    return [role for role in framework.listening(list(has_port)) if not has_port.get(role)]
+
+
+def framework_sizes(job: AITrainingJob) -> dict[str, int]:
+    """The long variable of the framework, if it has one, as in ``env_sizes``."""
+    framework = framework_in(job)
+    if not framework or not framework.shared:
+        return {}
+    size = _TASK_SIZE
+    for role, spec in job.spec.replica_specs.items():
+        endpoint = f'"{child_name(job, role, spec.replicas)}.{job.metadata.namespace}:65535",'
+        size += len(f'"{role}":[],') + spec.replicas * len(endpoint)
+    return {framework.shared.name: size}
 
 
 def membership_size(job: AITrainingJob) -> int:
@@ -111,11 +146,14 @@ class Builder:
         self._containers = {r: template.read(s.template).spec.containers for r, s in job.spec.replica_specs.items()}
         self._training = {r: labels.training_containers(c.name for c in cs) for r, cs in self._containers.items()}
         self._ports = {role: _published(containers) for role, containers in self._containers.items()}
+        self._framework = framework_in(job)
 
     @cached_property
     def environment(self) -> Environment:
         """Where the replicas of every role are."""
         values = {variable: value for role in sorted(self._ports) for variable, value in self._role_env(role).items()}
+        if self._framework and (shared := self._framework.shared):
+            values[shared.name] = shared.value(self._cluster)
         return environment_of(self._job.metadata.name, values, replicas_of(self._job))
 
     def address(self, slot: Slot) -> str:
@@ -127,16 +165,14 @@ class Builder:
 
     def pod(self, slot: Slot) -> Body:
         spec = self._job.spec.replica_specs[slot.role]
-        env = {**self.environment.entries, **template.env_of(self._slot_env(slot))}
+        of_framework = self._framework_env(slot)
+        shared = {name: entry for name, entry in self.environment.entries.items() if name not in of_framework}
+        env = {**shared, **template.env_of(self._slot_env(slot))}
         given = spec.template["spec"]
         pod: Body = {
             **given,
             "containers": [
-                template.with_env(
-                    self._moved(container, slot),
-                    env
-                    | template.env_of({"TRAININGJOB_PORTS": _listed(self._given(slot, self._ports_in(part, slot)))}),
-                )
+                template.with_env(self._moved(container, slot), env | self._container_env(part, slot, of_framework))
                 for container, part in zip(given["containers"], self._containers[slot.role], strict=True)
             ],
             "restartPolicy": "Never",  # a restart is the operator's decision, never the kubelet's
@@ -180,6 +216,14 @@ class Builder:
             return declared
         given = allotted.get(slot.place, {})
         return [given.get(str(port), port) for port in declared]
+
+    def _container_env(self, container: ContainerPart, slot: Slot, of_framework: Env) -> dict[str, Body]:
+        """The variables that other containers of the pod do not have. Those of the framework give way to the user's."""
+        ports = template.env_of({"TRAININGJOB_PORTS": _listed(self._given(slot, self._ports_in(container, slot)))})
+        if container.name not in self._training[slot.role]:
+            return ports
+        taken = {variable.name for variable in container.env or ()}
+        return ports | {name: entry for name, entry in of_framework.items() if name not in taken}
 
     def _ports_in(self, container: ContainerPart, slot: Slot) -> list[int]:
         """The published ports of one container; a side-car has none."""
@@ -240,6 +284,25 @@ class Builder:
             values[f"{prefix}_0_ADDRESS"] = "".join(instances[:1])
             values[f"{prefix}_0_PORT"] = "".join(map(str, ports[0][:1]))
         return values
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        """The replicas as the framework sees them."""
+        name, specs = self._job.metadata.name, self._job.spec.replica_specs
+        roles = {role: numbered(name, {role: specs[role].replicas}) for role in ranked(specs)}
+        places = {
+            role.lower(): [Place(self.address(slot), next(iter(self.ports(slot)), None)) for slot in slots]
+            for role, slots in roles.items()
+            if slots
+        }
+        return Cluster(name, places, size_bounds(self._job))
+
+    def _framework_env(self, slot: Slot) -> Env:
+        if not (framework := self._framework):
+            return {}
+        shared = framework.shared
+        entries = {shared.name: self.environment.entries[shared.name]} if shared else {}
+        return {**entries, **framework.own(self._cluster, slot.role.lower(), slot.index)}
 
     def _slot_env(self, slot: Slot) -> dict[str, str]:
         meta = self._job.metadata

@@ -57,6 +57,11 @@ def _most(spec: ReplicaSpec, asked: int) -> int:
     return spec.replicas if spec.edl_policy == "Never" else max(spec.replicas, spec.max_replicas or 0, asked)
 
 
+def size_bounds(job: AITrainingJob) -> tuple[int, int]:
+    """How many replicas of all roles together a sized job runs with, at least and at most."""
+    return sum(enough(spec, is_running=True) for spec in job.spec.replica_specs.values()), most(job)
+
+
 def enough(spec: ReplicaSpec, *, is_running: bool) -> int:
     """So many pods make a role of a sized job run. One that is scaled by hand is complete before it runs for the first
     time; from then on those that were added join it."""

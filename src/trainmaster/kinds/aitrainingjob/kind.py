@@ -50,6 +50,9 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
     def errors(self, job: AITrainingJob) -> list[str]:
         return validate.errors(job)
 
+    def warnings(self, job: AITrainingJob) -> list[str]:
+        return validate.warnings(job)
+
     def has_result(self, status: AITrainingJobStatus) -> bool:
         return bool(status.ending) or super().has_result(status)
 

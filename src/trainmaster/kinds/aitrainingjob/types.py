@@ -40,6 +40,7 @@ class AITrainingJobSpec(Wire, frozen=True):
     elastic_replicas: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
     """In the place of the replicas of the one elastic role: what ``kubectl scale`` and autoscalers write."""
     framework_type: str = ""
+    """Which variables training containers get, see framework.py. Other words have no effect."""
     fault_tolerant: bool = False
     priority: Annotated[str, msgspec.Meta(max_length=63, pattern=r"^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$")] = ""
     scheduler_name: str = ""

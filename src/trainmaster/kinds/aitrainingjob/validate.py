@@ -6,13 +6,18 @@ from trainmaster.core import template
 from trainmaster.core.name import child_name_error
 from trainmaster.core.plan import replicas_error
 from trainmaster.kinds.aitrainingjob.body import (
+    FRAMEWORK_ENV_SIZE,
     OWN_ENV_SIZE,
     child_name,
     env_sizes,
+    framework_in,
+    framework_sizes,
     membership_size,
     replicas_of,
+    roles_without_port,
 )
 from trainmaster.kinds.aitrainingjob.elastic import elastic_roles, most, sized
+from trainmaster.kinds.aitrainingjob.framework import FRAMEWORKS, framework_of
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, ReplicaSpec
 from trainmaster.lifecycle import environment
 from trainmaster.lifecycle.environment import MAX_CONFIG_MAP, MAX_VARIABLE
@@ -84,13 +89,20 @@ def _replica_errors(path: str, spec: ReplicaSpec) -> list[str]:
 
 def _env_errors(job: AITrainingJob) -> list[str]:
     """Every container gets the addresses of all replicas."""
+    of_framework = framework_sizes(job)
     sizes = {name: size for role in job.spec.replica_specs for name, size in env_sizes(job, role).items()}
+    sizes |= of_framework
     total, replicas, found = sum(sizes.values()), replicas_of(job), list[str]()
+    if any(environment.is_too_long(variable, size) for variable, size in of_framework.items()):
+        room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
+        what = f"the addresses of {replicas} replicas do not fit into {room}"
+        return [f"spec.frameworkType: {what}; lower replicas, or remove the field"]
     if total > MAX_CONFIG_MAP:
         room = f"one ConfigMap holds {MAX_CONFIG_MAP // 1024} KiB"
         how = "lower replicas, publish fewer ports, or shorten the names"
         return [f"spec.replicaSpecs: the addresses of {replicas} replicas need {total // 1024} KiB, and {room}; {how}"]
-    size = OWN_ENV_SIZE + environment.size_in_container(sizes, replicas)
+    own = OWN_ENV_SIZE + (FRAMEWORK_ENV_SIZE if framework_in(job) else 0)
+    size = own + environment.size_in_container(sizes, replicas)
     for name, spec in sorted(job.spec.replica_specs.items()):
         pod = template.read(spec.template).spec
         containers = len(pod.containers) + len(pod.init_containers or ())
@@ -104,3 +116,23 @@ def _size_errors(path: str, job: AITrainingJob, name: str) -> list[str]:
     room = f"one environment variable ({MAX_VARIABLE // 1024} KiB)"
     replicas = job.spec.replica_specs[name].replicas
     return [f"{path}.replicas: {replicas} addresses do not fit into {room}; lower replicas or publish fewer ports"]
+
+
+# --- what admission warns of ---
+
+
+def warnings(job: AITrainingJob) -> list[str]:
+    """Why ``frameworkType`` sets no variables, or wrong ones."""
+    word, full = job.spec.framework_type, sized(job)
+    if not word:
+        return []
+    framework = framework_of(word)
+    if not framework:
+        return [f"spec.frameworkType: sets no variables, since {word!r} is not one of {', '.join(FRAMEWORKS)}"]
+    missing = roles_without_port(full, framework)
+    if missing:
+        named = ", ".join(missing)
+        return [f"spec.frameworkType: sets no variables, since no replica of {named} publishes a port; declare one"]
+    unknown = sorted(role for role in job.spec.replica_specs if framework.roles and role.lower() not in framework.roles)
+    known = ", ".join(framework.roles)
+    return [f"spec.replicaSpecs.{role}: {word} knows no such role, only {known}; rename it" for role in unknown]
