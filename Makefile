@@ -52,7 +52,7 @@ test: check testbed ## make check, then the tests against a real control plane a
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "cluster or long" -p tests.summary
 	$(MAKE) histories N=1000
 
-contract: testbed ## run the tests with real clients (DI-engine, kubeflow-training, MXNet), each in an environment of its own
+contract: testbed ## run the tests with real clients (DI-engine, kubeflow-training, MXNet, PyTorch, …), each in an environment of its own
 	$(BIN)/python -m tests.contract
 
 N ?= 10000

@@ -65,6 +65,34 @@ CLIENTS = (
         packages=("mxnet", "numpy"),
         tests=("tests/local/test_mxnet.py",),
     ),
+    Client(
+        name="torch-2.15.0",
+        python="3.11",
+        variable="TRAINMASTER_TORCH_PYTHON",
+        packages=("torch", "numpy"),
+        tests=("tests/contract/framework/test_torch.py",),
+    ),
+    Client(
+        name="tensorflow-cpu-2.21.0",
+        python="3.11",
+        variable="TRAINMASTER_TENSORFLOW_PYTHON",
+        packages=("tensorflow-cpu", "keras"),
+        tests=("tests/contract/framework/test_tensorflow.py",),
+    ),
+    Client(
+        name="paddlepaddle-3.3.1",
+        python="3.11",
+        variable="TRAINMASTER_PADDLE_PYTHON",
+        packages=("paddlepaddle",),
+        tests=("tests/contract/framework/test_paddle.py",),
+    ),
+    Client(
+        name="jax-0.10.2",
+        python="3.11",
+        variable="TRAINMASTER_JAX_PYTHON",
+        packages=("jax", "jaxlib"),
+        tests=("tests/contract/framework/test_jax.py",),
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""The real MXNet 1.9.1 as an MXJob and as an MxJob on this machine: scheduler, server and workers find each other by
+"""The real MXNet 1.9.1 as a job of every kind on this machine: scheduler, server and workers find each other by
 the environment that the operator sets.
 
 MXNet is abandoned and wants Python 3.8 (and numpy before 1.24). `make contract` makes an environment for it, whose
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.conftest import Start
-from tests.local.program import containers_of, written
+from tests.local.program import containers_of, job, role, written
 from tests.local.test_run import lines_of
 from tests.manifests.build import MXNET, Manifest, container, crew, mlkubejob, mx_replica, mxjob
 
@@ -60,19 +60,27 @@ def mlkube_job(python: str) -> Manifest:
     return mlkubejob(jobMode="dist", replicaSpecs=specs)
 
 
+def trainingjob(python: str) -> Manifest:
+    """The scheduler and the server end with the workers."""
+    joins, trains = [python, "-c", JOINS], [python, "-c", TRAINS]
+    scheduler = role(joins, ports=(9091,))
+    return job(spec={"frameworkType": "mxnet"}, scheduler=scheduler, server=role(joins), worker=role(trains, 2))
+
+
 @pytest.mark.parametrize(
-    ("job", "end"),
+    ("manifest", "end"),
     [
         pytest.param(kubeflow_job, "mxjob/job Succeeded: MXJob job is successfully completed.", id="MXJob"),
         pytest.param(mlkube_job, "mxjob/job Done", id="MxJob"),
+        pytest.param(trainingjob, "aitrainingjob/job Succeed", id="AITrainingJob"),
     ],
 )
 def test_mxnet_trains_with_one_scheduler_one_server_and_two_workers(
-    mxnet_python: str, start: Start, tmp_path: Path, job: Callable[[str], Manifest], end: str
+    mxnet_python: str, start: Start, tmp_path: Path, manifest: Callable[[str], Manifest], end: str
 ) -> None:
-    manifest = written(tmp_path, job(mxnet_python))
+    file = written(tmp_path, manifest(mxnet_python))
 
-    code, said, errors = start("run", manifest, "--timeout", "3m").end()
+    code, said, errors = start("run", file, "--timeout", "3m").end()
 
     assert code == 0, said + errors
     # In dist_sync a key holds the sum of what all workers pushed: 1 and 2.

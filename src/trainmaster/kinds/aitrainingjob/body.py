@@ -24,7 +24,6 @@ _MEMBER_SIZE = 90
 """Of a member without its words: the names of its fields, two numbers, and what stands between them."""
 OWN_ENV_SIZE = 360
 """Minimum size of the variables that describe the pod itself, in JSON."""
-
 _TASK_SIZE = 64
 """Of TF_CONFIG without its list of endpoints."""
 FRAMEWORK_ENV_SIZE = 900

@@ -1,0 +1,5 @@
+"""Fixtures of tests that run frameworks in local mode."""
+
+from tests.local.conftest import start, state, up
+
+__all__ = ["start", "state", "up"]
