@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_container, a_dijob, a_nervexjob, a_replica, a_template, an_aitj, kind_of
+from tests.build import a_container, a_dijob, a_ditask, a_nervexjob, a_replica, a_task, a_template, an_aitj, kind_of
 from tests.webhook.build import Json
 from trainmaster.kinds.admission_hints import Custom
 from trainmaster.webhook.warning import LONGEST, MOST, warnings_of
@@ -17,6 +17,11 @@ def said_of(job: Json) -> list[str]:
 
 def coordinated(*containers: Json, **spec: Any) -> Json:
     return a_dijob(coordinator=a_template(*containers, **spec))
+
+
+def an_mlkube_job(*containers: Json, **spec: Any) -> Json:
+    worker = {"mxReplicaType": "WORKER", "template": a_template(*containers, **spec)}
+    return {"apiVersion": "mxnet.mlkube.io/v1beta1", "kind": "MxJob", "spec": {"replicaSpecs": [worker]}}
 
 
 PATH = "spec.coordinator.template.spec"
@@ -76,6 +81,17 @@ PATH = "spec.coordinator.template.spec"
             "it gets no port of that name, and side-cars keep its pod alive",
             id="not called as its role",
         ),
+        pytest.param(
+            a_ditask("cartpole", a_task("learner"), a_task("collector", template=a_template(RUN, hostNetwork=True))),
+            "spec.tasks[1].template.spec.hostNetwork: no container declares a port, so none is set aside; "
+            "two pods on one node may want the same",
+            id="a task",
+        ),
+        pytest.param(
+            an_mlkube_job(a_container("mxnet", image="")),
+            "spec.replicaSpecs[0].template.spec.containers[0].image: is missing; the API server will refuse the pod",
+            id="a replica of an MxJob",
+        ),
     ],
 )
 def test_what_is_surely_not_meant_is_told(job: Json, warning: str) -> None:
@@ -104,6 +120,8 @@ def test_what_is_surely_not_meant_is_told(job: Json, warning: str) -> None:
         ),
         pytest.param(an_aitj(trainer=a_replica(template=a_template(TRAIN))), id="AITrainingJob"),
         pytest.param(a_nervexjob(coordinator=a_template(a_container("coordinator", command=["x"]))), id="NerveXJob"),
+        pytest.param(a_ditask(), id="DIJob with tasks"),
+        pytest.param(an_mlkube_job(a_container("mxnet"), hostNetwork=True), id="an MxJob has ports of its own"),
     ],
 )
 def test_a_job_as_it_is_meant_is_not_warned_of(job: Json) -> None:
@@ -117,6 +135,7 @@ def test_a_job_as_it_is_meant_is_not_warned_of(job: Json) -> None:
         pytest.param([], id="a list"),
         pytest.param({"coordinator": {"template": "busybox"}}, id="template is a word"),
         pytest.param({"coordinator": {"template": {"spec": []}}}, id="pod is a list"),
+        pytest.param({"tasks": [None, [], "learner", {"template": 7}]}, id="tasks are no objects"),
         pytest.param(
             {"template": {"template": {"template": {"template": {"template": {}}}}}}, id="templates all the way"
         ),

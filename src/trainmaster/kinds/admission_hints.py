@@ -26,3 +26,5 @@ class Custom(msgspec.Struct, frozen=True):
     """Roles that are asked for together: a job that templates some of them templates all."""
     ending: tuple[str, ...] = ()
     """Roles by whose end the job ends."""
+    declares_ports: bool = True
+    """The ports of a pod are those that its containers declare."""

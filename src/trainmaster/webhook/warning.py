@@ -41,7 +41,7 @@ def warnings_of(job: dict[str, Any], custom: Custom, of_kind: Sequence[str] = ()
             *_unnamed(template, custom),
             *_unpublished(template, custom),
             *_endless(template, custom),
-            *_colliding(template),
+            *_colliding(template, custom),
             *_held(template),
         ]
         found += _idle(template, custom)
@@ -49,10 +49,15 @@ def warnings_of(job: dict[str, Any], custom: Custom, of_kind: Sequence[str] = ()
 
 
 def _templates(path: str, found: dict[str, Any], depth: int) -> Iterator[Template]:
+    """Roles are the values of a map, or the entries of a list."""
     for name, value in found.items():
-        if not isinstance(value, dict):
+        if isinstance(value, list) and depth:
+            for i, entry in enumerate(value):
+                if isinstance(entry, dict):
+                    yield from _templates(f"{path}.{name}[{i}]", entry, depth - 1)
+        elif not isinstance(value, dict):
             continue
-        if name == "template" and isinstance(value.get("spec"), dict):
+        elif name == "template" and isinstance(value.get("spec"), dict):
             yield Template(f"{path}.template", path.rpartition(".")[2], value["spec"], value.get("metadata"))
         elif depth:
             yield from _templates(f"{path}.{name}", value, depth - 1)
@@ -95,9 +100,9 @@ def _endless(template: Template, custom: Custom) -> Iterator[str]:
         )
 
 
-def _colliding(template: Template) -> Iterator[str]:
+def _colliding(template: Template, custom: Custom) -> Iterator[str]:
     has_ports = any(container.get("ports") for _, container in template.containers)
-    if template.spec.get("hostNetwork") is True and not has_ports:
+    if custom.declares_ports and template.spec.get("hostNetwork") is True and not has_ports:
         yield (
             f"{template.path}.spec.hostNetwork: no container declares a port, so none is set aside; "
             "two pods on one node may want the same"

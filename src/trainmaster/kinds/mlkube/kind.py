@@ -9,6 +9,7 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event
 from trainmaster.core.slot import place_of
 from trainmaster.core.view import PodView
+from trainmaster.kinds.admission_hints import Custom
 from trainmaster.kinds.adoption import Predecessor, Unowned
 from trainmaster.kinds.base import ActionWords
 from trainmaster.kinds.lifecycle import LifecycleKind
@@ -49,6 +50,7 @@ class MxJobKind(LifecycleKind[MxJob]):
         failure_reason="Failed{Verb}",
         failure="Failed to {verb} {noun} {names}: {error}",
     )
+    custom = Custom(declares_ports=False)
     predecessor = Predecessor(labels=f"{labels.GROUP}=", resources=(JOB, SERVICE, POD), sets_owners=False)
 
     @property
