@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import NOW, STAMP, a_dijob, a_pod, a_replica, an_aitj, an_mxjob, settled
+from tests.build import NOW, STAMP, a_dijob, a_ditask, a_pod, a_replica, an_aitj, an_mxjob, settled
 from tests.cli.found import found
 from trainmaster.cli.job_row import cells, row_of
 
@@ -81,7 +81,12 @@ def test_the_total_of_an_elastic_role_is_what_it_is_scaled_to() -> None:
 
 @pytest.mark.parametrize(
     ("job", "total"),
-    [pytest.param(a_dijob(), 1, id="DIJob"), pytest.param(an_mxjob(), 4, id="MXJob")],
+    [
+        pytest.param(a_dijob(), 1, id="DIJob"),
+        pytest.param(a_ditask(), 3, id="DIJob with tasks"),
+        pytest.param(a_ditask(spec={"replicas": 5}), 6, id="tasks that were scaled"),
+        pytest.param(an_mxjob(), 4, id="MXJob"),
+    ],
 )
 def test_every_kind_has_a_total(job: dict[str, Any], total: int) -> None:
     job, children = settled(job)
@@ -107,3 +112,18 @@ def test_a_spec_that_cannot_be_read_has_no_total() -> None:
 )
 def test_restarts_are_counted_once(restarts: dict[str, Any], number: int) -> None:
     assert row_of(found(an_aitj(status={"restarts": restarts})), ()).restarts == number
+
+
+@pytest.mark.parametrize(
+    ("status", "number"),
+    [
+        pytest.param(
+            {"restarts": 2, "attempts": {"learner": {"count": 3, "used": 2}}}, 2, id="the number of the status"
+        ),
+        pytest.param({"reschedules": 1, "attempts": {"learner": {"count": 1}}}, 0, id="reschedules are no restarts"),
+    ],
+)
+def test_a_dijob_with_tasks_has_the_restarts_that_its_status_has(status: dict[str, Any], number: int) -> None:
+    row = row_of(found(a_ditask(status={"phase": "Running", **status})), ())
+
+    assert (row.kind, row.phase, row.restarts) == ("dijob", "Running", number)

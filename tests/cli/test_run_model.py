@@ -225,6 +225,20 @@ def test_replicas_without_an_index_have_the_names_of_their_pods() -> None:
     ]
 
 
+def test_the_replicas_of_tasks_have_the_task_and_the_index() -> None:
+    model = RunModel(SLOTS)
+    model.observe_job(DIJOB, None, job())
+    for name in ("collector-10", "collector-9", "learner-0"):
+        labels = {"diengine/task-name": name.partition("-")[0], "diengine/pod": f"mnist-{name}"}
+        meta = {"name": f"mnist-{name}", "uid": name, "labels": labels}
+        owner = {"uid": "job", "name": "mnist", "controller": True}
+        status = {"containerStatuses": [container(running={})]}
+        model.observe_pod(None, raw({"metadata": {**meta, "ownerReferences": [owner]}, "status": status}))
+
+    assert [replica.name for replica in replicas(model)] == ["collector-9", "collector-10", "learner-0"]
+    assert [source.role for source in model.log_sources("job")] == ["collector", "collector", "learner"]
+
+
 def test_a_deleted_pod_keeps_the_state_in_which_it_ended(model: RunModel) -> None:
     good = pod(phase="Succeeded", containerStatuses=[ended(0)])
     model.observe_pod(None, good)

@@ -14,6 +14,7 @@ from tests.build import (
     Json,
     a_container,
     a_dijob,
+    a_ditask,
     a_pod,
     a_replica,
     a_template,
@@ -352,3 +353,57 @@ def test_a_failure_without_a_time_is_not_the_first() -> None:
 
     assert first_failure([unknown, end(3)]) == end(3)
     assert first_failure([]) is None
+
+
+# --- DIJobs with tasks ---
+
+LEARNER = "job failed since 1 pods failed.{} pod mnist-learner-0 failed: container di-container on node n1 exited {}"
+
+
+def task_status(**status: Any) -> Json:
+    ranks = {"learner-0": 0, "collector-0": 1, "collector-1": 2}
+    return {"ranks": ranks, "startTime": STAMP, "observedGeneration": 1, **status}
+
+
+def test_a_dijob_with_tasks_says_which_limit_is_used_up() -> None:
+    message = LEARNER.format(" and exceed backoff limit:", "with reason Error exitcode 3")
+    conditions = [condition("Failed", message), condition("Finished", message, reason="Failed")]
+    status = task_status(
+        phase="Failed",
+        conditions=conditions,
+        completionTimestamp=STAMP,
+        restarts=3,
+        attempts={"learner": {"count": 3, "used": 3}},
+    )
+
+    assert told(a_ditask("mnist", status=status))[:2] == [
+        "dijob/mnist has failed 1m30s ago: learner-0 (pod mnist-learner-0, node n1) exited with code 3",
+        "rule: backoffLimit of the job is used up by 3 restarts",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("restarts", "exit_"),
+    [
+        pytest.param({"restarts": 1, "attempts": {"learner": {"count": 2, "used": 1}}}, {"exitCode": 3}, id="failed"),
+        pytest.param(
+            {"attempts": {"learner": {"count": 2}}}, {"reason": "Evicted"}, id="evicted: no restart is counted"
+        ),
+    ],
+)
+def test_a_dijob_with_tasks_waits_for_its_back_off(restarts: Json, exit_: Json) -> None:
+    attempts = {task: {**of_task, "nextTime": soon()} for task, of_task in restarts["attempts"].items()}
+    history = [{"time": STAMP, "replica": "learner-0", "scope": "Pod", **exit_}]
+    status = task_status(
+        phase="Restarting",
+        conditions=[condition("Pending", status="False"), condition("Restarting", "job is restarting")],
+        **{**restarts, "attempts": attempts, "restartHistory": history},
+    )
+    lines = told(a_ditask("mnist", status=status))
+
+    assert lines[0].startswith("dijob/mnist restarts: learner-0 ")
+    assert any("pods of learner are created again in 20 s, after the back-off" in line for line in lines)
+
+
+def soon() -> str:
+    return (LATER + timedelta(seconds=20)).strftime("%Y-%m-%dT%H:%M:%SZ")

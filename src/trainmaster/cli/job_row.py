@@ -9,23 +9,19 @@ from trainmaster.cli.job_finder import FoundJob
 from trainmaster.cli.run_model import message_of
 from trainmaster.cli.text import age
 from trainmaster.core import condition
-from trainmaster.core.condition import Conditions
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.observed import Observed
 from trainmaster.core.view import PodView
-from trainmaster.core.wire import Wire
 from trainmaster.kinds.lifecycle import LifecycleKind
-from trainmaster.lifecycle.restart import Restart, Restarts
+from trainmaster.lifecycle.restart import Restart
+from trainmaster.runtime.job_summary import StatusSummary
 
 HEAD = ("NAMESPACE", "KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE", "MESSAGE")
 
 
-class Status(Wire, frozen=True):
+class Status(StatusSummary, frozen=True, rename="camel"):
     """The fields of a status that all kinds have."""
 
-    phase: str = ""
-    conditions: Conditions = ()
-    restarts: dict[str, Restarts] = {}
     restart_history: tuple[Restart, ...] = ()
 
 
@@ -83,7 +79,10 @@ def phase_of(job: FoundJob, status: Status) -> str:
 
 
 def restarts_of(status: Status) -> int:
-    """A restart of all pods raises the count of each role and is charged to one; evictions are charged to none."""
+    """A restart of all pods raises the count of each role and is charged to one; evictions are charged to none. Kinds
+    whose status has a number count by themselves."""
+    if isinstance(status.restarts, int):
+        return status.restarts
     charged = sum(role.used for role in status.restarts.values())
     return max((charged, *(role.count for role in status.restarts.values())))
 

@@ -99,7 +99,7 @@ class _Story:
         self.message = message_of(self.status.conditions)
         self.model = self._model()
         self.phase = phase_of(job, self.status)
-        self.waits = restart.waits(self.status.restarts, now)
+        self.waits = restart.waits(self.status.by_role, now)
         self.ends = ends
         self.spec = msgspec.json.decode(job.view.raw).get("spec") or {}
 
@@ -221,13 +221,19 @@ class _Story:
         return f"rule: {self._not_restarted(role, model.run.restart_limit)}{self._fail_policy(role.name)}"
 
     def _not_restarted(self, role: Role, most: int | None) -> str:
-        used = {name: restarts.used for name, restarts in self.status.restarts.items()}
+        used = {name: restarts.used for name, restarts in self.status.by_role.items()}
         rules = role.rules
         if rules.policy != "Never" and rules.limit is not None and used.get(role.name, 0) >= rules.limit:
             return f"restartLimit {rules.limit} of {role.name} is used up"
         if rules.policy != "Never" and most is not None and sum(used.values()) >= most:
-            return f"backoffLimit {most} of the job is used up"
+            return self._spent(most)
         return f"{role.name} restarts {_POLICIES[rules.policy]}"
+
+    def _spent(self, most: int) -> str:
+        """A kind whose status has the number of restarts compares that with its limit, and not ``most``."""
+        if isinstance(self.status.restarts, int):
+            return f"backoffLimit of the job is used up by {self.status.restarts} restarts"
+        return f"backoffLimit {most} of the job is used up"
 
     def _fail_policy(self, role: str) -> str:
         """Of an AITrainingJob, the only kind that has such policies."""
@@ -242,7 +248,7 @@ class _Story:
         history, roles = self.status.restart_history, self.model.roles if self.model else {}
         name = next((name for name in roles if history and history[-1].replica.startswith(name.lower())), "")
         limit = roles[name].rules.limit if name else None
-        used = self.status.restarts.get(name, restart.NONE).used
+        used = self.status.by_role.get(name, restart.NONE).used
         return f" ({used} of {limit})" if limit else ""
 
     def _last_restart(self) -> str:

@@ -20,7 +20,8 @@ class StatusSummary(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def by_role(self) -> dict[str, Restarts]:
-        return self.restarts if isinstance(self.restarts, dict) else self.attempts
+        """A number that is 0 is not stored."""
+        return self.restarts if isinstance(self.restarts, dict) and self.restarts else self.attempts
 
     @property
     def has_succeeded(self) -> bool | None:
