@@ -31,6 +31,22 @@ def test_an_unknown_kind_is_told_with_those_that_exist() -> None:
         starter_of("tfjob")
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "field"),
+    [
+        pytest.param("dijob", "v2alpha1", "tasks", id="the newer form"),
+        pytest.param("dijob-v2alpha1", "v2alpha1", "tasks", id="by its version"),
+        pytest.param("DIJob-v1alpha1", "v1alpha1", "coordinator", id="the older form"),
+    ],
+)
+def test_both_forms_of_a_dijob_have_a_manifest(name: str, version: str, field: str) -> None:
+    documents = list(parse(starter_of(name), name))
+    check_fields(documents)
+
+    assert [document.resource.version for document in documents] == [version]
+    assert field in documents[0].body["spec"]
+
+
 def test_a_file_is_written_once(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     first = CliRunner().invoke(cli, ["init", "dijob", "--output", str(file)])

@@ -7,16 +7,34 @@ import pytest
 
 from tests.local.conftest import Start
 from tests.local.test_run import lines_of
-from trainmaster.cli.init import starter_of
+from trainmaster.cli.init import OLD_DIJOB, starter_of
 from trainmaster.cli.kind_name import job_kinds
 
 
-@pytest.mark.parametrize("kind", [each.name for each in job_kinds()])
+@pytest.mark.parametrize("kind", [*(each.name for each in job_kinds()), OLD_DIJOB])
 def test_the_manifest_of_each_kind_runs_as_it_is(start: Start, tmp_path: Path, kind: str) -> None:
     (tmp_path / "job.yaml").write_text(starter_of(kind))
     code, out, err = start("run", "job.yaml", "--timeout", "2m").end()
 
     assert (code, err) == (0, ""), out
+
+
+def test_the_replicas_of_a_dijob_print_their_ranks_and_addresses(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(starter_of("dijob"))
+    _, out, _ = start("run", "job.yaml", "--timeout", "2m").end()
+    lines = [lines_of(out, replica) for replica in ("learner-0", "collector-0", "collector-1")]
+
+    nodes = lines[0][0].rpartition(" ")[2]
+    assert lines == [
+        [f"learner, rank 0 of {nodes}"],
+        [f"collector, rank 1 of {nodes}"],
+        [f"collector, rank 2 of {nodes}"],
+    ]
+    assert [address.partition(".")[0] for address in nodes.split(",")] == [
+        "my-training-learner-0",
+        "my-training-collector-0",
+        "my-training-collector-1",
+    ]
 
 
 def test_a_program_runs_without_a_manifest(start: Start, tmp_path: Path) -> None:

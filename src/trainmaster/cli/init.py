@@ -6,6 +6,9 @@ import click
 
 from trainmaster.core.errors import BadConfig
 
+OLD_DIJOB = "dijob-v1alpha1"
+"""The older form of a DIJob, which is no kind of its own."""
+
 
 @click.command()
 @click.argument("kind")
@@ -19,7 +22,7 @@ from trainmaster.core.errors import BadConfig
 def init(kind: str, output: Path | None) -> None:
     """Write a commented manifest of a job.
 
-    KIND is aitrainingjob, dijob, mxjob, nervexjob or mxjob.mxnet.mlkube.io. The manifest runs as it is.
+    KIND is aitrainingjob, dijob, dijob-v1alpha1, mxjob, nervexjob or mxjob.mxnet.mlkube.io. The manifest runs as it is.
 
     \b
     Example:
@@ -40,12 +43,17 @@ def init(kind: str, output: Path | None) -> None:
 
 def starter_of(kind: str) -> str:
     # Imported here: reading all kinds would delay --help.
-    from importlib.resources import files
-
     from trainmaster.cli.kind_name import kind_called
 
+    if kind.lower() == OLD_DIJOB:
+        return _read(OLD_DIJOB)
     found = kind_called(kind)
     # mlkube.io is the first group that the mxnet-operator had; the fields are the same.
     name = found.name.replace("mxjob.mlkube.io", "mxjob.mxnet.mlkube.io")
-    text = (files("trainmaster.cli") / "starter" / f"{name}.yaml").read_text()
-    return text.replace("mxnet.mlkube.io/v1beta1", found.resource.api_version)
+    return _read(name).replace("mxnet.mlkube.io/v1beta1", found.resource.api_version)
+
+
+def _read(name: str) -> str:
+    from importlib.resources import files
+
+    return (files("trainmaster.cli") / "starter" / f"{name}.yaml").read_text()
