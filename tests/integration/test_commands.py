@@ -18,7 +18,7 @@ from tests.integration.scene import Scene, give_node
 from tests.integration.test_example import in_namespace
 from tests.local.node.life import Scene as NodeScene
 from tests.local.program import PROGRAM
-from tests.manifests.build import Manifest, aitrainingjob, container, replica
+from tests.manifests.build import Manifest, aitrainingjob, container, ditask, replica
 from trainmaster.settings import NODE
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -143,6 +143,22 @@ async def test_a_job_is_scaled_suspended_and_deleted(scene: Scene, typed: Typed)
 
     assert code == 1
     assert err.startswith("trainmaster: there is no job change in the cluster of ")
+
+
+async def test_the_tasks_of_a_dijob_are_scaled(scene: Scene, typed: Typed) -> None:
+    job = await scene.create(ditask("tasks"))
+    await job.pods_are_there()
+    rows = json.loads(await typed.out("list", "--namespace", scene.namespace, "--format", "json"))
+    await typed.out("scale", "tasks", "2")
+    await typed.out("scale", "tasks", "3", "--role", "learner")
+    await job.until(lambda: len(job.children("pods")) == 5, "five pods")
+    names = sorted(job.children("pods"))
+    code, _, err = await typed("scale", "tasks", "0")
+
+    assert [(row["kind"], row["name"], row["ready"], row["total"]) for row in rows] == [("dijob", "tasks", 0, 2)]
+    assert names == [*(f"tasks-collector-{i}" for i in range(2)), *(f"tasks-learner-{i}" for i in range(3))]
+    assert code == 1
+    assert "spec.replicas" in err
 
 
 async def test_a_user_without_rights_is_told_so(plane: ControlPlane, scene: Scene, tmp_path: Path) -> None:

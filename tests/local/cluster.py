@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tests.build import kind_of
 from tests.manifests.build import Manifest
 from trainmaster.core.ids import POD, Key, Resource
@@ -37,7 +39,9 @@ async def client_of(state: Path) -> AsyncIterator[KubeCluster]:
 
 
 async def create(cluster: KubeCluster, manifest: Manifest) -> None:
-    await cluster.create(kind_of(manifest).resource, "default", json.dumps(manifest).encode())
+    version = manifest["apiVersion"].rpartition("/")[2]
+    resource = msgspec.structs.replace(kind_of(manifest).resource, version=version)
+    await cluster.create(resource, "default", json.dumps(manifest).encode())
 
 
 async def items_of(cluster: KubeCluster, resource: Resource) -> list[dict[str, Any]]:
@@ -60,4 +64,12 @@ async def until_ended(cluster: KubeCluster, resource: Resource, name: str) -> di
         for condition in status.get("conditions", []):
             if condition["type"] == "Finished":
                 return {**status, "verdict": condition["reason"]}
+        await asyncio.sleep(POLL)
+
+
+async def until_phase(cluster: KubeCluster, resource: Resource, name: str, phase: str) -> None:
+    while True:
+        status = json.loads(await cluster.get(resource, Key("default", name))).get("status", {})
+        if status.get("phase") == phase:
+            return
         await asyncio.sleep(POLL)

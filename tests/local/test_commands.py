@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.local.cluster import AITJ, DIJOB, client_of, create, until_ended, until_running
+from tests.local.cluster import AITJ, DIJOB, client_of, create, until_ended, until_phase, until_running
 from tests.local.conftest import Start, Up
 from tests.local.program import job, python, role, script, serial
-from tests.manifests.build import container, template
+from tests.manifests.build import container, ditask, task, template
 
 SLEEPS = script("echo ready; exec sleep 600")
 
@@ -80,6 +80,46 @@ async def test_jobs_are_listed_changed_and_deleted(up: Up, state: Path, start: S
         assert {row["name"] for row in typed.json("list", "-n", "default") if row["kind"] == "aitrainingjob"} == {
             "crash"
         }
+
+
+async def test_the_tasks_of_a_dijob_are_roles(up: Up, state: Path, start: Start) -> None:
+    up()
+    typed = Typed(start, state)
+    once = "test -e again || { touch again; echo first; exit 3; }; echo second; exec sleep 600"
+    learner, collector = (
+        task(type_, container(command=c)) for type_, c in (("learner", script(once)), ("collector", SLEEPS))
+    )
+    async with client_of(state) as cluster:
+        await create(cluster, ditask("rl", learner, collector))
+        await create(cluster, serial(SLEEPS, "old"))
+        await until_running(cluster, 3)
+        start("logs", "rl", "--follow", "--role", "learner", "--state", str(state)).until(
+            lambda line: line == "learner-0 | second\n"
+        )
+        await until_phase(cluster, DIJOB, "rl", "Running")
+        rows = {row["name"]: row for row in typed.json("list")}
+        assert {name: (row["kind"], row["phase"], row["ready"], row["total"]) for name, row in rows.items()} == {
+            "rl": ("dijob", "Running", 2, 2),
+            "old": ("dijob", "Running", 1, 1),
+        }
+        assert rows["rl"]["restarts"] == 1
+        lines = typed("why", "rl").splitlines()
+        assert lines[0] == "dijob/rl is Running: 2 of 2 replicas run; job is running since all replicas are ready."
+        assert lines[1].startswith("1 restart before, the last: learner-0 exited with code 3 on node local ")
+
+        said = typed("scale", "rl", "2")
+        assert said == "dijob/rl in namespace default of the local cluster has 2 replicas of collector now\n"
+        await until_running(cluster, 4)
+        typed("scale", "rl", "2", "--role", "learner")
+        await until_running(cluster, 5)
+        assert [replica["name"] for replica in typed.json("status", "rl")["replicas"]] == [
+            "collector-0",
+            "collector-1",
+            "learner-0",
+            "learner-1",
+        ]
+        assert typed("logs", "rl", "--role", "collector").splitlines() == ["collector-0 | ready", "collector-1 | ready"]
+        assert "spec.replicas" in typed.error("scale", "rl", "0")
 
 
 def test_a_cluster_without_jobs_says_so(up: Up, state: Path, start: Start) -> None:

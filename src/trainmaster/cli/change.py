@@ -1,15 +1,19 @@
 """``trainmaster delete``, ``suspend``, ``resume`` and ``scale``: one change of one job."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from trainmaster.cli.connection import Place, takes_cluster
 from trainmaster.cli.status import JOB
-from trainmaster.core.errors import BadConfig
+from trainmaster.core.errors import BadConfig, Conflict
 
 if TYPE_CHECKING:
     from trainmaster.cli.job_finder import FoundJob, JobFinder
+
+CONFLICTS = 4
+"""How often a job is read again that has changed before its patch."""
 
 
 @click.command()
@@ -85,19 +89,27 @@ def resume(place: Place, job: str) -> None:
 def scale(place: Place, job: str, replicas: int, role: str) -> None:
     """Change the number of replicas of a role.
 
-    JOB is NAME, KIND/NAME or NAMESPACE/NAME. In an elastic job no other pod restarts.
+    JOB is NAME, KIND/NAME or NAMESPACE/NAME. In an elastic job, and in a DIJob with tasks, no other pod restarts.
+    The roles of such a DIJob are its tasks; without --role its collectors change.
 
     \b
     Example:
       trainmaster scale elastic 4
       trainmaster scale mnist 4 --role worker
     """
+    from trainmaster.cli.scaling import scaled
 
-    async def work(finder: "JobFinder") -> str:
+    async def change(finder: "JobFinder") -> str:
         found = await _going_on(finder, job)
         changed, patch = scaled(found, replicas, role)
         await _patch(finder, found, patch)
         return _said(finder, found, f"has {replicas} replicas of {changed} now")
+
+    async def work(finder: "JobFinder") -> str:
+        for _ in range(CONFLICTS):  # the status of a job that starts changes often
+            with suppress(Conflict):
+                return await change(finder)
+        return await change(finder)
 
     _change(place, work)
 
@@ -137,35 +149,3 @@ def suspension(job: "FoundJob", *, is_suspended: bool) -> dict[str, Any]:
     fields = schema_of(job.resource)["properties"]["spec"]["properties"]
     value = {"suspend": is_suspended}
     return {"spec": value if "suspend" in fields else {"runPolicy": value}}
-
-
-_ROLES = ("replicaSpecs", "mxReplicaSpecs")
-"""Where kinds have their roles in the spec."""
-
-
-def scaled(job: "FoundJob", replicas: int, role: str) -> tuple[str, dict[str, Any]]:
-    """The role that changes, and the patch that changes it."""
-    import msgspec
-
-    spec = msgspec.json.decode(job.view.raw).get("spec") or {}
-    field = next((name for name in _ROLES if isinstance(spec.get(name), dict)), "")
-    if not field:
-        raise BadConfig(f"{job}: the spec of a {job.resource.kind} does not say a number of replicas that can change")
-    elastic = [name for name, each in spec[field].items() if each.get("edlPolicy", "Never") != "Never"]
-    chosen = _role(job, spec[field], elastic, role)
-    if elastic == [chosen]:
-        return chosen, {"spec": {"elasticReplicas": replicas}}
-    return chosen, {"spec": {field: {chosen: {"replicas": replicas}}}}
-
-
-def _role(job: "FoundJob", roles: dict[str, Any], elastic: list[str], wanted: str) -> str:
-    """The wanted role, in any case; else the one that is elastic, or the only one."""
-    for candidates in (elastic, list(roles)) if not wanted else ():
-        if len(candidates) == 1:
-            return candidates[0]
-    if not wanted:
-        raise BadConfig(f"{job} has the roles {', '.join(roles)}; choose one with --role")
-    for name in roles:
-        if name.lower() == wanted.lower():
-            return name
-    raise BadConfig(f"{job} has no role {wanted}; it has {', '.join(roles)}")
