@@ -6,7 +6,8 @@ import pytest
 
 from tests.build import Json, a_dijob, a_ditask, a_nervexjob, an_aitj, an_mxjob
 from tests.cli.found import found
-from trainmaster.cli.change import suspension
+from trainmaster.cli.change import CONFLICTS, retried, suspension
+from trainmaster.core.errors import Conflict
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,23 @@ from trainmaster.cli.change import suspension
 )
 def test_every_kind_is_suspended_by_its_own_field(job: Json, spec: dict[str, Any]) -> None:
     assert suspension(found(job), is_suspended=True) == {"spec": spec}
+
+
+async def test_a_job_that_changed_before_its_patch_is_read_again_some_times() -> None:
+    calls = 0
+
+    async def change() -> str:
+        nonlocal calls
+        calls += 1
+        if calls < conflicts:
+            raise Conflict("the object has been modified")
+        return "changed"
+
+    conflicts = 3
+    assert await retried(change) == "changed"
+    assert calls == conflicts
+
+    calls, conflicts = 0, 1000
+    with pytest.raises(Conflict, match="modified"):
+        await retried(change)
+    assert calls == CONFLICTS + 1

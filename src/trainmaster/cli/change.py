@@ -1,5 +1,6 @@
 """``trainmaster delete``, ``suspend``, ``resume`` and ``scale``: one change of one job."""
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -105,13 +106,7 @@ def scale(place: Place, job: str, replicas: int, role: str) -> None:
         await _patch(finder, found, patch)
         return _said(finder, found, f"has {replicas} replicas of {changed} now")
 
-    async def work(finder: "JobFinder") -> str:
-        for _ in range(CONFLICTS):  # the status of a job that starts changes often
-            with suppress(Conflict):
-                return await change(finder)
-        return await change(finder)
-
-    _change(place, work)
+    _change(place, lambda finder: retried(lambda: change(finder)))
 
 
 def _change(place: Place, work: Any) -> None:
@@ -134,6 +129,14 @@ async def _going_on(finder: "JobFinder", name: str) -> "FoundJob":
     if condition.is_true(status.conditions, condition.FINISHED):
         raise BadConfig(f"{found} has ended with {phase_of(found, status)} and cannot change any more; create it again")
     return found
+
+
+async def retried(change: Callable[[], Awaitable[str]]) -> str:
+    """Reads and patches again after a conflict: the status of a job that starts changes often."""
+    for _ in range(CONFLICTS):
+        with suppress(Conflict):
+            return await change()
+    return await change()
 
 
 async def _patch(finder: "JobFinder", job: "FoundJob", patch: dict[str, Any]) -> None:
