@@ -1,5 +1,6 @@
 """What `ditask --platform k8s` makes of the environment of a pod, by DI-engine's own parser."""
 
+import functools
 import importlib.util
 import os
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from unittest.mock import patch
 import pytest
 
 
+@functools.cache
 def load() -> Any:
     """The function, from its file: the packages around it would import torch."""
     package = importlib.util.find_spec("ding")

@@ -1,7 +1,7 @@
 """A job of four tasks of eight replicas while everything changes, in virtual time.
 
-Ranks are unique and stay, every pod finds its own address by its rank, and in the end the job has the pods that it
-declares.
+Ranks are unique and stay, every pod finds its own address by its rank, also with DI-engine's own parser, and in the end
+the job has the pods that it declares.
 """
 
 import contextlib
@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.build import Json, a_ditask, a_task
-from tests.kinds.ditask.environment import environment_of, own_node
+from tests.contract.k8s_parser import parsed
+from tests.kinds.ditask.environment import created, environment_of, own_node
 from tests.matrix.world import World
 from trainmaster.core.ids import CONFIG_MAP, Key
 
@@ -43,7 +44,11 @@ def check(world: World, ranks: dict[str, str]) -> None:
         assert str(world.job["status"]["ranks"][key.name.removeprefix("job-")]) == rank
         environment = environment_of(pod, maps)
         assert environment["DI_RANK"] == rank
-        assert own_node(environment) == f"{key.name}.di-job.rl.svc.cluster.local"
+        assert own_node(environment) == address(key.name)
+
+
+def address(pod: str) -> str:
+    return f"{pod}.di-job.rl.svc.cluster.local"
 
 
 class Chaos:
@@ -124,3 +129,7 @@ def test_ranks_are_unique_and_stay_whatever_happens_to_the_job(seed: int) -> Non
         assert {key.name for key in world.pods} == declared(world.job)
         assert world.job["status"]["phase"] == "Running"
         assert len(ranks) > EVENTS
+        for pod, environment in created(world):
+            found = parsed(environment, topology="mesh", parallel_workers=1)
+            assert found["address"] == address(pod["metadata"]["name"])
+            assert str(found["node_ids"]) == pod["metadata"]["annotations"]["diengine/rank"]
