@@ -63,9 +63,10 @@ def ding() -> Path:
 
 
 def configure(ding: Path, folder: Path, stop_value: str) -> None:
-    """The configuration as DI-engine ships it, with di-server's address from the environment."""
+    """The configuration as DI-engine ships it, also with its address of di-server: ``di-server.di-system:8080``."""
     (given,) = ding.parent.parent.glob(f"lib/python3.*/site-packages/dizoo/{CONFIG}")
-    text = "\n".join(line for line in given.read_text().splitlines() if "system_addr" not in line)
+    text = given.read_text()
+    assert "system_addr='di-server.di-system:8080'" in text
     shipped = "type='flask_fs',\n        import_names=['ding.worker.collector.comm.flask_fs_collector']"
     for old, new in (
         ("stop_value=195", f"stop_value={stop_value}"),
