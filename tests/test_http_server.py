@@ -7,12 +7,13 @@ import socket
 import ssl
 import sys
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
 import pytest
+import uvloop
 from aiohttp import web
 
 from tests.kube.certificate import Authority
@@ -209,8 +210,9 @@ async def test_a_server_without_free_descriptors_serves_again_when_there_are_som
         assert await (await connect(port)).ask() == b"HTTP/1.1 200 OK"
 
 
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_client_that_does_not_end_its_side_of_tls_leaves_no_open_connection(
-    authority: Authority, tmp_path: Path
+    authority: Authority, tmp_path: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     tls = authority.serving(tmp_path, names=("127.0.0.1",))
 
@@ -220,10 +222,14 @@ def test_a_client_that_does_not_end_its_side_of_tls_leaves_no_open_connection(
 
     with socket.socket() as client, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        asyncio.run(serve_one(client))
+        errors: list[object] = []
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.get_loop().set_exception_handler(lambda _, context: errors.append(context))
+            runner.run(serve_one(client))
         gc.collect()
 
     assert [str(each.message) for each in caught if issubclass(each.category, ResourceWarning)] == []
+    assert errors == []
 
 
 def _ask_over_tls(client: socket.socket, port: int) -> None:

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 import structlog
 from aiohttp import web
@@ -84,8 +83,12 @@ async def serve_http(
         async with _accepting(acceptor, [*own, *listeners]):
             yield int(own[0].getsockname()[1])
     finally:
+        # Over TLS a normal close waits up to 30 seconds for the client.
+        left = [each.transport for each in runner.server.connections if tls and each.transport]
         await runner.cleanup()
-        await acceptor.abort()
+        for transport in left:
+            transport.abort()
+        await asyncio.sleep(0)  # a transport closes its socket in the next round of the loop
 
 
 def split_address(address: str) -> tuple[str | None, int]:
@@ -192,8 +195,6 @@ class _Acceptor:
         """With the addresses of the clients, the oldest first."""
         self._opened: dict[int, str] = {}
         """Addresses by the id of a connection: the object itself would keep the buffers of one that has ended."""
-        self._transports: WeakSet[asyncio.Transport] = WeakSet()
-        """Of connections with TLS."""
 
     async def run(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -216,13 +217,6 @@ class _Acceptor:
             for task in pending:
                 task.cancel()
             await asyncio.wait(pending)
-
-    async def abort(self) -> None:
-        """Ends what is left after aiohttp has closed its connections: over TLS a normal close waits up to 30 seconds
-        for the client."""
-        for transport in list(self._transports):
-            transport.abort()
-        await asyncio.sleep(0)  # a transport closes its socket in the next round of the loop
 
     def _accept(self, connection: socket.socket, address: str) -> None:
         self._forget_ended()
@@ -269,7 +263,6 @@ class _Acceptor:
             )
             self._opened[id(opened)] = address
             if self._tls is not None:
-                self._transports.add(transport)
                 # Otherwise 256 KiB are read ahead. Only transports of TLS have it, which typeshed does not know.
                 transport.set_read_buffer_limits(RECEIVE_BUFFER)  # type: ignore[attr-defined]
         except OSError:
