@@ -44,5 +44,12 @@ def nodes_size(job: DITaskJob, counts: Mapping[str, int], domain: str) -> int:
     longest = {
         task: len(address(job, slot_of(job.metadata.name, task, n - 1).name, domain)) for task, n in counts.items()
     }
-    gaps = max(max(job.status.ranks.values(), default=-1) + 1 - sum(counts.values()), 0)
+    ranks = job.status.ranks
+    kept = sum(_has_place(counts, place) for place in ranks)  # new replicas come after all stored ranks
+    gaps = max(max(ranks.values(), default=-1) + 1 - kept, 0)
     return sum(n * (longest[task] + 1) for task, n in counts.items()) + gaps * len(f"{GAP},")
+
+
+def _has_place(counts: Mapping[str, int], place: str) -> bool:
+    task, _, index = place.rpartition("-")
+    return index.isdecimal() and int(index) < counts.get(task, 0)
