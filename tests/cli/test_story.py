@@ -68,6 +68,24 @@ def told(
 TRAINERS = an_aitj(trainer=2, status=ended(EXIT.format("Error", 3)))
 
 
+def test_an_event_of_a_pod_of_another_job_whose_name_begins_with_the_same_words_is_not_shown() -> None:
+    own = warning("pod mnist-trainer-1", "FailedMount", "own volume")
+    other = warning("pod mnist-fail-trainer-0", "BackOff", "of another job")
+
+    lines = "\n".join(told(TRAINERS, events=[own, other]))
+
+    assert "own volume" in lines
+    assert "of another job" not in lines
+
+
+def test_the_path_in_which_a_program_was_searched_is_not_shown() -> None:
+    message = "Error: exec: tarin.py: not found in $PATH (/usr/bin:/bin)"
+
+    lines = told(TRAINERS, ends=[end(128, reason="StartError", message=message)])
+
+    assert lines[0].endswith("could not start (StartError): exec: tarin.py: not found in $PATH")
+
+
 # --- why it failed ---
 
 

@@ -160,7 +160,7 @@ async def test_logs_have_the_last_lines_or_all_of_them(up: Up, state: Path, star
 
         assert typed("logs", "job").splitlines() == [*(f"trainer-0 | {n}" for n in range(202, 301)), "trainer-0 | b"]
         assert len(typed("logs", "job", "--all").splitlines()) == 301
-        assert "has no pod of ps that has started" in typed.error("logs", "job", "--role", "ps")
+        assert "has no pod of ps; it has pods of trainer" in typed.error("logs", "job", "--role", "ps")
         assert "has no container that was restarted" in typed.error("logs", "job", "--previous")
 
 

@@ -73,6 +73,9 @@ class LogReader:
         if self._options.previous:
             return f"{self.job} has no container that was restarted in its pod, and so no earlier logs"
         role = f" of {self._options.role}" if self._options.role else ""
+        roles = sorted({source.role for source in self._model.log_sources(self.job.view.uid)})
+        if role and roles and self._options.role.lower() not in roles:
+            return f"{self.job} has no pod{role}; it has pods of {', '.join(roles)}"
         return (
             f"{self.job} has no pod{role} that has started, or they are deleted, and so no logs; "
             "`trainmaster why` says what happened, and --follow waits for pods"

@@ -98,9 +98,10 @@ class _Story:
         self.status = self._newest_status()
         self.message = message_of(self.status.conditions)
         self.model = self._model()
+        self.warnings = [event for event in self.warnings if self._is_own(event)]
         self.phase = phase_of(job, self.status)
         self.waits = restart.waits(self.status.by_role, now)
-        self.ends = ends
+        self.ends = [msgspec.structs.replace(end, message=_SEARCHED.sub("", end.message)) for end in ends]
         self.spec = msgspec.json.decode(job.view.raw).get("spec") or {}
 
     def lines(self) -> Iterator[str]:
@@ -313,6 +314,14 @@ class _Story:
             return kind.read(kind.decode(self.job.view), self.observed) if isinstance(kind, LifecycleKind) else None
         except BadSpec:
             return None
+
+    def _is_own(self, event: JobEvent) -> bool:
+        """A pod that is deleted is known by the name of a slot: the name of another job may begin with this job's."""
+        slots = tuple(slot.name for slot in self.model.slots) if self.model else ()
+        name = event.what.removeprefix("pod ")
+        is_present = any(pod.key.name == name for pod in self.observed.all_pods)
+        # Replicas that are not pods create pods whose names begin with theirs.
+        return event.is_of_job or is_present or name in slots or name.startswith(tuple(f"{slot}-" for slot in slots))
 
     def _created(self) -> datetime | None:
         return self.job.kind.status_of(self.job.view)[0].creation_timestamp
