@@ -43,6 +43,9 @@ CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
 ACCOUNT_CONTROLLERS = ("serviceaccount-controller", "root-ca-certificate-publisher-controller")
 STAGES = Path(__file__).with_name("stages")
 
+ETCD_QUOTA = 8 << 30
+"""Bytes of the database, as large clusters have it: the default, 2 GiB, is full after minutes of large objects."""
+
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
@@ -378,6 +381,7 @@ class ControlPlane:
             f"--initial-advertise-peer-urls={peer_url}",
             f"--initial-cluster={name}={peer_url}",
             "--unsafe-no-fsync",
+            f"--quota-backend-bytes={ETCD_QUOTA}",
             "--log-level=warn",
         )
         self._write_kubeconfigs()

@@ -26,9 +26,10 @@ from trainmaster.settings import OPERATOR
 SYSTEM = "trainmaster-system"
 LEASES = "kube-system"
 """Where the Leases of all installations are."""
-APISERVER = ("--max-requests-inflight=24", "--max-mutating-requests-inflight=12")
+APISERVER = ("--max-requests-inflight=24", "--max-mutating-requests-inflight=12", "--etcd-compaction-interval=30s")
 """Requests that the API server works on at a time: the defaults, 400 and 200, are for a machine with many cores. On two
-cores that many would all be slow at once, and no priority would help."""
+cores that many would all be slow at once, and no priority would help. Old versions of large objects fill the database
+unless they are compacted often."""
 CONTROLLER_MANAGER = ("--kube-api-qps=1000", "--kube-api-burst=1000")
 """The Job controller creates the pods of MxJobs. By default it sends 20 requests a second, and tenants use them up."""
 LIMITS = {"operator": 256 * MB, "di-server": 200 * MB, "webhook": 128 * MB}
