@@ -53,7 +53,7 @@ def warning(what: str, reason: str, message: str) -> JobEvent:
     return JobEvent(what=what, type="Warning", reason=reason, message=message, time=NOW)
 
 
-def told(
+def story_of(
     job: Json,
     children: Iterable[Child] = (),
     events: Sequence[JobEvent] = (),
@@ -72,7 +72,7 @@ def test_an_event_of_a_pod_of_another_job_whose_name_begins_with_the_same_words_
     own = warning("pod mnist-trainer-1", "FailedMount", "own volume")
     other = warning("pod mnist-fail-trainer-0", "BackOff", "of another job")
 
-    lines = "\n".join(told(TRAINERS, events=[own, other]))
+    lines = "\n".join(story_of(TRAINERS, events=[own, other]))
 
     assert "own volume" in lines
     assert "of another job" not in lines
@@ -81,7 +81,7 @@ def test_an_event_of_a_pod_of_another_job_whose_name_begins_with_the_same_words_
 def test_the_path_in_which_a_program_was_searched_is_not_shown() -> None:
     message = "Error: exec: tarin.py: not found in $PATH (/usr/bin:/bin)"
 
-    lines = told(TRAINERS, ends=[end(128, reason="StartError", message=message)])
+    lines = story_of(TRAINERS, ends=[end(128, reason="StartError", message=message)])
 
     assert lines[0].endswith("could not start (StartError): exec: tarin.py: not found in $PATH")
 
@@ -113,7 +113,7 @@ def test_the_path_in_which_a_program_was_searched_is_not_shown() -> None:
     ],
 )
 def test_the_first_line_has_the_failed_replica_after_its_pod_is_deleted(message: str, first: str) -> None:
-    lines = told(an_aitj(trainer=2, status=ended(message)))
+    lines = story_of(an_aitj(trainer=2, status=ended(message)))
 
     assert lines[0] == f"aitrainingjob/mnist has failed 1m30s ago: {first}"
     assert lines[-2] == "next: nothing; the job has ended"
@@ -124,7 +124,7 @@ def test_memory_is_reported_with_the_limit_of_the_template() -> None:
     main = a_container("aitj-main", resources={"limits": {"memory": "200Mi"}})
     job = an_aitj(trainer=a_replica(2, a_template(main)), status=ended(EXIT.format("OOMKilled", 137)))
 
-    assert told(job)[0].endswith("ran out of memory (OOMKilled, exit code 137) at its limit of 200Mi")
+    assert story_of(job)[0].endswith("ran out of memory (OOMKilled, exit code 137) at its limit of 200Mi")
 
 
 def test_a_command_that_is_wrong_is_explained_by_the_event_of_its_pod() -> None:
@@ -132,7 +132,7 @@ def test_a_command_that_is_wrong_is_explained_by_the_event_of_its_pod() -> None:
     event = warning(
         "pod mnist-trainer-1", "Failed", 'Error: exec: "trian": executable file not found in $PATH (/usr/bin:/bin)'
     )
-    lines = told(job, events=[event])
+    lines = story_of(job, events=[event])
 
     assert lines[0].endswith('could not start (StartError): exec: "trian": executable file not found in $PATH')
     assert lines[1] == "rule: a container that cannot be started is not started again, under any restartPolicy"
@@ -141,7 +141,7 @@ def test_a_command_that_is_wrong_is_explained_by_the_event_of_its_pod() -> None:
 
 def test_the_replica_that_failed_first_is_the_cause_and_its_output_is_shown() -> None:
     pods = [a_pod(TRAINERS, "trainer", 0, exit_code=1), a_pod(TRAINERS, "trainer", 1, exit_code=3)]
-    lines = told(
+    lines = story_of(
         an_aitj(trainer=2, clean="None", status=ended("pod mnist-trainer-0 failed")),
         pods,
         ends=[end(1, "trainer-0", after=2), end(3, "trainer-1", after=1)],
@@ -179,7 +179,7 @@ def test_the_replica_that_failed_first_is_the_cause_and_its_output_is_shown() ->
 )
 def test_the_rule_that_ended_the_job_is_named(role: Json, restarts: Json, rule: str) -> None:
     status = ended(EXIT.format("Error", 3), restarts={"trainer": restarts} if restarts else {})
-    lines = told(an_aitj(trainer=a_replica(2, **role), status=status))
+    lines = story_of(an_aitj(trainer=a_replica(2, **role), status=status))
 
     assert f"rule: {rule}; failPolicy Any of trainer and Any of the job" in lines
 
@@ -190,14 +190,14 @@ def test_the_limit_of_an_mxjob_is_that_of_the_job() -> None:
     status["conditions"] = [condition("Finished", "worker 0 failed", reason="Failed"), failed]
     job = with_spec(an_mxjob(status=status), runPolicy={"backoffLimit": 2})
     job["spec"]["mxReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure"
-    lines = told(job, ends=[end(9, "worker-0")])
+    lines = story_of(job, ends=[end(9, "worker-0")])
 
     assert "rule: backoffLimit 2 of the job is used up" in lines
 
 
 def test_a_coordinator_that_fails_ends_a_dijob() -> None:
     status = {"phase": "Failed", "conditions": [condition("Finished", "coordinator failed", reason="Failed")]}
-    lines = told(a_dijob(status=status), ends=[end(5, "coordinator", role="coordinator")])
+    lines = story_of(a_dijob(status=status), ends=[end(5, "coordinator", role="coordinator")])
 
     assert (
         lines[0]
@@ -215,13 +215,13 @@ def test_a_coordinator_that_fails_ends_a_dijob() -> None:
     ],
 )
 def test_an_end_that_no_program_caused_has_the_message_of_the_status(phase: str, message: str) -> None:
-    lines = told(an_aitj(trainer=2, status=ended(message, phase)), ends=[end(143)])
+    lines = story_of(an_aitj(trainer=2, status=ended(message, phase)), ends=[end(143)])
 
     assert lines[0] == f"aitrainingjob/mnist has ended with {phase} 1m30s ago: {message}"
 
 
 def test_a_job_that_has_succeeded_needs_nothing() -> None:
-    assert told(an_aitj(status=ended("job mnist completed", "Succeed"))) == [
+    assert story_of(an_aitj(status=ended("job mnist completed", "Succeed"))) == [
         "aitrainingjob/mnist has succeeded 1m30s ago: job mnist completed",
         "next: nothing; the job has ended",
     ]
@@ -233,7 +233,7 @@ def test_a_job_that_has_succeeded_needs_nothing() -> None:
 def test_a_pod_without_a_node_is_the_cause() -> None:
     job = an_aitj(trainer=1, status={"phase": "Pending"})
     pod = a_pod(job, "trainer", phase="Pending", unschedulable="0/3 nodes are available: 3 Insufficient nvidia.com/gpu")
-    lines = told(job, [pod])
+    lines = story_of(job, [pod])
 
     assert lines[0] == (
         "aitrainingjob/mnist is waiting: pod mnist-trainer-0: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
@@ -244,7 +244,7 @@ def test_a_pod_without_a_node_is_the_cause() -> None:
 def test_an_image_that_cannot_be_pulled_is_the_cause() -> None:
     job = an_aitj(trainer=1, status={"phase": "Creating"})
     waits = {"aitj-main": 'ImagePullBackOff: Back-off pulling image "nope"'}
-    lines = told(job, [a_pod(job, "trainer", phase="Pending", node="n1", containers=waits)])
+    lines = story_of(job, [a_pod(job, "trainer", phase="Pending", node="n1", containers=waits)])
 
     assert lines[0].startswith("aitrainingjob/mnist is waiting: ")
     assert 'Back-off pulling image "nope"' in lines[0]
@@ -256,7 +256,7 @@ def test_the_event_of_a_pending_pod_says_more_than_that_it_is_slow(reason: str) 
     job = an_aitj(trainer=1, status={"phase": "Creating", "conditions": slow})
     pod = a_pod(job, "trainer", phase="Pending", node="n1")
     event = warning("pod mnist-trainer-0", "FailedMount", 'configmap "nope" not found')
-    lines = told(job, [pod], [event])
+    lines = story_of(job, [pod], [event])
 
     assert lines[0] == 'aitrainingjob/mnist is waiting: pod mnist-trainer-0: FailedMount: configmap "nope" not found'
     assert not any(line.startswith("event") for line in lines)
@@ -264,14 +264,14 @@ def test_the_event_of_a_pending_pod_says_more_than_that_it_is_slow(reason: str) 
 
 def test_a_pod_that_the_api_server_refuses_is_the_cause() -> None:
     refused = condition("PodCreateFailed", 'pod ml/mnist-trainer-0: exceeded quota "gpu"; trying again with back-off')
-    lines = told(an_aitj(trainer=1, status={"phase": "Pending", "conditions": [refused]}))
+    lines = story_of(an_aitj(trainer=1, status={"phase": "Pending", "conditions": [refused]}))
 
     assert lines[0].startswith('aitrainingjob/mnist is waiting: pod ml/mnist-trainer-0: exceeded quota "gpu"')
     assert lines[1].startswith("next: 1 pod is created (trainer-0 has no pod)")
 
 
 def test_a_job_that_no_operator_has_seen_says_so() -> None:
-    lines = told(an_aitj())
+    lines = story_of(an_aitj())
 
     assert lines[0] == "aitrainingjob/mnist has no status: no operator has seen it in 1m30s"
     assert lines[-1] == "type: trainmaster operator --help, and start an operator"
@@ -285,7 +285,7 @@ def test_a_restart_has_its_cause_its_number_and_its_time() -> None:
     history[0] |= {"reason": "OOMKilled", "node": "n1", "line": "step 17"}
     restarts = {"trainer": {"count": 2, "used": 2, "streak": 2, "nextTime": "2026-11-15T12:01:38Z", "attempt": 2}}
     status = {"phase": "Restarting", "restarts": restarts, "restartHistory": history}
-    lines = told(an_aitj(trainer=a_replica(2, restartPolicy="OnFailure", restartLimit=3), status=status))
+    lines = story_of(an_aitj(trainer=a_replica(2, restartPolicy="OnFailure", restartLimit=3), status=status))
 
     cause = "trainer-1 exited with code 137 (SIGKILL, OOMKilled) on node n1 1m30s ago: step 17"
     assert lines == [
@@ -303,7 +303,7 @@ def test_a_running_job_has_its_replicas_and_its_last_restart() -> None:
         "conditions": [condition("Running", "all pods are running")],
     }
     job = an_aitj(trainer=2, status=status)
-    lines = told(job, [a_pod(job, "trainer", 0), a_pod(job, "trainer", 1)])
+    lines = story_of(job, [a_pod(job, "trainer", 0), a_pod(job, "trainer", 1)])
 
     assert lines[0] == "aitrainingjob/mnist is Running: 2 of 2 replicas run; all pods are running"
     assert lines[1] == "1 restart before, the last: trainer-1 exited with code 1 1m30s ago"
@@ -311,7 +311,7 @@ def test_a_running_job_has_its_replicas_and_its_last_restart() -> None:
 
 
 def test_a_refused_job_says_what_to_edit() -> None:
-    lines = told(an_aitj(trainer=a_replica(1, restartPolicy="Sometimes")))
+    lines = story_of(an_aitj(trainer=a_replica(1, restartPolicy="Sometimes")))
 
     assert lines[0].startswith("aitrainingjob/mnist cannot be run as it is written: spec.replicaSpecs")
     assert lines[-2:] == [
@@ -322,14 +322,14 @@ def test_a_refused_job_says_what_to_edit() -> None:
 
 def test_a_suspended_job_can_be_resumed() -> None:
     status = {"phase": "Pending", "conditions": [condition("Suspended", "suspended")]}
-    lines = told(an_aitj(spec={"suspend": True}, status=status))
+    lines = story_of(an_aitj(spec={"suspend": True}, status=status))
 
     assert lines[0] == "aitrainingjob/mnist is suspended; 0 pods are left"
     assert lines[-1] == "type: trainmaster resume aitrainingjob/mnist"
 
 
 def test_a_job_of_another_controller_is_not_explained() -> None:
-    assert told(an_aitj(spec={"managedBy": "kueue.x-k8s.io/multikueue"})) == [
+    assert story_of(an_aitj(spec={"managedBy": "kueue.x-k8s.io/multikueue"})) == [
         "aitrainingjob/mnist is managed by another controller (managedBy); trainmaster does not touch it"
     ]
 
@@ -337,7 +337,7 @@ def test_a_job_of_another_controller_is_not_explained() -> None:
 def test_a_job_that_is_being_deleted_says_so() -> None:
     job = an_aitj()
     job["metadata"]["deletionTimestamp"] = STAMP
-    lines = told(job, [a_pod(job, "trainer", deleting=True)])
+    lines = story_of(job, [a_pod(job, "trainer", deleting=True)])
 
     assert lines[0] == "aitrainingjob/mnist is being deleted; 1 pods are left"
 
@@ -358,7 +358,7 @@ def test_a_story_has_ten_lines_of_bounded_length_without_control_sequences() -> 
     history = [{"time": STAMP, "replica": "trainer-1", "scope": "Pod", "exitCode": 1, "line": "x" * 200}] * 10
     job = an_aitj(trainer=2, clean="None", status=ended("\x1b[2J" + "y" * 5000, restartHistory=history))
     events = [warning(f"pod mnist-trainer-{n}", "Odd", "z" * 1000) for n in range(50)]
-    lines = told(job, pods, events, ends=[end(3), end(3, "trainer-0")], output=["a\x1b[31mb" * 500] * 50)
+    lines = story_of(job, pods, events, ends=[end(3), end(3, "trainer-0")], output=["a\x1b[31mb" * 500] * 50)
 
     assert len(lines) <= 10
     assert max(map(len, lines)) <= 400
@@ -394,7 +394,7 @@ def test_a_dijob_with_tasks_says_which_limit_is_used_up() -> None:
         attempts={"learner": {"count": 3, "used": 3}},
     )
 
-    assert told(a_ditask("mnist", status=status))[:2] == [
+    assert story_of(a_ditask("mnist", status=status))[:2] == [
         "dijob/mnist has failed 1m30s ago: learner-0 (pod mnist-learner-0, node n1) exited with code 3",
         "rule: backoffLimit of the job is used up by 3 restarts",
     ]
@@ -417,7 +417,7 @@ def test_a_dijob_with_tasks_waits_for_its_back_off(restarts: Json, exit_: Json) 
         conditions=[condition("Pending", status="False"), condition("Restarting", "job is restarting")],
         **{**restarts, "attempts": attempts, "restartHistory": history},
     )
-    lines = told(a_ditask("mnist", status=status))
+    lines = story_of(a_ditask("mnist", status=status))
 
     assert lines[0].startswith("dijob/mnist restarts: learner-0 ")
     assert any("pods of learner are created again in 20 s, after the back-off" in line for line in lines)

@@ -33,7 +33,7 @@ def delete(place: Place, job: str) -> None:
     async def work(finder: "JobFinder") -> str:
         found = await finder.find(job)
         await finder.cluster.delete(found.resource, found.key, uid=found.view.uid)
-        return _said(finder, found, "is deleted with its pods")
+        return _sentence(finder, found, "is deleted with its pods")
 
     _change(place, work)
 
@@ -56,7 +56,7 @@ def suspend(place: Place, job: str) -> None:
         found = await _going_on(finder, job)
         await _patch(finder, found, suspension(found, is_suspended=True))
         resumed = f"trainmaster resume {found}{finder.connection.options_of(found.key.namespace)}"
-        return _said(finder, found, f"is suspended: its pods are deleted; continue with: {resumed}")
+        return _sentence(finder, found, f"is suspended: its pods are deleted; continue with: {resumed}")
 
     _change(place, work)
 
@@ -77,7 +77,7 @@ def resume(place: Place, job: str) -> None:
     async def work(finder: "JobFinder") -> str:
         found = await _going_on(finder, job)
         await _patch(finder, found, suspension(found, is_suspended=False))
-        return _said(finder, found, "is resumed: its pods are created again")
+        return _sentence(finder, found, "is resumed: its pods are created again")
 
     _change(place, work)
 
@@ -104,7 +104,7 @@ def scale(place: Place, job: str, replicas: int, role: str) -> None:
         found = await _going_on(finder, job)
         changed, patch = scaled(found, replicas, role)
         await _patch(finder, found, patch)
-        return _said(finder, found, f"has {replicas} replicas of {changed} now")
+        return _sentence(finder, found, f"has {replicas} replicas of {changed} now")
 
     _change(place, lambda finder: retried(lambda: change(finder)))
 
@@ -115,7 +115,7 @@ def _change(place: Place, work: Any) -> None:
     click.echo(with_finder(place, work))
 
 
-def _said(finder: "JobFinder", job: "FoundJob", what: str) -> str:
+def _sentence(finder: "JobFinder", job: "FoundJob", what: str) -> str:
     return f"{job} in namespace {job.key.namespace} of {finder.connection.title} {what}"
 
 

@@ -71,9 +71,9 @@ def story(
     ``kubectl`` is how kubectl is typed for this cluster, and ``options`` are what our own commands need for it."""
     if job.kind.is_foreign(job.view):
         return [f"{job} is managed by another controller (managedBy); trainmaster does not touch it"]
-    told = _Story(job, observed, events, now, ends, output)
-    end = [told.next_step(), told.advice(kubectl, options)]
-    lines = [*list(told.lines())[: MOST_LINES - len(end)], *end]
+    parts = _Story(job, observed, events, now, ends, output)
+    end = [parts.next_step(), parts.advice(kubectl, options)]
+    lines = [*list(parts.lines())[: MOST_LINES - len(end)], *end]
     return [printable(line)[:WIDTH] for line in lines if line]
 
 
@@ -150,10 +150,10 @@ class _Story:
         if stored is None:
             return None
         if stored.is_start_error:
-            said = [event.message for event in self.warnings if event.what == f"pod {stored.pod}"]
+            messages = [event.message for event in self.warnings if event.what == f"pod {stored.pod}"]
         else:
-            said = [entry.line for entry in self.status.restart_history if entry.replica == stored.replica]
-        return msgspec.structs.replace(stored, message=said[-1]) if said else stored
+            messages = [entry.line for entry in self.status.restart_history if entry.replica == stored.replica]
+        return msgspec.structs.replace(stored, message=messages[-1]) if messages else stored
 
     def _stopped(self) -> str:
         left = len(self.observed.all_pods)

@@ -1,6 +1,6 @@
 """Authorises callers: a pod acts on its own job, a user on the jobs that RBAC allows to update.
 
-Whoever may not act on a job is not told whether it exists: the answer is the same as for one that does not.
+A caller that may not act on a job gets the same answer as for a job that does not exist.
 """
 
 import asyncio
