@@ -64,7 +64,7 @@ races: testbed ## run the integration tests with random delays: finds tests that
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -p tests.races tests/integration
 
 hostile: testbed ## attack a whole installation for five minutes; prints times and memory
-	TRAINMASTER_HOSTILE_SECONDS=300 TRAINMASTER_HOSTILE_JOBS=20 $(BIN)/python -m pytest -q -n 0 tests/hostile/test_all_at_once.py
+	TRAINMASTER_HOSTILE_SECONDS=300 TRAINMASTER_HOSTILE_JOBS=20 $(BIN)/python -m pytest -q -n 0 --timeout 1200 tests/hostile/test_all_at_once.py
 
 bench: testbed ## compare with a plain API client and Kubernetes' Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench
