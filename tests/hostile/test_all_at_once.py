@@ -68,10 +68,15 @@ def _report(idle: Sequence[Life], attacked: Sequence[Life], installed: Installat
     """Times are shown and not asserted: machines differ."""
     lines = [f"\nall attacks at once for {SECONDS:.0f} s, {JOBS} jobs of others"]
     for name, lives in (("idle", idle), ("attacked", attacked)):
-        times = sorted(life.created_after for life in lives)
-        lines.append(f"  {name:9} all pods created: median {statistics.median(times):.2f} s, last {times[-1]:.2f} s")
+        times, plain = sorted(life.created_after for life in lives), sorted(life.plain for life in lives)
+        lines.append(
+            f"  {name:9} all pods created: median {statistics.median(times):.2f} s, last {times[-1]:.2f} s;"
+            f" by a plain client: median {statistics.median(plain):.2f} s, last {plain[-1]:.2f} s"
+        )
     ratio = max(life.created_after for life in attacked) / max(life.created_after for life in idle)
     lines.append(f"  ratio of the last ones: {ratio:.1f}")
+    slowest = sorted(attacked, key=lambda life: -life.created_after)[:3]
+    lines.append("  slowest: " + ", ".join(f"{life.row.name} {life.created_after:.2f} s" for life in slowest))
     for name, used in installed.memory.peak.items():
         lines.append(f"  {name:9} {used / MB:.0f} MB at most (limit {LIMITS[name] / MB:.0f} MB)")
     return "\n".join(lines)
