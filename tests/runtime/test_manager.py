@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.cluster import Call, FakeCluster, waiting
 from tests.runtime.kind import KEY, NOW, TOY, Decide, Toy, ToyKind, create_pods, pod_json, toy_json
-from trainmaster.core.errors import NotLeading
+from trainmaster.core.errors import NotLeading, Unreachable
 from trainmaster.core.ids import EVENT, LEASE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Plan, normal
@@ -20,7 +20,7 @@ from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.elector import Elector
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts
-from trainmaster.runtime.manager import DRAIN_SECONDS, FLUSH_SECONDS, Manager
+from trainmaster.runtime.manager import BEHIND_SECONDS, DRAIN_SECONDS, FLUSH_SECONDS, Manager
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
@@ -164,6 +164,28 @@ async def test_it_is_ready_when_every_store_is_complete_and_nothing_is_planned_b
         assert rig.is_ready()
         assert collector.calls == ["collect", "freeze", "set_threshold"]
         assert rig.kind.passes != []
+
+
+async def test_it_is_not_ready_while_a_cache_is_behind_and_names_the_cache() -> None:
+    rig, is_away = Rig(), True
+
+    async def away(call: Call) -> None:
+        if is_away and (call.verb, call.resource) == ("watch", SERVICE):
+            raise Unreachable("connection refused")
+
+    rig.line.before = away
+    async with rig.running(BEHIND_SECONDS - 1):
+        assert rig.is_ready()
+
+        await asyncio.sleep(2)
+        assert rig.manager.problem == (
+            f"the cache of services has been behind for {BEHIND_SECONDS + 1:.0f} s:"
+            " the API server cannot be read, see the log"
+        )
+
+        is_away = False
+        await asyncio.sleep(15)
+        assert rig.is_ready()
 
 
 async def test_without_election_it_works_as_soon_as_it_is_ready() -> None:

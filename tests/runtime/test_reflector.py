@@ -33,6 +33,7 @@ from trainmaster.core.view import (
     owned_by,
 )
 from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.metrics import observe_caches
 from trainmaster.runtime.reflector import ABSENT_SECONDS, FIRST_PAGE, FORBIDDEN_SECONDS, Reflector
 from trainmaster.runtime.store import Store
 
@@ -507,6 +508,46 @@ async def test_a_store_is_not_current_while_its_watch_cannot_be_opened(cluster: 
 
         await asyncio.sleep(10)
         assert standing(store) == (True, True)
+
+
+async def test_a_store_is_behind_from_the_loss_of_its_watch_until_it_is_open_again(cluster: FakeCluster) -> None:
+    cluster.watches.append([5.0, Unreachable("cut")])
+    store = Store[NodeView](NODE)
+    reflector = Reflector(cluster, store, NODE_CODEC, backoff=Backoff(20.0, 20.0, jitter=lambda: 0.0))
+    observe_caches([reflector])
+    task = asyncio.create_task(reflector.run())
+    await asyncio.sleep(4)
+    assert (reflector.behind, behind_by_metric(NODE)) == (0.0, 0.0)
+
+    await asyncio.sleep(11)
+    assert (reflector.behind, behind_by_metric(NODE)) == (10.0, 10.0)
+
+    await asyncio.sleep(11)
+    assert (reflector.behind, behind_by_metric(NODE)) == (0.0, 0.0)
+    task.cancel()
+
+
+async def test_the_metric_of_a_resource_is_its_cache_that_is_furthest_behind(cluster: FakeCluster) -> None:
+    current = Reflector(FakeCluster(), Store[NodeView](NODE), NODE_CODEC)
+    cut = Reflector(cluster, Store[NodeView](NODE), NODE_CODEC, backoff=Backoff(20.0, 20.0, jitter=lambda: 0.0))
+    cluster.before = raising("list", Unreachable("cut"))
+    observe_caches([cut, current])
+    tasks = [asyncio.create_task(each.run()) for each in (cut, current)]
+    await asyncio.sleep(7)
+    assert behind_by_metric(NODE) == 7.0
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_resource_that_may_not_be_read_and_is_not_needed_is_not_behind(cluster: FakeCluster) -> None:
+    cluster.watches.append([0.5, Forbidden("not yours any more", code=403)])
+    async with reading_nodes(cluster) as (reflector, store):
+        assert standing(store) == (True, False)
+        assert reflector.behind == 0.0
+
+
+def behind_by_metric(resource: Resource) -> float | None:
+    return REGISTRY.get_sample_value("trainmaster_cache_behind_seconds", {"resource": str(resource)})
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from trainmaster.kinds.crd import crds_of
 from trainmaster.kinds.dijob.profile import PROFILES, Profile
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.definition_check import DefinitionCheck
+from trainmaster.runtime.metrics import observe_caches
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.settings import SERVER, ServerLimits
 
@@ -73,6 +74,7 @@ async def run_server(
     handlers = Handlers(cache, access, finder, writer, limits, recorder, now)
     profilings = ProfilingWriter(cluster, cache)
     task_handlers = TaskHandlers(cache, access, writer, profilings, limits, recorder)
+    observe_caches(cache.reflectors)
     definitions = DefinitionCheck(cluster, crds_of([profile.resource for profile in profiles]))
 
     def problem() -> str:

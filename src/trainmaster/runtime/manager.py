@@ -15,6 +15,7 @@ import structlog
 from trainmaster.runtime.controller import RESERVED, Controller
 from trainmaster.runtime.definition_check import DefinitionCheck
 from trainmaster.runtime.elector import Elector
+from trainmaster.runtime.metrics import observe_caches
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 
@@ -23,6 +24,9 @@ FLUSH_SECONDS = 3.0
 
 GC_THRESHOLDS = (20_000, 20, 50)
 """Views and requests come by the thousand and hold no cycles: look for cycles rarely."""
+
+BEHIND_SECONDS = 30.0
+"""A cache that is behind for longer is a reason to be not ready. Watches are opened again within some seconds."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +47,7 @@ class Manager:
         self._recorder = recorder
         self._electors = electors
         self._definitions = definitions
+        observe_caches(reflectors)
 
     @property
     def is_ready(self) -> bool:
@@ -50,11 +55,17 @@ class Manager:
 
     @property
     def problem(self) -> str:
-        """Why it is not ready; empty once every store has seen a complete list of what there is, and no definition
-        lacks a field. A standby is ready, too. A leader that is not ready works: only jobs that need such a field
-        wait."""
+        """Why it is not ready; empty once every store has seen a complete list of what there is, while all of them
+        are current, and no definition lacks a field. A standby is ready, too. A leader that is not ready works: only
+        jobs that need such a field wait."""
         if not all(reflector.settled.is_set() for reflector in self._reflectors):
             return "the stores are not complete yet"
+        furthest = max(self._reflectors, key=lambda reflector: reflector.behind, default=None)
+        if furthest and furthest.behind > BEHIND_SECONDS:
+            return (
+                f"the cache of {furthest.resource} has been behind for {furthest.behind:.0f} s:"
+                " the API server cannot be read, see the log"
+            )
         return self._definitions.problem if self._definitions else ""
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -1,14 +1,16 @@
 """What the operator measures. Names of client-go, controller-runtime and Kubeflow's training-operator, so that existing
 dashboards work."""
 
-from collections.abc import Collection, Iterator, Sized
+from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import perf_counter
+from typing import Protocol
 
 import structlog
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
-from trainmaster.core.ids import Key
+from trainmaster.core.ids import Key, Resource
 from trainmaster.runtime.job_summary import StatusSummary
 
 log = structlog.get_logger(__name__)
@@ -54,6 +56,11 @@ JOBS_RESTARTED = Counter("training_operator_jobs_restarted_total", "Restarts for
 _COUNTED_OF_JOBS = (JOBS_CREATED, JOBS_SUCCESSFUL, JOBS_FAILED, JOBS_RESTARTED, JOBS_DELETED)
 
 JOBS = Gauge("trainmaster_jobs", "Jobs that there are", ["kind", "phase"])
+CACHE_BEHIND = Gauge(
+    "trainmaster_cache_behind_seconds",
+    "Time since the cache of a resource was last current; 0 while it is",
+    ["resource"],
+)
 LISTS = Counter("trainmaster_lists_total", "Complete lists of a resource", ["resource"])
 UNREADABLE = Counter(
     "trainmaster_unreadable_objects_total",
@@ -77,6 +84,28 @@ OTHER = "Other"
 
 EMPTY_NAMESPACES = 100
 """How many namespaces without jobs keep their counters, so that the last changes can be read."""
+
+
+class Cache(Protocol):
+    """What keeps one store like the API server."""
+
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def behind(self) -> float: ...
+
+
+def observe_caches(caches: Iterable[Cache]) -> None:
+    """A resource may have several caches, with other selectors: the one that is furthest behind counts."""
+    of_resource: dict[str, list[Cache]] = {}
+    for cache in caches:
+        of_resource.setdefault(str(cache.resource), []).append(cache)
+    for name, members in of_resource.items():
+        CACHE_BEHIND.labels(name).set_function(partial(_furthest, members))
+
+
+def _furthest(caches: Sequence[Cache]) -> float:
+    return max(cache.behind for cache in caches)
 
 
 class QueueMetrics:

@@ -19,7 +19,7 @@ import structlog
 
 from trainmaster.core.definition import UPDATE_COMMAND
 from trainmaster.core.errors import ApiError, Forbidden, Gone, NotFound, TooLarge, Trainmaster, Unreachable
-from trainmaster.core.ids import Key
+from trainmaster.core.ids import Key, Resource
 from trainmaster.core.view import Codec, Page, Unreadable, V, WatchLine
 from trainmaster.runtime import metrics
 from trainmaster.runtime.backoff import WATCH, Backoff
@@ -80,6 +80,8 @@ class Reflector(Generic[V]):
         self._gone_at = -math.inf
         self._lost_at: float | None = None
         """Since when the store is not current."""
+        self._is_forbidden = False
+        self._clock = _time
         self._version = ""
         self._end_watch: Callable[[], None] | None = None
         self._left_out: set[Key | None] = set()
@@ -89,12 +91,22 @@ class Reflector(Generic[V]):
         """Set as soon as it is known what there is: a complete list, or no such resource."""
         store.on_doubt(self.list_again)
 
+    @property
+    def resource(self) -> Resource:
+        return self._store.resource
+
+    @property
+    def behind(self) -> float:
+        """Seconds since the store was last current. A store that the operator does without is never behind."""
+        return 0.0 if self._lost_at is None or self._is_forbidden else self._clock() - self._lost_at
+
     def list_again(self) -> None:
         """Ends the watch, and lists. While there is no watch, a list follows anyway, or is being read."""
         if self._end_watch is not None:
             self._end_watch()
 
     async def run(self) -> None:
+        self._clock = asyncio.get_running_loop().time  # `behind` may be read outside of a loop
         while True:
             try:
                 if self._version:
@@ -285,6 +297,7 @@ class Reflector(Generic[V]):
                 hint="grant list and watch of it to have changes seen, such as faults of nodes",
             )
         self._version = ""
+        self._is_forbidden = True
         self._lose()
         self.settled.set()
         await asyncio.sleep(FORBIDDEN_SECONDS)
@@ -309,7 +322,7 @@ class Reflector(Generic[V]):
             self._lost_at = _time()
 
     def _become_current(self) -> None:
-        self._store.is_current = True
+        self._store.is_current, self._is_forbidden = True, False
         lost_at, self._lost_at = self._lost_at, None
         if lost_at is not None and _time() - lost_at >= OUTAGE_SECONDS:
             self._store.recover()
