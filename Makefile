@@ -73,6 +73,7 @@ generate: $(STAMP) ## write the generated files (deploy/crds.yaml, deploy/*-mana
 	$(BIN)/trainmaster crds > deploy/crds.yaml
 	$(BIN)/python -m deploy.manager
 	$(BIN)/python -m deploy.kustomize
+	$(BIN)/python -m deploy.monitoring
 
 clean: ## remove the virtual environment and caches (the test bed stays)
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
