@@ -90,6 +90,13 @@ def scale_down_and_up(world: World) -> None:
     world.edit(COLLECTORS, 3)
 
 
+def scale_down_restart_and_scale_up(world: World) -> None:
+    """The evaluator of rank 3 does not know the collector of rank 2 any more."""
+    scale_down(world)
+    world.run(60)
+    world.edit(COLLECTORS, 2)
+
+
 def succeed_and_restart(world: World) -> None:
     world.end_container(pod("learner-0"), 0, "Completed")
     world.run(60)
@@ -121,6 +128,14 @@ LEARNER, COLLECTOR, COLLECTOR_1, EVALUATOR = map(address, ("learner-0", "collect
             scale_down_and_up,
             {"collector-1": [LEARNER, COLLECTOR], "collector-2": [LEARNER, COLLECTOR, COLLECTOR_1, EVALUATOR]},
             id="scale down and up",
+        ),
+        pytest.param(
+            scale_down_restart_and_scale_up,
+            {
+                "evaluator-0": [LEARNER, COLLECTOR, "localhost"],
+                "collector-1": [LEARNER, COLLECTOR, "localhost", EVALUATOR],
+            },
+            id="scale down, a restart, scale up",
         ),
         pytest.param(
             succeed_and_restart, {"evaluator-0": ["localhost", COLLECTOR, COLLECTOR_1]}, id="a success before"

@@ -261,7 +261,7 @@ def _unknown_fields_are_removed(patch: pytest.MonkeyPatch) -> None:
 def _ranks_are_given_anew(patch: pytest.MonkeyPatch) -> None:
     """In the order of the tasks, whatever ranks the pods have that run."""
     original = rank.ranks_of
-    patch.setattr(rank, "ranks_of", lambda stored, slots, roles: original({}, slots, roles))
+    patch.setattr(rank, "ranks_of", lambda stored, slots, roles, missing: original({}, slots, roles, missing))
 
 
 def _addresses_are_in_the_order_of_tasks(patch: pytest.MonkeyPatch) -> None:

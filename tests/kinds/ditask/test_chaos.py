@@ -1,7 +1,7 @@
 """A job of four tasks of eight replicas while everything changes, in virtual time.
 
-Ranks are unique and stay, every pod finds its own address by its rank, also with DI-engine's own parser, and in the end
-the job has the pods that it declares.
+Ranks are unique and stay, every pod finds its own address by its rank, also with DI-engine's own parser, dials all pods of
+lower ranks, and in the end the job has the pods that it declares.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import pytest
 
 from tests.build import Json, a_ditask, a_task
 from tests.contract.k8s_parser import parsed
-from tests.kinds.ditask.environment import created, environment_of, own_node
+from tests.kinds.ditask.environment import created, environment_of, nodes_of, own_node
 from tests.matrix.world import World
 from trainmaster.core.ids import CONFIG_MAP, Key
 
@@ -38,6 +38,7 @@ def check(world: World, ranks: dict[str, str]) -> None:
     found = [pod["metadata"]["annotations"]["diengine/rank"] for pod in pods.values()]
     assert len(found) == len(set(found)), sorted(found)
     maps = {key.name: body for key, body in world.api.objects.get(CONFIG_MAP, {}).items()}
+    addresses = {rank: address(key.name) for rank, key in zip(map(int, found), pods, strict=True)}
     for key, pod in pods.items():
         rank = pod["metadata"]["annotations"]["diengine/rank"]
         assert ranks.setdefault(pod["metadata"]["uid"], rank) == rank
@@ -45,6 +46,9 @@ def check(world: World, ranks: dict[str, str]) -> None:
         environment = environment_of(pod, maps)
         assert environment["DI_RANK"] == rank
         assert own_node(environment) == address(key.name)
+        dialled = dict(enumerate(nodes_of(environment)[: int(rank)]))
+        lower = {number: name for number, name in addresses.items() if number < int(rank)}
+        assert lower.items() <= dialled.items()  # else two pods that run do not know each other
 
 
 def address(pod: str) -> str:

@@ -28,7 +28,23 @@ JOB = DITaskJob(ObjectMeta("job", "ns"), DITaskSpec(tasks=(Task({}),)))
 def test_a_replica_has_the_rank_that_is_stored_or_the_next_one(
     stored: dict[str, int], replicas: dict[str, int], expected: dict[str, int]
 ) -> None:
-    assert ranks_of(stored, numbered("job", replicas), replicas) == expected
+    assert ranks_of(stored, numbered("job", replicas), replicas, ()) == expected
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [
+        pytest.param("a-0", {"a-0": 0, "a-1": 1, "b-0": 2, "b-1": 3}, id="lower ranks do not dial it"),
+        pytest.param("b-0", {"a-0": 0, "b-0": 2, "b-1": 3}, id="a higher one is created without its address"),
+    ],
+)
+def test_a_replica_that_is_scaled_away_keeps_its_rank_until_a_pod_that_would_dial_it_is_created(
+    missing: str, expected: dict[str, int]
+) -> None:
+    stored, replicas = {"a-0": 0, "a-1": 1, "b-0": 2, "b-1": 3}, {"a": 1, "b": 1}
+    slots = numbered("job", replicas)
+
+    assert ranks_of(stored, slots, replicas, [slot for slot in slots if slot.place == missing]) == expected
 
 
 def address(place: str) -> str:
@@ -48,8 +64,15 @@ def test_the_size_of_the_addresses_is_known_before_there_are_any() -> None:
     slots = numbered("job", replicas)
     gone = DITaskJob(JOB.metadata, JOB.spec, DITaskStatus(ranks={"a-99": 99}))
 
-    whole = nodes(JOB, slots, ranks_of({}, slots, replicas), DOMAIN)
-    later = nodes(gone, slots, ranks_of({"a-99": 99}, slots, replicas), DOMAIN)
+    whole = nodes(JOB, slots, ranks_of({}, slots, replicas, ()), DOMAIN)
+    later = nodes(gone, slots, ranks_of({"a-99": 99}, slots, replicas, ()), DOMAIN)
 
     assert len(whole) <= nodes_size(JOB, replicas, DOMAIN) <= len(whole) + 20
     assert len(later) <= nodes_size(gone, replicas, DOMAIN) <= len(later) + 20
+
+
+def test_a_stored_index_of_any_length_is_no_error() -> None:
+    """Python reads no number of more than 4 300 digits."""
+    hostile = DITaskJob(JOB.metadata, JOB.spec, DITaskStatus(ranks={"a-0": 0, f"a-{'9' * 5000}": 1}))
+
+    assert nodes_size(hostile, {"a": 1}, DOMAIN) == nodes_size(JOB, {"a": 1}, DOMAIN) + len("localhost,")

@@ -16,7 +16,7 @@ from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.adoption import Candidates, Predecessor
 from trainmaster.kinds.base import ActionWords, changed_status
 from trainmaster.kinds.dijob.run_policy import clean_after, clean_policy, run_policy
-from trainmaster.kinds.ditask import labels, status, validate
+from trainmaster.kinds.ditask import labels, rank, status, validate
 from trainmaster.kinds.ditask.adoption import adopted_ranks
 from trainmaster.kinds.ditask.body import Builder
 from trainmaster.kinds.ditask.role import slots_of, tasks_of
@@ -120,8 +120,10 @@ class DITaskKind(LifecycleKind[DITaskJob]):
         return Builder(job, self.owner(job), tasks_of(job), model, facts, self.settings)
 
     def other_children(self, job: DITaskJob, facts: Facts, now: datetime) -> Extra:
-        """That a job is rescheduled is stored before pods are created or deleted for it."""
-        return Extra(is_new=job.status.phase in (STARTING, RUNNING) and not status.is_complete(facts))
+        """That a job is rescheduled, and which ranks are given up, is stored before pods are created or deleted."""
+        is_rescheduled = job.status.phase in (STARTING, RUNNING) and not status.is_complete(facts)
+        slots = slots_of(job.metadata.name, tasks_of(job)) if facts.missing else ()
+        return Extra(is_new=is_rescheduled or bool(rank.given_up(job.status.ranks, slots, facts.missing)))
 
     def status(self, job: DITaskJob, report: Report, now: datetime) -> DITaskStatus:
         return status.written(job, report, now)

@@ -3,11 +3,13 @@
 DI-engine takes the address of a process from ``DI_NODES`` by its ``DI_RANK``, listens there, and dials lower ranks
 only. So a replica keeps its rank as long as the job has pods, and a new one gets the next number: the pods that run
 need not know it. A replica that is scaled away leaves a gap. Its name would not resolve, and DI-engine stops at a name
-that does not resolve; so the gap is called localhost, where a dial is refused and repeated.
+that does not resolve; so the gap is called localhost, where a dial is refused and repeated. A pod that is created with
+such a gap never dials the replica that left it: if that comes back, it gets the next rank.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
+from trainmaster.core.plan import MAX_REPLICAS
 from trainmaster.core.slot import Slot, slot_of
 from trainmaster.kinds.ditask import labels
 from trainmaster.kinds.ditask.types import DITaskJob
@@ -16,16 +18,27 @@ NODES = "DI_NODES"
 GAP = "localhost"
 
 
-def ranks_of(stored: Mapping[str, int], slots: Iterable[Slot], roles: Container[str]) -> dict[str, int]:
+def ranks_of(
+    stored: Mapping[str, int], slots: Sequence[Slot], roles: Container[str], missing: Iterable[Slot]
+) -> dict[str, int]:
     """The stored ranks, and the next ones for slots that have none, in the order of the slots. Replicas that are scaled
-    away keep theirs for their return. Those of a task that is in ``roles`` no more do not."""
+    away keep theirs for their return, unless it is given up. Those of a task that is in ``roles`` no more do not."""
     found = {place: rank for place, rank in stored.items() if place.rpartition("-")[0] in roles}
     following = max(found.values(), default=-1) + 1
     for slot in slots:
         if slot.place not in found:
             found[slot.place] = following
             following += 1
-    return found
+    lost = given_up(found, slots, missing)
+    return {place: rank for place, rank in found.items() if place not in lost}
+
+
+def given_up(ranks: Mapping[str, int], slots: Iterable[Slot], missing: Iterable[Slot]) -> set[str]:
+    """Replicas that are scaled away, and that one of the missing pods should dial: it will be created without their
+    addresses."""
+    dialling = max((ranks.get(slot.place, -1) for slot in missing), default=-1)
+    present = {slot.place for slot in slots}
+    return {place for place, rank in ranks.items() if rank < dialling and place not in present}
 
 
 def address(job: DITaskJob, pod: str, domain: str) -> str:
@@ -52,4 +65,4 @@ def nodes_size(job: DITaskJob, counts: Mapping[str, int], domain: str) -> int:
 
 def _has_place(counts: Mapping[str, int], place: str) -> bool:
     task, _, index = place.rpartition("-")
-    return index.isdecimal() and int(index) < counts.get(task, 0)
+    return index.isdecimal() and len(index) <= len(str(MAX_REPLICAS)) and int(index) < counts.get(task, 0)

@@ -239,7 +239,8 @@ def _selector(job: str, task: str) -> str:
 def _ranks(old: DITaskStatus, report: Report) -> dict[str, int]:
     """Pods of a task that was removed keep their ranks until they are deleted."""
     present = {pod.labels.get(labels.TASK_NAME, "") for pod in report.facts.observed.all_pods}
-    return rank.ranks_of(old.ranks, report.model.slots, present | report.model.roles.keys())
+    roles = present | report.model.roles.keys()
+    return rank.ranks_of(old.ranks, report.model.slots, roles, report.facts.missing)
 
 
 def _requested(job: DITaskJob) -> dict[str, RequestedReplicas]:
