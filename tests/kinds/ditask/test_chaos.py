@@ -1,7 +1,7 @@
 """A job of four tasks of eight replicas while everything changes, in virtual time.
 
-Ranks are unique and stay, every pod finds its own address by its rank, also with DI-engine's own parser, dials all pods of
-lower ranks, and in the end the job has the pods that it declares.
+Ranks are unique and stay, every pod finds its own address by its rank, also with DI-engine's own parser, and dials all
+pods of lower ranks. In the end the job has the pods that it declares.
 """
 
 import contextlib
