@@ -61,7 +61,7 @@ def test_a_running_job_has_its_counters() -> None:
     assert (status["phase"], status["replicas"], status["readyReplicas"]) == ("Running", 3, 3)
     assert status["taskStatus"] == {"learner": {"Running": 1}, "collector": {"Running": 2}}
     assert status["allocation"] == ["node-1"] * 3
-    assert "restarts" not in status
+    assert (status["restarts"], status["reschedules"]) == (0, 0)  # columns of kubectl get show them
     assert (status["scaledReplicas"], status["selector"]) == (
         2,
         "diengine/job=cartpole,diengine/operator=di-operator,diengine/task-name=collector",
@@ -149,7 +149,7 @@ def test_the_limit_is_about_restarts_however_many_pods_failed_in_each() -> None:
 
     assert status_of(second)["phase"] == "Failed"
     assert status_of(second)["completionTimestamp"]
-    assert "readyReplicas" not in status_of(second)
+    assert status_of(second)["readyReplicas"] == 0
     assert "taskStatus" not in status_of(second)
     (event,) = second.events
     assert (event.type, event.reason) == ("Warning", "JobFailed")

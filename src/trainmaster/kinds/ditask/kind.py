@@ -147,7 +147,7 @@ def _run_policy(job: DITaskJob) -> RunPolicy:
     clean = stored.clean or clean_policy(job.spec.clean_pod_policy)
     policy = run_policy(job.spec.run_policy, title, clean, started=stored.start_time, ended=stored.completion_timestamp)
     # Pods that fail together are one restart: it is within the limit, or it is not.
-    return msgspec.structs.replace(policy, restart_limit=0 if 0 <= limit <= stored.restarts else None)
+    return msgspec.structs.replace(policy, restart_limit=0 if 0 <= limit <= (stored.restarts or 0) else None)
 
 
 def _is_free(*, is_preemptible: bool) -> Callable[[Fault], bool]:

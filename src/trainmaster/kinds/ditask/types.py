@@ -78,9 +78,10 @@ class DITaskStatus(Wire, frozen=True, kw_only=True):
     observed_generation: int = 0
     conditions: Conditions = ()
     replicas: int = 0
-    ready_replicas: int = 0
-    restarts: Number = 0
-    reschedules: Number = 0
+    ready_replicas: int | None = None
+    restarts: Number | None = None
+    reschedules: Number | None = None
+    """These are stored when they are 0, too: columns of ``kubectl get`` show them."""
     task_status: dict[str, dict[str, int]] = {}
     allocation: tuple[str, ...] = ()
     """The node of each replica, by rank."""
