@@ -9,6 +9,7 @@ from testbed.certificate import Authority
 from tests.build import kind_of
 from tests.local.apiserver.client import MERGE, Client
 from tests.manifests import good
+from tests.manifests.bad import OF_EITHER_VERSION, VERSIONS, Row
 from tests.manifests.build import Manifest, agconfig, container, coordinated, dijob, resource_of, template
 from tests.manifests.rules import BROKEN, Broken
 from tests.webhook.build import a_request
@@ -65,6 +66,18 @@ async def test_what_a_rule_refuses_on_a_cluster_is_refused(broken: Broken, api: 
     assert [cause["field"] for cause in causes] == [error.partition(": ")[0] for error in errors]
     assert any(broken.says in cause["message"] for cause in causes)
     assert broken.says in answer.body["message"]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in OF_EITHER_VERSION])
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_bad_job_is_refused_under_both_versions(row: Row, version: str, api: Client) -> None:
+    job = row.manifest | {"apiVersion": version}
+
+    answer = await api.request("POST", path_of(job), job)
+
+    assert answer.code == 422
+    assert row.says in answer.body["message"] or row.otherwise in answer.body["message"]
+    assert answer.body["details"]["causes"][0]["field"].startswith(("spec", "metadata.name"))
 
 
 @pytest.mark.parametrize("job", [pytest.param(job, id=job["metadata"]["name"]) for job in good.JOBS])

@@ -5,6 +5,7 @@ A row is a job that comes up; then something happens to it. What has to follow i
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,10 @@ from testbed.plane import ControlPlane, KubectlFailed
 from tests.integration.scene import ENDED, Job, Scene
 from tests.integration.stage import embedded_plane
 from tests.integration.test_twice import Play, Trace, cannot_be_created, is_never_accepted, trace_all
-from tests.manifests.bad import ROWS as BAD
+from tests.manifests.bad import OF_EITHER_VERSION, REJECTED_ROWS, VERSIONS
+from tests.manifests.bad import Row as Bad
 from tests.manifests.build import Manifest, container, dijob, ditask, task
+from tests.manifests.good import ATARI_SAMPLE, SERIAL_SAMPLE
 
 Act = Callable[[Job], Awaitable[None]]
 
@@ -60,24 +63,19 @@ def policy(**fields: Any) -> Manifest:
 SIDECAR = {"tasks": [task("none", container(), container("side-car"), name="main")]}
 GROUP = {"replicas": 2, "restartScope": "All"}
 
-# The samples of DI-orchestrator v1.1.3, with what is on the wire of them.
-SERIAL: Manifest = {
-    "priority": "normal",
-    "backoffLimit": 0,
-    "cleanPodPolicy": "Running",
-    "preemptible": False,
-    "tasks": [{"replicas": 1, "type": "none", "name": "serial", **task()}],
+SERIAL: Manifest = SERIAL_SAMPLE["spec"]
+ATARI: Manifest = ATARI_SAMPLE["spec"]
+
+SAYS = {
+    "Pending": ("Normal", "job created."),
+    "Starting": ("Normal", "job is starting since all replicas are created."),
+    "Running": ("Normal", "job is running since all replicas are ready."),
+    "Restarting": ("Warning", "job is restarting since conditions changed."),
+    "Rescheduling": ("Warning", "job is rescheduling since replicas or allocation changed."),
+    "Failed": ("Warning", "job is failed since some replicas are failed."),
+    "Succeeded": ("Normal", "job is succeeded since all the replicas are succeeded."),
 }
-ATARI: Manifest = {
-    "priority": "normal",
-    "backoffLimit": 0,
-    "cleanPodPolicy": "Running",
-    "preemptible": False,
-    "tasks": [
-        {"replicas": replicas, "name": type_, **task(type_, container(command=["/bin/bash", "-c"], args=["ditask"]))}
-        for type_, replicas in (("learner", 1), ("evaluator", 1), ("collector", 2))
-    ],
-}
+"""The Events of DI-orchestrator when a job enters a phase."""
 
 
 # --- what happens to them ---
@@ -108,16 +106,17 @@ def ends(*places: str, code: int = 0) -> Act:
     not."""
 
     async def act(job: Job) -> None:
-        phase = job.phase
+        before = len(job.phases)
         for number, place in enumerate(places, start=1):
             await job.scene.end(f"job-{place}", code)
-            await job.until(partial(_is_seen, job, phase, number), f"{place} was looked at")
+            await job.until(partial(_is_seen, job, before, number), f"{place} was looked at")
 
     return act
 
 
-def _is_seen(job: Job, phase: str, ended: int) -> bool:
-    return job.phase != phase or sum(map(len, job.status.get("done", {}).values())) == ended
+def _is_seen(job: Job, before: int, ended: int) -> bool:
+    """By the phases that there were: a job can be back in the same phase at the first look."""
+    return len(job.phases) > before or sum(map(len, job.status.get("done", {}).values())) == ended
 
 
 def fails(place: str, code: int = 1) -> Act:
@@ -258,6 +257,21 @@ async def ended(job: Job) -> None:
 
 async def serviceless(job: Job) -> None:
     await job.until(lambda: not job.children("services"), "its service is gone")
+
+
+def finds_taken(place: str) -> Act:
+    """A pod of somebody else has the name: the others are created. When it is deleted, the last one is, too."""
+
+    async def act(job: Job) -> None:
+        name, admin, namespace = f"job-{place}", job.scene.admin, job.scene.namespace
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container()]}}
+        await admin.create("pods", body, namespace)
+        await job.edit({"runPolicy": {"suspend": False}})
+        await job.says("PodCreateFailed", "True")
+        assert job.phase == "Pending"
+        await admin.delete("pods", namespace, name, grace=0)
+
+    return act
 
 
 RESUMED = (edited(runPolicy={"suspend": True}), stopped, edited(runPolicy={"suspend": False}))
@@ -417,12 +431,28 @@ ROWS = [
         RESTARTED,
         counts=(1, 0),
     ),
+    Row(
+        "job-restarts-as-a-whole",
+        trains(**policy(restartScope="All")),
+        (come_up, fails("collector-0"), comes_back(*ALL)),
+        RESTARTED,
+        counts=(1, 0),
+        ranks=RANKS,
+    ),
     # everything else: reschedules
     Row(
         "pod-deleted",
         trains(backoffLimit=0),
         (come_up, loses("collector-0"), comes_back("collector-0")),
         MOVED,
+        counts=(0, 1),
+        ranks=RANKS,
+    ),
+    Row(
+        "pod-deleted-while-it-starts",
+        trains(backoffLimit=0),
+        (created, loses("collector-0"), comes_back("collector-0")),
+        [*STARTED, "Rescheduling", "Starting", "Running"],
         counts=(0, 1),
         ranks=RANKS,
     ),
@@ -482,6 +512,22 @@ ROWS = [
         [*MOVED, "Rescheduling", "Starting", "Running"],
         counts=(0, 2),
         ranks=RANKS,
+    ),
+    Row(
+        "grows-again-after-a-pod-of-a-higher-rank-came-back",
+        trains(2, task("evaluator")),
+        (
+            come_up,
+            edited(**trains(1, task("evaluator"))),
+            shrinks_to("learner-0", "collector-0", "evaluator-0"),
+            fails("evaluator-0"),
+            comes_back("evaluator-0"),
+            edited(**trains(2, task("evaluator"))),
+            has(*ALL, "evaluator-0"),
+        ),
+        [*MOVED, *RESTARTED[-3:], *MOVED[-3:]],
+        counts=(1, 2),
+        ranks={"learner-0": 0, "collector-0": 1, "evaluator-0": 3, "collector-1": 4},
     ),
     Row(
         "gets-a-task",
@@ -548,6 +594,14 @@ ROWS = [
     # what it is told
     Row("suspended", trains(), (come_up, *RESUMED, comes_back(*ALL)), [*UP, *UP], left=ALL, ranks=RANKS),
     Row(
+        "pending-until-a-name-is-free",
+        trains(**policy(suspend=True)),
+        (stopped, finds_taken("collector-1"), come_up),
+        UP,
+        left=ALL,
+        ranks=RANKS,
+    ),
+    Row(
         "created-suspended",
         trains(**policy(suspend=True)),
         (stopped, edited(runPolicy={"suspend": False}), come_up),
@@ -563,6 +617,11 @@ async def play(scene: Scene, row: Row) -> Job:
         await act(job)
     if row.left is not None:
         await job.until(lambda: _own(job.children("pods")) == row.left, f"{row.left} are left")
+    is_over = row.path[-1] in ENDED
+    assert is_over is ("completionTimestamp" in job.status)
+    if is_over:
+        assert not job.status.get("readyReplicas")
+        assert not job.status.get("taskStatus")
     return job
 
 
@@ -603,6 +662,18 @@ def test_a_job_goes_its_way(row: Row, real: dict[str, Any]) -> None:
     assert (last.get("restarts", 0), last.get("reschedules", 0)) == row.counts
     if row.ranks is not None:
         assert last["ranks"] == row.ranks
+    assert_told(row, trace.events)
+
+
+def assert_told(row: Row, events: list[tuple[str, ...]]) -> None:
+    """A job that is created suspended is told that. A deadline is no failure of replicas."""
+    told = {reason: (type_, message) for type_, reason, _, message in events}
+    for phase in {*(row.path[1:] if row.spec.get("runPolicy", {}).get("suspend") else row.path)}:
+        type_, message = told.pop(f"Job{phase}", ("", ""))
+        is_of_deadline = "deadline" in row.says and row.says in message
+        assert type_ == SAYS[phase][0], phase
+        assert message.startswith(SAYS[phase][1]) or is_of_deadline, message
+    assert not told.keys() & {f"Job{phase}" for phase in SAYS}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -612,6 +683,25 @@ def test_a_scenario_leaves_the_same_trace_on_both(name: str, real: dict[str, Any
     assert embedded[name].statuses == real[name].statuses
     assert embedded[name].children == real[name].children
     assert embedded[name].events == real[name].events
+
+
+# --- what users of DI-orchestrator have ---
+
+
+@pytest.mark.parametrize("sample", [SERIAL_SAMPLE, ATARI_SAMPLE], ids=lambda sample: sample["metadata"]["name"])
+async def test_a_sample_of_di_orchestrator_runs_as_it_is(
+    sample: Manifest, plane: ControlPlane, scene: Scene, operator: OperatorProcess
+) -> None:
+    words = (f"--namespace={scene.namespace}", "create", "-f", "-", "--output=json")
+    job = Job(scene, json.loads(await asyncio.to_thread(plane.kubectl, *words, input=json.dumps(sample))))
+
+    await come_up(job)
+    for pod in job.slots:
+        await scene.end(pod, 0)
+    await job.reach("Succeeded")
+
+    assert job.phases == [*UP, "Succeeded"]
+    assert job.stored["spec"] == sample["spec"]  # nothing is filled in
 
 
 # --- scaling by others ---
@@ -683,7 +773,8 @@ async def test_both_forms_run_under_both_versions(plane: ControlPlane, scene: Sc
     assert [job.phase for job in jobs] == ["Created", "Created", "Starting", "Starting"]
     assert [sorted(job.stored["spec"]) for job in jobs] == [["coordinator"]] * 2 + [["tasks"]] * 2
     table = await asyncio.to_thread(plane.kubectl, f"--namespace={scene.namespace}", "get", "dijob")
-    assert table.split("\n")[0].split() == [
+    lines = [line.split() for line in table.splitlines()]
+    assert lines[0] == [
         "NAME",
         "PHASE",
         "READYREPLICAS",
@@ -692,14 +783,13 @@ async def test_both_forms_run_under_both_versions(plane: ControlPlane, scene: Sc
         "RESCHEDULES",
         "AGE",
     ]
+    assert lines[-1][:-1] == ["tasks-v2alpha1", "Starting", "0", "2", "0", "0"]
 
 
-@pytest.mark.parametrize("row", ["both-shapes", "two-tasks-of-one-name", "without-a-name", "name-too-long", "no-tasks"])
-async def test_a_bad_job_is_refused_under_the_other_version_too(row: str, scene: Scene) -> None:
-    bad = next(each for each in BAD if each.id == f"ditask-{row}")
-    older = bad.manifest | {"apiVersion": "diengine.opendilab.org/v1alpha1"}
-
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in OF_EITHER_VERSION if row in REJECTED_ROWS])
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_bad_job_is_refused_under_both_versions(row: Bad, version: str, scene: Scene) -> None:
     with pytest.raises(Refused) as refused:
-        await scene.create(older)
+        await scene.create(row.manifest | {"apiVersion": version})
 
-    assert bad.says in refused.value.message
+    assert row.says in refused.value.message

@@ -26,7 +26,18 @@ from testbed.proxy import FaultProxy
 from tests.integration.metric import Metrics
 from tests.integration.scene import Scene
 from tests.integration.test_permission import Permission, used
-from tests.manifests.build import Manifest, aitrainingjob, container, coordinated, dijob, replica, template
+from tests.manifests.bad import VERSIONS
+from tests.manifests.build import (
+    Manifest,
+    aitrainingjob,
+    container,
+    coordinated,
+    dijob,
+    ditask,
+    replica,
+    task,
+    template,
+)
 from tests.webhook.handshake import shown
 from trainmaster.core.ids import Key, Resource
 from trainmaster.kinds.base import Settings
@@ -148,6 +159,21 @@ async def test_a_bad_job_is_refused_with_path_and_sentence(
 
     assert (refused.value.code, refused.value.reason) == (422, "Invalid")
     assert refused.value.message == f'admission webhook "vdijob.kb.io" denied the request: {WRONG}'
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_too_many_addresses_are_refused_under_both_versions(
+    version: str, webhook: WebhookProcess, admin: Admin, namespace: str
+) -> None:
+    """No rule of the definition can say it: it depends on the namespace and the domain of the cluster."""
+    job = ditask("many", task("collector", RUN, replicas=3000)) | {"apiVersion": version}
+
+    with pytest.raises(Refused) as refused:
+        await admin.create(f"{version}/dijobs", job, namespace)
+
+    denied = 'admission webhook "vdijob.kb.io" denied the request: '
+    said = "spec.tasks: the addresses of 3000 replicas in DI_NODES do not fit into one environment variable (128 KiB)"
+    assert refused.value.message.startswith(denied + said)
 
 
 async def test_kubectl_prints_every_error_on_a_line(

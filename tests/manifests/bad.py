@@ -1115,3 +1115,17 @@ ROWS = (
 )
 REJECTED_ROWS = tuple(row for row in ROWS if row.expected == "rejected")
 ACCEPTED_ROWS = tuple(row for row in ROWS if row.expected == "condition")
+
+VERSIONS = ("diengine.opendilab.org/v1alpha1", "diengine.opendilab.org/v2alpha1")
+_OF_EITHER_VERSION = (
+    "both-shapes",
+    "no-tasks",
+    "tasks-are-a-map",
+    "two-tasks-of-one-name",
+    "without-a-name",
+    "backoff-limit-is-a-word",
+    "name-too-long",
+    "addresses-of-all-replicas-too-long",
+)
+OF_EITHER_VERSION = tuple(row for row in ROWS if row.id in [f"ditask-{name}" for name in _OF_EITHER_VERSION])
+"""DIJobs with tasks that are refused alike under both of the served ``VERSIONS``."""

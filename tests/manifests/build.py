@@ -15,7 +15,7 @@ MXNET = "mxnet"
 
 
 def container(name: str = CONTAINER, **fields: Any) -> Manifest:
-    return {"name": name, "image": "busybox", **fields}
+    return {"name": name, "image": "busybox"} | fields
 
 
 def template(*containers: Any, metadata: Manifest | None = None, **spec: Any) -> Manifest:

@@ -79,6 +79,55 @@ TASKS = ditask(
 # <job>-none-9 has exactly 63 characters.
 LONG_TASKS = ditask("a" * 56, {"name": "none", "template": template(), "replicas": 10})
 
+# --- what DI-orchestrator v1.1.3 has under config/samples, as it is on the wire ---
+
+_SHM: Manifest = {"name": "cache-volume", "emptyDir": {"medium": "Memory", "sizeLimit": "128Mi"}}
+_SAMPLE: Manifest = {"priority": "normal", "backoffLimit": 0, "cleanPodPolicy": "Running", "preemptible": False}
+_DITASK = """ditask --labels {} \\
+--package . \\
+--main dizoo.atari.example.atari_dqn_dist.main \\
+--parallel-workers 1 \\
+--topology mesh \\
+--platform k8s{}
+"""
+
+
+def _ding(tag: str, pull: str, args: str, **fields: Any) -> Manifest:
+    given: Manifest = {"image": f"opendilab/ding:{tag}", "imagePullPolicy": pull}
+    return container(**given, command=["/bin/bash", "-c"], args=[args], **fields)
+
+
+def _atari(type_: str, replicas: int) -> Manifest:
+    env = [{"name": "NCCL_DEBUG", "value": "INFO"}]
+    trains = _ding("v0.3.1-dist-test", "IfNotPresent", _DITASK.format(type_, " "), env=env)
+    return {"replicas": replicas, "name": type_, "type": type_, "template": template(trains, restartPolicy="Never")}
+
+
+SERIAL_SAMPLE = ditask(
+    "serial-test",
+    {
+        "replicas": 1,
+        "type": "none",
+        "name": "serial",
+        "template": template(
+            _ding(
+                "nightly",
+                "Always",
+                "ding -m serial -c dizoo/classic_control/cartpole/config/cartpole_dqn_config.py -s 0\n",
+                env=[{"name": "PYTHONUNBUFFERED", "value": "1"}],
+                volumeMounts=[{"name": "cache-volume", "mountPath": "/dev/shm"}],
+            ),
+            volumes=[_SHM],
+        ),
+    },
+    **_SAMPLE,
+)
+ATARI_SAMPLE = ditask(
+    "job-with-tasks",
+    *(_atari(type_, replicas) for type_, replicas in (("learner", 1), ("evaluator", 1), ("collector", 2))),
+    **_SAMPLE,
+)
+
 # An empty policy means the default: the ancestor's webhook wrote it in, and manifests rely on that.
 DEFAULTED = dijob("defaulted", cleanPodPolicy="")
 
@@ -195,6 +244,8 @@ JOBS: tuple[Manifest, ...] = (
     DEFAULTED,
     TASKS,
     LONG_TASKS,
+    SERIAL_SAMPLE,
+    ATARI_SAMPLE,
     MNIST,
     MINIMAL,
     LONGEST,
