@@ -401,7 +401,7 @@ _DITASK = (
         "is too long: <job>-<task>-<index> may have 63 characters",
         "is too long: <job>-<task>-<index> may have 63 characters",
     ),
-    _rejected("name-starts-with-a-digit", ditask("1st"), "must start with a letter", "must start with a letter"),
+    _rejected("name-with-a-dot", ditask("v1.2"), "it becomes part of the names of services", "service name 'di-v1.2'"),
     _rejected(
         "no-replicas",
         _tasks(task("collector", replicas=0)),

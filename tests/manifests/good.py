@@ -79,6 +79,9 @@ TASKS = ditask(
 # <job>-none-9 has exactly 63 characters.
 LONG_TASKS = ditask("a" * 56, {"name": "none", "template": template(), "replicas": 10})
 
+# Its service is di-<job>: the name may start with a digit.
+DIGIT_TASKS = ditask("1st")
+
 # --- what DI-orchestrator v1.1.3 has under config/samples, as it is on the wire ---
 
 _SHM: Manifest = {"name": "cache-volume", "emptyDir": {"medium": "Memory", "sizeLimit": "128Mi"}}
@@ -244,6 +247,7 @@ JOBS: tuple[Manifest, ...] = (
     DEFAULTED,
     TASKS,
     LONG_TASKS,
+    DIGIT_TASKS,
     SERIAL_SAMPLE,
     ATARI_SAMPLE,
     MNIST,

@@ -1,5 +1,7 @@
 """CustomResourceDefinition of DIJob: one schema for both versions, and what the rules require of v2alpha1."""
 
+import msgspec
+
 from trainmaster.core.name import MAX_LABEL
 from trainmaster.kinds.base import SHAPE_CHANGED
 from trainmaster.kinds.definition import (
@@ -102,8 +104,10 @@ _CHILD_SIZE = f"size({NAME}) + size({_TASK}) + 2 + size(string({_MOST.replace('s
 _FITS = (
     f"self.spec.tasks.all(t, size({NAME}) + size({_TASK}) <= {MAX_LABEL - 2 - DIGITS} || {_CHILD_SIZE} <= {MAX_LABEL})"
 )
+# The one service of a job with tasks is called di-<job>.
+_HAS_SERVICE_NAME = f"has(self.spec) && has(self.spec.tasks) && {NAME}.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')"
 _JOB = (
-    SERVICE_NAME,
+    msgspec.structs.replace(SERVICE_NAME, rule=f"{SERVICE_NAME.rule} || {_HAS_SERVICE_NAME}"),
     DIJOB_NAME,
     Rule(
         # Of edits it would cost too much: these are left to the operator's own check.

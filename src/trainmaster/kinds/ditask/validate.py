@@ -8,7 +8,7 @@ from trainmaster.core.name import MAX_LABEL, child_name_error
 from trainmaster.core.plan import replicas_error
 from trainmaster.core.slot import slot_of
 from trainmaster.kinds.dijob.validate import SHAPE
-from trainmaster.kinds.ditask import rank
+from trainmaster.kinds.ditask import labels, rank
 from trainmaster.kinds.ditask.role import TYPED, declared_tasks, most_replicas, name_of, scaled_task, tasks_of
 from trainmaster.kinds.ditask.types import DITaskJob, DITaskSpec
 from trainmaster.lifecycle import environment
@@ -80,12 +80,11 @@ def _volume_errors(spec: DITaskSpec, i: int) -> list[str]:
 
 def _length_errors(job: DITaskJob) -> Iterator[str]:
     name, now = job.metadata.name, tasks_of(job)
+    if error := child_name_error(name, labels.service_name(name)):
+        yield f"metadata.name: {error}"
     for task, most in most_replicas(job.spec).items():
-        longest = slot_of(name, task, max(most, now[task].replicas) - 1).name
-        if len(longest) > MAX_LABEL:
+        if len(slot_of(name, task, max(most, now[task].replicas) - 1).name) > MAX_LABEL:
             yield f"metadata.name: {name!r} {TOO_LONG}; shorten it or the name of {task}"
-        elif error := child_name_error(name, longest):
-            yield f"metadata.name: {error}"
 
 
 def _size_errors(job: DITaskJob, domain: str) -> list[str]:
