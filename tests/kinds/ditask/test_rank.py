@@ -4,7 +4,7 @@ import pytest
 
 from trainmaster.core.slot import numbered
 from trainmaster.core.wire import ObjectMeta
-from trainmaster.kinds.ditask.rank import nodes, nodes_size, ranks_of
+from trainmaster.kinds.ditask.rank import MAX_GAPS, nodes, nodes_size, ranks_of
 from trainmaster.kinds.ditask.types import DITaskJob, DITaskSpec, DITaskStatus, Task
 
 DOMAIN = "svc.cluster.local"
@@ -45,6 +45,20 @@ def test_a_replica_that_is_scaled_away_keeps_its_rank_until_a_pod_that_would_dia
     slots = numbered("job", replicas)
 
     assert ranks_of(stored, slots, replicas, [slot for slot in slots if slot.place == missing]) == expected
+
+
+def test_gaps_do_not_add_up_for_ever() -> None:
+    """One of two replicas is scaled away, the other restarts, and the first comes back, again and again."""
+    both, one = numbered("job", {"a": 1, "b": 1}), numbered("job", {"b": 1})
+    ranks = dict[str, int]()
+
+    for _ in range(10_000):
+        ranks = ranks_of(ranks, both, {"a", "b"}, ())
+        ranks = ranks_of(ranks, one, {"a", "b"}, one)
+        ranks = ranks_of(ranks, both, {"a", "b"}, ())
+        ranks = ranks_of(ranks, both[:1], {"a", "b"}, both[:1])
+
+    assert MAX_GAPS <= max(ranks.values()) <= MAX_GAPS + 2
 
 
 def address(place: str) -> str:

@@ -16,6 +16,8 @@ from trainmaster.kinds.ditask.types import DITaskJob
 
 NODES = "DI_NODES"
 GAP = "localhost"
+MAX_GAPS = 256
+"""If so many ranks belong to no replica, no more are given up: new pods dial each of them in vain."""
 
 
 def ranks_of(
@@ -36,6 +38,8 @@ def ranks_of(
 def given_up(ranks: Mapping[str, int], slots: Iterable[Slot], missing: Iterable[Slot]) -> set[str]:
     """Replicas that are scaled away, and that one of the missing pods should dial: it will be created without their
     addresses."""
+    if max(ranks.values(), default=-1) + 1 - len(ranks) >= MAX_GAPS:
+        return set()
     dialling = max((ranks.get(slot.place, -1) for slot in missing), default=-1)
     present = {slot.place for slot in slots}
     return {place for place, rank in ranks.items() if rank < dialling and place not in present}
