@@ -272,8 +272,8 @@ def restarts_of(status: Object) -> dict[str, int]:
 
 def counts_of(status: Object) -> Object:
     """What is remembered of the restarts of each role. Jobs with tasks have a number of that name."""
-    found: Object = status["attempts"] if "attempts" in status else status.get("restarts", {})
-    return found
+    found: Object | int = status.get("restarts", {})
+    return status.get("attempts", {}) if isinstance(found, int) else found
 
 
 def _is_leaving(pod: Object) -> bool:
