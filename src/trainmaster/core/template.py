@@ -187,6 +187,21 @@ def pod_body(
     return {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": metadata, "spec": spec}
 
 
+def with_output_kept(body: Body) -> Body:
+    """A pod, or an object with the template of one. Where the template does not say otherwise, its kubelet copies the
+    last lines of a container that fails into the pod's status: they are known before the pod is deleted, without the
+    right to read logs."""
+    spec = body["spec"]
+    if template := spec.get("template"):
+        return {**body, "spec": {**spec, "template": with_output_kept(template)}}
+    kept = {
+        field: [{"terminationMessagePolicy": "FallbackToLogsOnError", **container} for container in spec[field]]
+        for field in ("initContainers", "containers")
+        if spec.get(field)
+    }
+    return {**body, "spec": {**spec, **kept}}
+
+
 def headless_service_body(
     *,
     name: str,

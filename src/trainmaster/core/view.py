@@ -24,11 +24,17 @@ from trainmaster.core.job_size import size_error
 from trainmaster.core.nesting import TOO_DEEP, elements, members, prune
 from trainmaster.core.quantity import amount_of
 
+OUT_OF_MEMORY = "OOMKilled"
+"""The reason of a container that was killed at its memory limit."""
+
 V = TypeVar("V", bound="PodView | ServiceView | ChildView | CandidateView | JobView | NodeView")
 W = TypeVar("W")
 
 LONGEST_LINE = 200
-"""Characters kept of a termination message, which may have 4 KB."""
+"""Characters kept of one line of a termination message, which may have 4 KB."""
+OUTPUT_LINES = 10
+OUTPUT_BYTES = 1024
+"""The most that is kept of the termination message of a container that failed: its last lines."""
 VIEW_BYTES = 64 * 1024
 """The most that a view may have, as JSON. An object whose view is larger is left out. Jobs have another limit."""
 FIELD_BYTES = 1024
@@ -64,6 +70,17 @@ class ContainerView(msgspec.Struct, frozen=True, gc=False):
     """How the previous run of the container ended."""
     restarts: int = 0
     """How often the kubelet has restarted it in its pod."""
+    output: str = ""
+    """Of a container that failed: the last lines of its termination message, which often are those of its output."""
+    finished: datetime | None = None
+    """Of a container that failed: when it ended."""
+    memory: str = ""
+    """Of a container that ran out of memory: its memory limit."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of ``output``."""
+        return tuple(self.output.split("\n")) if self.output else ()
 
 
 class ServiceView(msgspec.Struct, frozen=True):
@@ -423,6 +440,7 @@ class _TerminatedWire(msgspec.Struct, rename="camel", gc=False):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
+    finished_at: datetime | None = None
 
 
 class _StateWire(msgspec.Struct):
@@ -471,6 +489,7 @@ class _ResourcesWire(msgspec.Struct):
 
 
 class _LimitedWire(msgspec.Struct):
+    name: str = ""
     resources: _ResourcesWire | None = None
 
 
@@ -597,6 +616,8 @@ _KUBERNETES_TAINT = "node.kubernetes.io/"
 _CREATING = ("", "ContainerCreating", "PodInitializing")
 """Reasons of a container that waits during normal creation."""
 _JOB_STATUS = msgspec.json.Decoder(_JobStatusWire)
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""ANSI escape sequences, and every other control character."""
 
 
 _DISRUPTED = "DisruptionTarget"
@@ -606,6 +627,7 @@ def _slim_pod(wire: _PodWire) -> PodView:
     meta, spec, status = wire.metadata, wire.spec, wire.status
     # All pods share a few hundred label strings: interned, a label costs one pointer.
     labels = {intern(k): intern(v) for k, v in (meta.labels or {}).items()}
+    containers = bytes(spec.containers)
     unhealthy, healthy = _health(status.container_statuses or ())
     unschedulable = next(
         (c.message for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
@@ -623,13 +645,13 @@ def _slim_pod(wire: _PodWire) -> PodView:
         reason=status.reason,
         message=status.message,
         unschedulable=unschedulable,
-        containers=tuple(_slim_container(c) for c in status.container_statuses or ()),
-        host_ports=_host_ports(bytes(spec.containers)),
+        containers=tuple(_slim_container(c, containers) for c in status.container_statuses or ()),
+        host_ports=_host_ports(containers),
         leaves=meta.deletion_timestamp,
         is_forced=meta.deletion_grace_period_seconds == 0,
         init_containers=tuple(_unhealthy(status.init_container_statuses or ())),
         started=status.start_time,
-        devices=_devices(bytes(spec.containers)),
+        devices=_devices(containers),
         disruption=next(
             (c.reason or c.type for c in status.conditions or () if c.type == _DISRUPTED and c.status == "True"), ""
         ),
@@ -687,13 +709,14 @@ def _unhealthy(wires: Iterable[_ContainerWire]) -> Iterator[ContainerView]:
             yield view
 
 
-def _slim_container(wire: _ContainerWire) -> ContainerView:
+def _slim_container(wire: _ContainerWire, specs: bytes = b"[]") -> ContainerView:
+    """``specs`` are the containers of the spec."""
     name, restarts = intern(wire.name), wire.restart_count
     state = wire.state or _StateWire()
     if state.terminated:
-        return _ended_container(name, state.terminated, restarts)
+        return _ended_container(name, state.terminated, specs, restarts)
     before = wire.last_state.terminated if wire.last_state else None
-    last = _ended_container(name, before) if before else None
+    last = _ended_container(name, before, specs) if before else None
     if state.waiting is None:
         return ContainerView(name, last=last, restarts=restarts)
     waiting, reason = state.waiting, intern(state.waiting.reason)
@@ -703,9 +726,38 @@ def _slim_container(wire: _ContainerWire) -> ContainerView:
     return ContainerView(name, waiting=reason, line=line, image=wire.image, last=last, restarts=restarts)
 
 
-def _ended_container(name: str, ended: _TerminatedWire, restarts: int = 0) -> ContainerView:
-    line = _last_line(ended.message)
-    return ContainerView(name, exit_code=ended.exit_code, reason=ended.reason, line=line, restarts=restarts)
+def _ended_container(name: str, ended: _TerminatedWire, specs: bytes, restarts: int = 0) -> ContainerView:
+    reason, line = intern(ended.reason), _last_line(ended.message)
+    if not ended.exit_code:
+        return ContainerView(name, exit_code=ended.exit_code, reason=reason, line=line, restarts=restarts)
+    return ContainerView(
+        name,
+        exit_code=ended.exit_code,
+        reason=reason,
+        line=line,
+        restarts=restarts,
+        output=_last_lines(ended.message),
+        finished=ended.finished_at,
+        memory=_memory_limit(name, specs) if reason == OUT_OF_MEMORY else "",
+    )
+
+
+def _memory_limit(name: str, specs: bytes) -> str:
+    try:
+        found = [c.resources.limits for c in _LIMITS.decode(specs) if c.name == name and c.resources]
+    except msgspec.DecodeError:
+        return ""
+    return str((found[0] or {}).get("memory", "")) if found else ""
+
+
+def _last_lines(message: str) -> str:
+    """As they would be on a terminal: of a progress bar its last state, and no control sequences."""
+    cut = message.encode()[-OUTPUT_BYTES:].decode(errors="ignore")
+    lines = cut.split("\n")
+    if len(cut) < len(message) and len(lines) > 1:
+        del lines[0]  # it is only a part of a line
+    shown = (_CONTROL.sub("", line.rstrip().rpartition("\r")[2].expandtabs(2)) for line in lines)
+    return "\n".join([line[:LONGEST_LINE] for line in shown if line.strip()][-OUTPUT_LINES:])
 
 
 def _last_line(message: str) -> str:

@@ -18,6 +18,7 @@ from trainmaster.lifecycle import reason, waiting
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.decide import Report, Verdict
 from trainmaster.lifecycle.facts import joined
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.restart import FailedPod, Restart, Restarts
 
 CREATED = "Created"
@@ -52,6 +53,8 @@ class JobStatus(Wire, frozen=True):
     ports: Ports = {}
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    failure: Failure | None = None
+    """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     clean: CleanPodPolicy | None = None
     """Replaces the job's own policy, where that would leave pods running."""
     start_time: datetime | None = None

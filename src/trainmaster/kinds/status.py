@@ -6,12 +6,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trainmaster.core.condition import Conditions
+from trainmaster.core.condition import FINISHED, Conditions, find, put_standard
 from trainmaster.core.plan import BRIEF, LAZY, Event, warning
 from trainmaster.core.wire import Wire
 from trainmaster.kinds.base import cleared, portless
 from trainmaster.lifecycle import reason, waiting
 from trainmaster.lifecycle.decide import Report
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.model import Memory
 
 S = TypeVar("S", bound=Wire)
@@ -24,6 +25,7 @@ _FIELDS = {
     "ports": "ports",
     "creation_errors": "creation_errors",
     "node_problems": "node_troubles",
+    "failure": "failure",
 }
 """Where a status has what is remembered. A kind that does not need one of these has no such field."""
 
@@ -46,7 +48,19 @@ def standard_conditions(conditions: Conditions, report: Report, now: datetime) -
         return conditions
     conditions = cleared(conditions, all_created=report.is_all_created, now=now)
     conditions = waiting.reported(conditions, report.waiting, now)
+    if report.step == "end" and report.memory.failure:
+        conditions = _explained(conditions, report.memory.failure, now)
     return portless(conditions, report.port_error, now)
+
+
+def _explained(conditions: Conditions, failure: Failure, now: datetime) -> Conditions:
+    """Finished says in one sentence which replica failed first, and how; the condition of the phase has the words that
+    clients of the kind know."""
+    finished = find(conditions, FINISHED)
+    if finished is None:
+        return conditions
+    others = f"; {failure.others} more failed" if failure.others else ""
+    return put_standard(conditions, FINISHED, True, finished.reason, f"{failure.describe()}{others}", now)
 
 
 def delay(old: Any, new: Any, counters: Iterable[str]) -> float:

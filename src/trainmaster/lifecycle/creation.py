@@ -75,6 +75,7 @@ def fault_of(pod: PodView, error: ContainerView, since: datetime, times: Times, 
         reason=error.waiting,
         line=error.line,
         comes_again=can_try,
+        pod=pod,
     )
 
 

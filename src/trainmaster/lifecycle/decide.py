@@ -12,14 +12,15 @@ from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Batch, Body, Create, Delete, Event, Patch, Plan, batch_of, deletions, soonest
 from trainmaster.core.slot import Slot
-from trainmaster.core.template import Owner
+from trainmaster.core.template import Owner, with_output_kept
 from trainmaster.core.view import PodView
-from trainmaster.lifecycle import environment, gang, restart
+from trainmaster.lifecycle import environment, failure, gang, restart
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.deadline import overdue, seconds_left
 from trainmaster.lifecycle.environment import Environment
 from trainmaster.lifecycle.facts import Facts, Rules, Waiting, classify
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.model import Ending, JobModel, Memory, Place, Places
 from trainmaster.lifecycle.port import Allotment, PortError, PortRules, allot, is_complete
 from trainmaster.lifecycle.restart import Decision, FailedPod
@@ -167,7 +168,7 @@ class Pass(Generic[J]):
         if model.requested_end:
             return self._end(model.requested_end, "request")
         if result.is_failure:
-            return self._end(result, "limit" if verdict.is_spent else "outcome")
+            return self._fail(result, verdict)
         if model.run.suspend:
             return self._suspend()
         if model.is_suspended and model.starts_anew:
@@ -320,7 +321,7 @@ class Pass(Generic[J]):
                 yield Create(SERVICE, service, f"{slot.label} has no address")
         for slot in pods:
             if pod := self._builder.pod(slot):
-                yield Create(resource, pod, f"{slot.label} has no {noun}")
+                yield Create(resource, with_output_kept(pod), f"{slot.label} has no {noun}")
 
     def _surplus(self) -> tuple[Delete, ...]:
         why, team = "it is not part of the job any more", self.model.gang
@@ -416,11 +417,21 @@ class Pass(Generic[J]):
 
     # --- the end: the result is stored before the first pod is deleted for it ---
 
-    def _end(self, result: Result, cause: Cause) -> Plan:
+    def _fail(self, result: Result, verdict: Verdict) -> Plan:
+        """The first failure is stored with the result: nothing but the status has it when the pods are deleted."""
+        roles = self.model.roles
+        causes = tuple(f for f in verdict.failed if roles[f.role].ends_job) or verdict.failed
+        first = failure.of_job(causes, self.model.slots)
+        if first and first.others:
+            result = msgspec.structs.replace(result, message=f"{result.message}; the first failure: {first.describe()}")
+        return self._end(result, "limit" if verdict.is_spent else "outcome", first)
+
+    def _end(self, result: Result, cause: Cause, first: Failure | None = None) -> Plan:
         clean = self.kind.clean_up(self.job, cause, result)
+        memory = msgspec.structs.replace(self._seen(), failure=first)
         if self.model.ends_in_steps and (clean or self.model.run.clean) != "None":
-            return self._store(self._report("ending", self._seen(), result=result, clean=clean))
-        return self._store(self._report("end", self._at_end(), result=result, clean=clean))
+            return self._store(self._report("ending", memory, result=result, clean=clean))
+        return self._store(self._report("end", _at_end(memory), result=result, clean=clean))
 
     def _finish(self, ending: Ending) -> Plan:
         """Deletes are repeated until nothing is left to delete: one that got lost does not hang the job."""
@@ -431,12 +442,8 @@ class Pass(Generic[J]):
         if not removed.is_done:
             waits = soonest(patience(self._to_clean(policy), self.now), self.facts.nodes.next_look)
             return Plan(deletes=removed.deletes, patches=removed.patches, requeue_after=waits)
-        plan = self._store(self._report("end", self._at_end(), result=ending.result, clean=ending.clean))
+        plan = self._store(self._report("end", _at_end(self._seen()), result=ending.result, clean=ending.clean))
         return msgspec.structs.replace(plan, deletes=removed.deletes, patches=removed.patches, status_first=False)
-
-    def _at_end(self) -> Memory:
-        """Pods that are left keep their ports as long as they run."""
-        return msgspec.structs.replace(self._seen(), done={}, ran={}, ports={}, creation_errors={}, node_problems={})
 
     def _clean_up(self) -> Plan:
         """Deletes what the clean-up policy says, and when its time is over, the job itself."""
@@ -501,6 +508,11 @@ class Pass(Generic[J]):
 
     def _removal(self, pods: Iterable[PodView], why: str) -> tuple[Delete, ...]:
         return removal(pods, why, self.now, self.facts.nodes.lost)
+
+
+def _at_end(memory: Memory) -> Memory:
+    """Pods that are left keep their ports as long as they run."""
+    return msgspec.structs.replace(memory, done={}, ran={}, ports={}, creation_errors={}, node_problems={})
 
 
 def _without(places: Places, gone: Iterable[Place]) -> Places:

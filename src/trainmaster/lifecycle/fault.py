@@ -4,10 +4,11 @@ A fault is judged once: `restart` says whether the pod comes again, `completion`
 """
 
 from collections.abc import Callable
+from datetime import datetime
 
 import msgspec
 
-from trainmaster.core.view import ContainerView, PodView
+from trainmaster.core.view import OUT_OF_MEMORY, ContainerView, PodView
 from trainmaster.lifecycle.completion import FAILED
 
 NODE_REASONS = frozenset(
@@ -44,6 +45,11 @@ SIGNALLED = 128
 _NAMES = {SIGNALLED + number: name for name, number in SIGNALS.items()}
 
 
+def signal_of(exit_code: int | None) -> str:
+    """The name of the signal that ended a program with this exit code; empty if none did."""
+    return _NAMES.get(exit_code, "") if exit_code else ""
+
+
 class Fault(msgspec.Struct, frozen=True):
     """``phase`` is how a job ends of it. ``exits`` are the exit codes of the containers that failed; the fields
     after them describe the first one."""
@@ -62,6 +68,9 @@ class Fault(msgspec.Struct, frozen=True):
     exits: tuple[int, ...] = ()
     reason: str = ""
     line: str = ""
+    pod: PodView | None = None
+    ended: ContainerView | None = None
+    """The container of the pod that failed first; None if the pod failed without one."""
 
     @property
     def exit_code(self) -> int | None:
@@ -69,25 +78,32 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def signal(self) -> str:
-        return _NAMES.get(self.exits[0], "") if self.exits else ""
+        return signal_of(self.exit_code)
 
 
 def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
     """The fault of a pod that failed; ``takes_part`` is True for containers that train, False for side-cars."""
-    failed = [c for c in pod.containers if c.exit_code and takes_part(c.name)]
+    failed = sorted((c for c in pod.containers if c.exit_code and takes_part(c.name)), key=_finished)
     before = [c for c in pod.init_containers if c.exit_code]  # reported, but without effect on the restart policy
-    why = "; ".join(_exit(c, pod.node) for c in failed or before) or _ended(pod)
+    ended = failed or before
+    why = "; ".join(_exit(c, pod.node) for c in ended) or _ended(pod)
     return Fault(
         phase=FAILED,
         message=f"pod {pod.key.name} failed: {why}",
         node=pod.node,
         has_failed=True,
         is_node=is_node_reason(pod.reason),
-        comes_again=False if any(c.reason in START_ERRORS for c in failed or before) else None,
+        comes_again=False if any(c.reason in START_ERRORS for c in ended) else None,
         exits=tuple(c.exit_code for c in failed if c.exit_code),
         reason=failed[0].reason if failed else pod.reason,
         line=failed[0].line if failed else "",
+        pod=pod,
+        ended=ended[0] if ended else None,
     )
+
+
+def _finished(ended: ContainerView) -> tuple[bool, datetime | None]:
+    return ended.finished is None, ended.finished
 
 
 def _ended(pod: PodView) -> str:
@@ -113,6 +129,7 @@ def disruption(pod: PodView) -> Fault:
         is_node=True,
         is_free=True,
         reason=pod.disruption,
+        pod=pod,
     )
 
 
@@ -133,6 +150,8 @@ def restarted(pod: PodView, container: ContainerView) -> Fault:
         exits=(ended.exit_code,) if ended.exit_code else (),
         reason=ended.reason,
         line=ended.line,
+        pod=pod,
+        ended=ended if ended.exit_code else None,
     )
 
 
@@ -149,4 +168,11 @@ def is_node_reason(reason: str) -> bool:
 
 
 def _exit(ended: ContainerView, node: str) -> str:
-    return f"container {ended.name} on node {node} exited with reason {ended.reason} exitcode {ended.exit_code}"
+    """The words of the trainingjob-operator, then what it did not say."""
+    signal = signal_of(ended.exit_code)
+    if ended.reason == OUT_OF_MEMORY:
+        more = f" at its memory limit of {ended.memory}" if ended.memory else ""
+    else:
+        more = f" ({signal})" if signal and ended.reason not in START_ERRORS else ""
+        more += f": {ended.lines[-1]}" if ended.lines else ""
+    return f"container {ended.name} on node {node} exited with reason {ended.reason} exitcode {ended.exit_code}{more}"

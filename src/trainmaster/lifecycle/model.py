@@ -11,6 +11,7 @@ from trainmaster.core.view import PodView
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, has_stopped
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.deadline import Limit
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.gang import Gang
 from trainmaster.lifecycle.port import Ports, Wanted
@@ -30,6 +31,8 @@ class Role(msgspec.Struct, frozen=True):
     """A pod that ran and was deleted has failed; else it is created again and nothing is counted."""
     misses_restarted_containers: bool = False
     """A pod whose container was restarted in place has failed; else its kubelet goes on."""
+    ends_job: bool = True
+    """The job may fail because of its pods."""
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -87,6 +90,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas whose containers cannot be created, and since when."""
     node_problems: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    failure: Failure | None = None
+    """What a job that has failed has failed of."""
 
 
 class Ending(msgspec.Struct, frozen=True):

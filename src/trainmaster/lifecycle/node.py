@@ -88,6 +88,7 @@ def fault_of(pod: PodView, trouble: NodeProblem) -> Fault:
         node=pod.node,
         is_node=True,
         reason=trouble.reason,
+        pod=pod,
     )
 
 

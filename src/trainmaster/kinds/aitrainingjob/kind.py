@@ -72,7 +72,7 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
         is_over = stored.phase in ENDED or ending is not None
         return JobModel(
             name=job.metadata.name,
-            roles={name: Role(name, spec.replicas, _rules(spec)) for name, spec in specs.items()},
+            roles={name: _role(name, spec) for name, spec in specs.items()},
             known_roles=tuple(specs),
             slots=slots_of(job),
             run=_run_policy(job, observed, is_over=is_over),
@@ -134,14 +134,15 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
         )
 
 
-def _rules(spec: Any) -> Rules:
-    return Rules(
+def _role(name: str, spec: Any) -> Role:
+    rules = Rules(
         spec.restart_policy,
         spec.restart_scope,
         spec.restart_limit,
         spec.restart_backoff_seconds,
         spec.restart_reset_seconds,
     )
+    return Role(name, spec.replicas, rules, ends_job=spec.fail_policy != "None")
 
 
 def _ending(job: AITrainingJob) -> Ending | None:

@@ -10,6 +10,7 @@ from trainmaster.core.ids import Resource
 from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Template, Wire
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import EndPolicy
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.restart import EXIT_CODES, Restart, RestartPolicy, Restarts, RestartScope
 
 RESOURCE = Resource("elasticdeeplearning.ai", "v1", "aitrainingjobs", "AITrainingJob")
@@ -103,6 +104,8 @@ class AITrainingJobStatus(Wire, frozen=True):
     node_troubles: dict[str, datetime] = {}
     """Nodes with which something is wrong, and since when that is seen; where the node itself does not tell it."""
     ports: Ports = {}
+    failure: Failure | None = None
+    """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     ending: Ending | None = None
     start_time: datetime | None = None
     first_running_time: datetime | None = None

@@ -110,6 +110,7 @@ def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
             _rules(role, is_all=is_all),
             misses_deleted_pods=is_all or role in groups,
             misses_restarted_containers=is_all,
+            ends_job=role == COORDINATOR,
         )
         for role, count in counts.items()
     }

@@ -10,6 +10,7 @@ from trainmaster.core.ids import Resource
 from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Template, Volumes, Wire
 from trainmaster.kinds.dijob.declaration import Declared
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.gang import SchedulingPolicy
 from trainmaster.lifecycle.restart import Restart, Restarts
 
@@ -64,6 +65,8 @@ class DIJobStatus(Wire, frozen=True):
     restart_history: tuple[Restart, ...] = ()
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    failure: Failure | None = None
+    """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     clean: CleanPodPolicy | None = None
     """In the place of the job's own policy, where that would leave something running."""
     start_time: datetime | None = None

@@ -14,6 +14,7 @@ from trainmaster.core.wire import Anything, ManagedBy, ObjectMeta, Ports, Templa
 from trainmaster.kinds.dijob.declaration import Declared, LastRequest
 from trainmaster.kinds.dijob.types import RESOURCE, RoleSpec, RoleStatus, RunPolicy
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.restart import Restart, Restarts
 
 VERSION = "v2alpha1"
@@ -101,6 +102,8 @@ class DITaskStatus(Wire, frozen=True, kw_only=True):
     """The replicas of a task whose pod has succeeded in this attempt. They are not created again."""
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    failure: Failure | None = None
+    """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     clean: CleanPodPolicy | None = None
     """In the place of the job's own policy, where that would leave something running."""
     start_time: datetime | None = None

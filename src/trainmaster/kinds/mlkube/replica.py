@@ -14,7 +14,7 @@ from trainmaster.core.condition import Conditions, find
 from trainmaster.core.ids import JOB
 from trainmaster.core.observed import Observed
 from trainmaster.core.slot import Slot
-from trainmaster.core.view import ChildView, PodView
+from trainmaster.core.view import OUT_OF_MEMORY, ChildView, PodView
 from trainmaster.kinds.mlkube import batch_job, labels, reason
 from trainmaster.kinds.mlkube.batch_job import BatchJob
 from trainmaster.kinds.mlkube.body import restarts_alone, roles_of
@@ -30,7 +30,6 @@ PHASE_RUNNING = "Running"
 RECOVERING = "Recovering"
 """The condition that is True while a replica restarts after a fault that need not happen again."""
 
-OUT_OF_MEMORY = "OOMKilled"
 _HELD = "its Job does not try again as long as side-cars keep the pod alive"
 _RESTARTED = "it is started again"
 

@@ -183,7 +183,7 @@ def _has_jobs(report: Report) -> bool:
 def _ended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> MxJobStatus:
     """The result is stored in the phase CleanUp before the first Job is stopped for it."""
     result, phase = report.result, DONE if report.step == "end" else CLEAN_UP
-    conditions = _stopped(standard_conditions(status.conditions, report, now), result.phase, "the job has ended", now)
+    conditions = _stopped(status.conditions, result.phase, "the job has ended", now)
     if phase == DONE:
         conditions = put_standard(conditions, FINISHED, True, result.phase, result.message, now)
     return msgspec.structs.replace(
@@ -193,7 +193,7 @@ def _ended(job: MxJob, status: MxJobStatus, report: Report, now: datetime) -> Mx
         reason=result.message if result.is_failure else "",
         replica_statuses=_counted_at_end(job, report),
         done={},
-        conditions=conditions,
+        conditions=standard_conditions(conditions, report, now),
         completion_time=status.completion_time or now,
     )
 

@@ -11,6 +11,7 @@ from trainmaster.core.ids import Resource
 from trainmaster.core.template import PodSpecPart, Port, TemplatePart
 from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Wire
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.gang import SchedulingPolicy
 from trainmaster.lifecycle.restart import EXIT_CODES, Restart, Restarts
 
@@ -89,6 +90,8 @@ class MxJobStatus(Wire, frozen=True):
     ports: Ports = {}
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    failure: Failure | None = None
+    """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     start_time: datetime | None = None
     completion_time: datetime | None = None
 
