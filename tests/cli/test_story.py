@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.build import (
@@ -12,23 +11,21 @@ from tests.build import (
     STAMP,
     Child,
     Json,
-    a_container,
     a_dijob,
     a_ditask,
     a_pod,
     a_replica,
-    a_template,
     an_aitj,
     an_mxjob,
     observed,
     with_spec,
 )
 from tests.cli.found import found
-from trainmaster.cli.failure import ContainerEnd, first_failure
 from trainmaster.cli.story import JobEvent, story
+from trainmaster.lifecycle import failure
+from trainmaster.lifecycle.failure import Failure
 
 LATER = NOW + timedelta(seconds=90)
-EXIT = "pod mnist-trainer-1 failed: container aitj-main on node n1 exited with reason {} exitcode {}; deleted pods"
 
 
 def condition(type_: str, message: str = "", *, status: str = "True", reason: str = "") -> Json:
@@ -40,13 +37,11 @@ def ended(message: str, phase: str = "Failed", **status: Any) -> Json:
     return {"phase": phase, "conditions": [condition("Finished", message, reason=phase)], "endTime": STAMP, **status}
 
 
-def end(code: int, replica: str = "trainer-1", *, after: int = 0, reason: str = "Error", **fields: Any) -> ContainerEnd:
-    role = replica.rpartition("-")[0]
-    time = NOW + timedelta(seconds=after)
-    given = {"node": "n1", "role": role, **fields}
-    return ContainerEnd(
-        pod=f"mnist-{replica}", container="aitj-main", code=code, replica=replica, reason=reason, time=time, **given
-    )
+def failed(code: int, replica: str = "trainer-1", *, reason: str = "Error", **fields: Any) -> Json:
+    """``status.failure``."""
+    role = replica.rpartition("-")[0] or replica
+    place = {"replica": replica, "role": role, "pod": f"mnist-{replica}", "container": "aitj-main", "node": "n1"}
+    return {**place, "exitCode": code, "reason": reason, "time": STAMP, **fields}
 
 
 def warning(what: str, reason: str, message: str) -> JobEvent:
@@ -58,14 +53,13 @@ def story_of(
     children: Iterable[Child] = (),
     events: Sequence[JobEvent] = (),
     *,
-    ends: Sequence[ContainerEnd] = (),
     output: Sequence[str] = (),
     **seen: Any,
 ) -> list[str]:
-    return story(found(job), observed(job, children, **seen), events, LATER, ends=ends, output=output)
+    return story(found(job), observed(job, children, **seen), events, LATER, output=output)
 
 
-TRAINERS = an_aitj(trainer=2, status=ended(EXIT.format("Error", 3)))
+TRAINERS = an_aitj(trainer=2, status=ended("trainer-1 failed", failure=failed(3)))
 
 
 def test_an_event_of_a_pod_of_another_job_whose_name_begins_with_the_same_words_is_not_shown() -> None:
@@ -78,85 +72,78 @@ def test_an_event_of_a_pod_of_another_job_whose_name_begins_with_the_same_words_
     assert "of another job" not in lines
 
 
-def test_the_path_in_which_a_program_was_searched_is_not_shown() -> None:
-    message = "Error: exec: tarin.py: not found in $PATH (/usr/bin:/bin)"
-
-    lines = story_of(TRAINERS, ends=[end(128, reason="StartError", message=message)])
-
-    assert lines[0].endswith("could not start (StartError): exec: tarin.py: not found in $PATH")
-
-
 # --- why it failed ---
 
 
 @pytest.mark.parametrize(
-    ("message", "first"),
+    ("failure", "how"),
     [
+        pytest.param(failed(3), "exited with code 3", id="exit code"),
+        pytest.param(failed(139, signal="SIGSEGV"), "exited with code 139 (SIGSEGV)", id="signal"),
         pytest.param(
-            EXIT.format("Error", 3), "trainer-1 (pod mnist-trainer-1, node n1) exited with code 3", id="exit code"
+            failed(137, reason="OOMKilled"), "ran out of memory (OOMKilled, exit code 137)", id="memory without a limit"
         ),
         pytest.param(
-            EXIT.format("Error", 139),
-            "trainer-1 (pod mnist-trainer-1, node n1) exited with code 139 (SIGSEGV)",
-            id="signal",
+            failed(137, reason="OOMKilled", memoryLimit="200Mi"),
+            "ran out of memory (OOMKilled, exit code 137) at its limit of 200Mi",
+            id="memory",
         ),
         pytest.param(
-            EXIT.format("OOMKilled", 137),
-            "trainer-1 (pod mnist-trainer-1, node n1) ran out of memory (OOMKilled, exit code 137)",
-            id="memory without a limit",
+            failed(128, reason="StartError"), "could not start (StartError): its command is wrong", id="no message"
         ),
         pytest.param(
-            EXIT.format("StartError", 128),
-            "trainer-1 (pod mnist-trainer-1, node n1) could not start (StartError): its command is wrong",
+            failed(128, reason="StartError", message='exec: "trian": executable file not found in $PATH'),
+            'could not start (StartError): exec: "trian": executable file not found in $PATH',
             id="wrong command",
         ),
     ],
 )
-def test_the_first_line_has_the_failed_replica_after_its_pod_is_deleted(message: str, first: str) -> None:
-    lines = story_of(an_aitj(trainer=2, status=ended(message)))
+def test_the_first_line_has_the_failed_replica_after_its_pod_is_deleted(failure: Json, how: str) -> None:
+    lines = story_of(an_aitj(trainer=2, status=ended("trainer-1 failed", failure=failure)))
 
-    assert lines[0] == f"aitrainingjob/mnist has failed 1m30s ago: {first}"
+    assert lines[0] == f"aitrainingjob/mnist has failed 1m30s ago: trainer-1 (pod mnist-trainer-1, node n1) {how}"
     assert lines[-2] == "next: nothing; the job has ended"
     assert lines[-1] == "its pods are deleted, and their logs with them; with cleanPodPolicy None they are kept"
 
 
-def test_memory_is_reported_with_the_limit_of_the_template() -> None:
-    main = a_container("aitj-main", resources={"limits": {"memory": "200Mi"}})
-    job = an_aitj(trainer=a_replica(2, a_template(main)), status=ended(EXIT.format("OOMKilled", 137)))
-
-    assert story_of(job)[0].endswith("ran out of memory (OOMKilled, exit code 137) at its limit of 200Mi")
-
-
-def test_a_command_that_is_wrong_is_explained_by_the_event_of_its_pod() -> None:
-    job = an_aitj(trainer=2, status=ended(EXIT.format("StartError", 128)))
-    event = warning(
-        "pod mnist-trainer-1", "Failed", 'Error: exec: "trian": executable file not found in $PATH (/usr/bin:/bin)'
+def test_a_command_that_is_wrong_is_not_explained_twice() -> None:
+    message = 'exec: "trian": executable file not found in $PATH'
+    status = ended("trainer-1 failed", failure=failed(128, reason="StartError", message=message))
+    lines = story_of(
+        an_aitj(trainer=2, status=status), events=[warning("pod mnist-trainer-1", "Failed", f"Error: {message}")]
     )
-    lines = story_of(job, events=[event])
 
-    assert lines[0].endswith('could not start (StartError): exec: "trian": executable file not found in $PATH')
     assert lines[1] == "rule: a container that cannot be started is not started again, under any restartPolicy"
     assert not any(line.startswith("event") for line in lines)
 
 
-def test_the_replica_that_failed_first_is_the_cause_and_its_output_is_shown() -> None:
-    pods = [a_pod(TRAINERS, "trainer", 0, exit_code=1), a_pod(TRAINERS, "trainer", 1, exit_code=3)]
-    lines = story_of(
-        an_aitj(trainer=2, clean="None", status=ended("pod mnist-trainer-0 failed")),
-        pods,
-        ends=[end(1, "trainer-0", after=2), end(3, "trainer-1", after=1)],
-        output=["Traceback", "", "ValueError: loss is NaN"],
-    )
+OUTPUT = ["Traceback", "ValueError: loss is NaN"]
+STORY = [
+    "aitrainingjob/mnist has failed 1m30s ago: trainer-1 (pod mnist-trainer-1, node n1) exited with code 3",
+    "  | Traceback",
+    "  | ValueError: loss is NaN",
+    "rule: trainer restarts never (restartPolicy Never); failPolicy Any of trainer and Any of the job",
+    "1 more replica failed",
+    "next: nothing; the job has ended",
+]
 
-    assert lines == [
-        "aitrainingjob/mnist has failed 1m30s ago: trainer-1 (pod mnist-trainer-1, node n1) exited with code 3",
-        "  | Traceback",
-        "  | ValueError: loss is NaN",
-        "rule: trainer restarts never (restartPolicy Never); failPolicy Any of trainer and Any of the job",
-        "1 more pod failed after it",
-        "next: nothing; the job has ended",
-        "type: trainmaster logs aitrainingjob/mnist --role trainer --all",
-    ]
+
+@pytest.mark.parametrize("are_deleted", [False, True], ids=["pods are there", "pods are deleted"])
+def test_the_replica_that_failed_first_is_the_cause_and_its_output_is_shown(are_deleted: bool) -> None:
+    status = ended("pod mnist-trainer-0 failed", failure=failed(3, others=1, output=OUTPUT))
+    job = an_aitj(trainer=2, clean="None", status=status)
+    pods = [a_pod(job, "trainer", 0, exit_code=1), a_pod(job, "trainer", 1, exit_code=3)]
+    lines = story_of(job, [] if are_deleted else pods, output=OUTPUT)
+
+    assert lines[:-1] == STORY
+    assert are_deleted or lines[-1] == "type: trainmaster logs aitrainingjob/mnist --role trainer --all"
+
+
+def test_a_job_that_an_older_operator_ended_is_explained_by_its_pods() -> None:
+    job = an_aitj(trainer=2, clean="None", status=ended("pod mnist-trainer-1 failed"))
+    pods = [a_pod(job, "trainer", 0), a_pod(job, "trainer", 1, exit_code=139, node="n1")]
+
+    assert story_of(job, pods)[0].endswith("trainer-1 (pod mnist-trainer-1, node n1) exited with code 139 (SIGSEGV)")
 
 
 @pytest.mark.parametrize(
@@ -178,26 +165,28 @@ def test_the_replica_that_failed_first_is_the_cause_and_its_output_is_shown() ->
     ],
 )
 def test_the_rule_that_ended_the_job_is_named(role: Json, restarts: Json, rule: str) -> None:
-    status = ended(EXIT.format("Error", 3), restarts={"trainer": restarts} if restarts else {})
+    status = ended("trainer-1 failed", failure=failed(3), restarts={"trainer": restarts} if restarts else {})
     lines = story_of(an_aitj(trainer=a_replica(2, **role), status=status))
 
     assert f"rule: {rule}; failPolicy Any of trainer and Any of the job" in lines
 
 
 def test_the_limit_of_an_mxjob_is_that_of_the_job() -> None:
-    failed = condition("Failed", "MXJob mnist has failed", reason="MXJobFailed")
+    last = condition("Failed", "MXJob mnist has failed", reason="MXJobFailed")
     status: Json = {"phase": "Failed", "restarts": {"Worker": {"count": 2, "used": 2}}}
-    status["conditions"] = [condition("Finished", "worker 0 failed", reason="Failed"), failed]
+    status["conditions"] = [condition("Finished", "worker 0 failed", reason="Failed"), last]
+    status["failure"] = failed(9, "worker-0", role="Worker")
     job = with_spec(an_mxjob(status=status), runPolicy={"backoffLimit": 2})
     job["spec"]["mxReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure"
-    lines = story_of(job, ends=[end(9, "worker-0")])
+    lines = story_of(job)
 
     assert "rule: backoffLimit 2 of the job is used up" in lines
 
 
 def test_a_coordinator_that_fails_ends_a_dijob() -> None:
     status = {"phase": "Failed", "conditions": [condition("Finished", "coordinator failed", reason="Failed")]}
-    lines = story_of(a_dijob(status=status), ends=[end(5, "coordinator", role="coordinator")])
+    status["failure"] = failed(5, "coordinator")
+    lines = story_of(a_dijob(status=status))
 
     assert (
         lines[0]
@@ -215,7 +204,8 @@ def test_a_coordinator_that_fails_ends_a_dijob() -> None:
     ],
 )
 def test_an_end_that_no_program_caused_has_the_message_of_the_status(phase: str, message: str) -> None:
-    lines = story_of(an_aitj(trainer=2, status=ended(message, phase)), ends=[end(143)])
+    job = an_aitj(trainer=2, status=ended(message, phase))
+    lines = story_of(job, [a_pod(job, "trainer", exit_code=143)])
 
     assert lines[0] == f"aitrainingjob/mnist has ended with {phase} 1m30s ago: {message}"
 
@@ -356,9 +346,10 @@ def test_what_to_type_names_the_cluster() -> None:
 def test_a_story_has_ten_lines_of_bounded_length_without_control_sequences() -> None:
     pods = [a_pod(TRAINERS, "trainer", index, exit_code=3) for index in (0, 1)]
     history = [{"time": STAMP, "replica": "trainer-1", "scope": "Pod", "exitCode": 1, "line": "x" * 200}] * 10
-    job = an_aitj(trainer=2, clean="None", status=ended("\x1b[2J" + "y" * 5000, restartHistory=history))
+    status = ended("\x1b[2J" + "y" * 5000, restartHistory=history, failure=failed(3, others=1))
+    job = an_aitj(trainer=2, clean="None", status=status)
     events = [warning(f"pod mnist-trainer-{n}", "Odd", "z" * 1000) for n in range(50)]
-    lines = story_of(job, pods, events, ends=[end(3), end(3, "trainer-0")], output=["a\x1b[31mb" * 500] * 50)
+    lines = story_of(job, pods, events, output=["a\x1b[31mb" * 500] * 50)
 
     assert len(lines) <= 10
     assert max(map(len, lines)) <= 400
@@ -367,10 +358,10 @@ def test_a_story_has_ten_lines_of_bounded_length_without_control_sequences() -> 
 
 
 def test_a_failure_without_a_time_is_not_the_first() -> None:
-    unknown = msgspec.structs.replace(end(1, "trainer-0"), time=None)
+    known, unknown = Failure(replica="trainer-1", time=NOW), Failure(replica="trainer-0")
 
-    assert first_failure([unknown, end(3)]) == end(3)
-    assert first_failure([]) is None
+    assert failure.first([unknown, known]) == known
+    assert failure.first([]) is None
 
 
 # --- DIJobs with tasks ---
@@ -389,6 +380,7 @@ def test_a_dijob_with_tasks_says_which_limit_is_used_up() -> None:
     status = task_status(
         phase="Failed",
         conditions=conditions,
+        failure=failed(3, "learner-0"),
         completionTimestamp=STAMP,
         restarts=3,
         attempts={"learner": {"count": 3, "used": 3}},

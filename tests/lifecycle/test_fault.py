@@ -23,7 +23,7 @@ def test_a_fault_tells_what_ended_where_and_why() -> None:
         False,
     )
     assert fault.message == (
-        "pod mnist-trainer-0 failed: container aitj-a on node n1 exited with reason Error exitcode 137; "
+        "pod mnist-trainer-0 failed: container aitj-a on node n1 exited with reason Error exitcode 137 (SIGKILL); "
         "container aitj-b on node n1 exited with reason Error exitcode 2"
     )
 

@@ -74,6 +74,9 @@ class Row:
     """One service for all pods."""
     kind: Kind[Any] | None = None
     """Of a job whose kind is not registered."""
+    clean: Path = ("cleanPodPolicy",)
+    no_restarts: tuple[tuple[Path, Any], ...] = ()
+    """By which fields of the spec nothing restarts, in a kind without restart policies."""
 
     def world(self, options: "Options | None" = None) -> World:
         world = World(self.build(options or Options()), kind=self.kind)
@@ -285,6 +288,7 @@ KUBEFLOW = Row(
     deadline=("runPolicy", "activeDeadlineSeconds"),
     ttl=("runPolicy", "ttlSecondsAfterFinished"),
     template=("mxReplicaSpecs", "Worker", "template"),
+    clean=("runPolicy", "cleanPodPolicy"),
     replicas=("mxReplicaSpecs", "Worker", "replicas"),
     ended={"conditions": [_a_condition("Succeeded")], "completionTime": "2025-12-31T23:00:00Z"},
 )
@@ -304,6 +308,7 @@ DITASK = Row(
     deadline=("runPolicy", "activeDeadlineSeconds"),
     ttl=("runPolicy", "ttlSecondsAfterFinished"),
     template=("tasks", 1, "template"),
+    no_restarts=((("backoffLimit",), 0),),
     replicas=("tasks", 1, "replicas"),
     ended={"phase": "Succeeded", "conditions": [_a_condition("Succeeded")]},
     has_one_service=True,
@@ -326,6 +331,7 @@ def _mlkube_row(name: str, group: str) -> Row:
         deadline=("activeDeadlineSeconds",),
         ttl=("ttlSecondsAfterFinished",),
         template=("replicaSpecs", 2, "template"),
+        no_restarts=((("backoffLimit",), 0),),
         replicas=("replicaSpecs", 2, "replicas"),
         ended={"phase": "Done", "state": "Succeeded"},
     )

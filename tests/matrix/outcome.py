@@ -182,6 +182,30 @@ class Fails:
 
 
 @dataclass(frozen=True)
+class Remembers:
+    """The job fails, all of its pods are deleted, and its status says which replica failed first, and how. Conditions
+    and an Event say it, too."""
+
+    code: int
+    signal: str
+    line: str
+
+    def check(self, case: Case) -> None:
+        case.world.run(WAIT)
+        case.must_have_ended("Failed")
+        assert not case.world.pods, f"not deleted: {sorted(case.world.pods)}"
+        failure = case.job["status"].get("failure", {})
+        found = (failure.get("exitCode"), failure.get("signal"), failure.get("pod"), failure.get("node"))
+        assert found == (self.code, self.signal, case.victim.name, case.node), failure
+        assert failure["replica"].startswith(failure["role"].lower()), failure
+        assert failure["output"][-1] == self.line, failure
+        assert len("\n".join(failure["output"]).encode()) <= 1024
+        how = rf"{failure['replica']} \(pod {{pod}}, node {{node}}\) exited with code {self.code} \({self.signal}\)"
+        case.must_say(f"{how}: {self.line}", case.status_texts, "condition")
+        case.must_say(f"(?s)(?=.*{{pod}})(?=.*{{node}})(?=.*{self.signal}).*{self.line}", case.event_texts, "Event")
+
+
+@dataclass(frozen=True)
 class Succeeds:
     """``before_us``: another operator ended the job, and what it wrote stays."""
 

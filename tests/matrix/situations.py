@@ -132,6 +132,20 @@ def container_ends(code: int, reason: str) -> Act:
     return act
 
 
+CRASH = ("step 1\n" * 400) + "Traceback:\n\x1b[31mValueError: loss is NaN\x1b[0m\n"
+"""As the kubelet reports the output of a program."""
+
+
+def crash_before_a_peer(case: Case) -> None:
+    """A replica of the same role fails because of it, two seconds later; that is reported first."""
+    first = case.world.api.stamp()
+    case.world.loop.virtual += 2
+    for key in case.world.pods:
+        if key.name.startswith(f"{case.row.victim[:-1]}0"):
+            case.world.end_container(key, 1, "Error", message="connection reset\n")
+    case.world.end_container(case.victim, 139, "Error", message=CRASH, at=first)
+
+
 def restart_in_place(case: Case) -> None:
     """By its kubelet, as with restartPolicy Always: the pod stays."""
     before = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": case.world.api.stamp()}}
@@ -334,6 +348,11 @@ def with_sidecar(row: Row) -> Options:
 
 def never_restarting(row: Row) -> Options:
     return Options(policy=NEVER)
+
+
+def failing_for_good(row: Row) -> Options:
+    """Nothing restarts, and at the end all pods are deleted."""
+    return Options(policy=NEVER, spec=((row.clean, "All"), *row.no_restarts))
 
 
 def restarting_after_node_faults(row: Row) -> Options:

@@ -33,6 +33,7 @@ from tests.matrix.outcome import (
     GoesOn,
     Gone,
     Outcome,
+    Remembers,
     Succeeds,
     Suspended,
     Waits,
@@ -192,6 +193,13 @@ ENDS = (
             _COLLECTORS,
             Differs(GoesOn(SCOPE, event="StartError"), "0015: a replica that failed is replaced, and never ends a job"),
         ),
+    ),
+    Situation(
+        "crash-before-a-peer",
+        do.crash_before_a_peer,
+        Remembers(139, "SIGSEGV", "ValueError: loss is NaN"),
+        dict.fromkeys(_COLLECTORS, Differs(None, "0015: a replica that failed is replaced, and never ends a job")),
+        manifest=do.failing_for_good,
     ),
     Situation(
         "container-restarted-in-place",

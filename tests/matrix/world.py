@@ -274,10 +274,13 @@ class World:
     def delete_pod(self, key: Key) -> None:
         self.api._delete(POD, key, None)
 
-    def end_container(self, key: Key, code: int, reason: str, *, containers: Sequence[str] = ()) -> None:
+    def end_container(
+        self, key: Key, code: int, reason: str, *, containers: Sequence[str] = (), message: str = "", at: str = ""
+    ) -> None:
         """The main container of a pod ends; the pod does, too, unless other containers run on."""
         pod = self.pods[key]
-        state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": self.api.stamp()}}
+        ended = {"exitCode": code, "reason": reason, "finishedAt": at or self.api.stamp(), "message": message}
+        state = {"terminated": ended}
         statuses = [
             {**status, "state": state} if not containers or status["name"] in containers else status
             for status in pod["status"]["containerStatuses"]

@@ -13,6 +13,7 @@ from trainmaster.core.errors import BadSpec
 from trainmaster.core.observed import Observed
 from trainmaster.core.view import PodView
 from trainmaster.kinds.lifecycle import LifecycleKind
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.restart import Restart
 from trainmaster.runtime.job_summary import StatusSummary
 
@@ -23,6 +24,7 @@ class Status(StatusSummary, frozen=True, rename="camel"):
     """The fields of a status that all kinds have."""
 
     restart_history: tuple[Restart, ...] = ()
+    failure: Failure | None = None
 
 
 class Row(msgspec.Struct, frozen=True):

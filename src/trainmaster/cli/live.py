@@ -78,12 +78,25 @@ def summary(jobs: Sequence[Job], now: datetime) -> RenderableType:
     parts: list[RenderableType] = []
     for job in jobs:
         parts.append(_table(job, now, len(job.replicas)))
-        failed = [r for r in job.replicas if r.lines and (r.state == "Failed" or (r.state == "Stopped" and r.why))]
-        for replica in failed[:MOST_FAILED]:
-            parts.append(Text(f"the last lines of {replica.name} ({replica.why}):", style="red"))
-            parts += [Text(f"  {printable(line)}") for line in replica.lines[-LAST_LINES:]]
+        for name, why, lines in _last_outputs(job)[:MOST_FAILED]:
+            parts.append(Text(f"the last lines of {name}{f' ({why})' if why else ''}:", style="red"))
+            parts += [Text(f"  {printable(line)}") for line in lines[-LAST_LINES:]]
         parts.append(_header(job, now))
     return Group(*parts)
+
+
+def _last_outputs(job: Job) -> list[tuple[str, str, Sequence[str]]]:
+    """Name, reason and last lines of failed replicas, the first failure first. If the log of that one was not read, as
+    with a pod that is deleted by now, the status of the job has its lines."""
+    first = job.failure
+    found = [
+        (replica.name, replica.why, replica.lines)
+        for replica in sorted(job.replicas, key=lambda replica: first is None or replica.name != first.replica)
+        if replica.lines and (replica.state == "Failed" or (replica.state == "Stopped" and replica.why))
+    ]
+    if first and first.output and all(name != first.replica for name, _, _ in found):
+        found.insert(0, (first.replica, "", first.output))
+    return found
 
 
 def progress(job: Job) -> str:

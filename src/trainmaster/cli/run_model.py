@@ -16,8 +16,10 @@ from trainmaster.core import condition
 from trainmaster.core.condition import Condition
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import SlotLabels
-from trainmaster.core.view import JobView
+from trainmaster.core.view import OUT_OF_MEMORY, JobView
 from trainmaster.core.wire import ObjectMeta, Wire
+from trainmaster.lifecycle.failure import Failure
+from trainmaster.lifecycle.fault import START_ERRORS, signal_of
 
 LINES = 100
 """The last lines of each replica that are remembered."""
@@ -86,6 +88,8 @@ class Job(msgspec.Struct, frozen=True):
     replicas: tuple[Replica, ...] = ()
     restart_at: datetime | None = None
     """When its failed replicas restart, while they wait for that."""
+    failure: Failure | None = None
+    """What it has failed of."""
 
     def __str__(self) -> str:
         return f"{self.kind.lower()}/{self.name}"
@@ -156,14 +160,23 @@ class _PodStatus(Wire, frozen=True):
         return (*self.init_container_statuses, *self.container_statuses)
 
 
-class _Named(Wire, frozen=True):
+class _Resources(Wire, frozen=True):
+    limits: dict[str, Any] | None = None
+
+
+class _ContainerSpec(Wire, frozen=True):
     name: str
+    resources: _Resources = _Resources()
 
 
 class _PodSpec(Wire, frozen=True):
-    containers: tuple[_Named, ...] = ()
-    init_containers: tuple[_Named, ...] = ()
+    containers: tuple[_ContainerSpec, ...] = ()
+    init_containers: tuple[_ContainerSpec, ...] = ()
     termination_grace_period_seconds: int = 30
+
+    def memory_limit(self, container: str) -> str:
+        limits = [(each.resources.limits or {}).get("memory", "") for each in self.containers if each.name == container]
+        return str(limits[0]) if limits else ""
 
 
 class _Owner(Wire, frozen=True):
@@ -196,6 +209,7 @@ class _Restart(Wire, frozen=True):
 
 class _JobStatus(Wire, frozen=True):
     phase: str = ""
+    failure: Failure | None = None
     ending: _Ending = _Ending()
     conditions: tuple[Condition, ...] = ()
     restarts: dict[str, _Restart] | int = 0
@@ -398,6 +412,7 @@ class RunModel:
             until=finished.last_transition_time if finished and is_finished else None,
             replicas=self._replicas(job.metadata.uid, _CAUSES.get(job.status.ending.phase or job.status.phase, "")),
             restart_at=None if is_finished else _next_restart(job.status),
+            failure=job.status.failure,
         )
         if not self._why_stopped or found.outcome in ("succeeded", "failed", "refused"):
             return found
@@ -460,7 +475,7 @@ class RunModel:
             return ("Stopped" if uid in self._gone or pod.status.phase in _ENDED else "Stopping"), cause
         status = pod.status
         if status.phase in _ENDED:
-            return status.phase, _failure(status) if status.phase == "Failed" else ""
+            return status.phase, _failure(pod) if status.phase == "Failed" else ""
         for container in status.containers:
             waiting = container.state.waiting
             if waiting and waiting.reason not in _STARTING:
@@ -493,15 +508,18 @@ def message_of(conditions: condition.Conditions) -> str:
     return conditions[-1].message if conditions else ""
 
 
-def _failure(status: _PodStatus) -> str:
-    """``exit code 3``, or the node's message if no program ran."""
-    for container in status.containers:
+def _failure(pod: _Pod) -> str:
+    """``exit code 139 (SIGSEGV)``, or the node's message if no program ran."""
+    for container in pod.status.containers:
         ended = container.state.terminated
         if ended and ended.exit_code:
-            message = ended.message or status.message
-            reason = "" if ended.reason in ("", "Error") else f" ({ended.reason})"
-            return f"exit code {ended.exit_code}{reason}" + (f": {message}" if message else "")
-    return ": ".join(part for part in (status.reason, status.message) if part)
+            why = signal_of(ended.exit_code) if ended.reason in ("", "Error") else ended.reason
+            if ended.reason == OUT_OF_MEMORY and (limit := pod.spec.memory_limit(container.name)):
+                why += f" at its limit of {limit}"
+            # The message of a program that ran is its last output, which is shown by itself.
+            message = ended.message if ended.reason in START_ERRORS else pod.status.message
+            return f"exit code {ended.exit_code}{f' ({why})' if why else ''}{f': {message}' if message else ''}"
+    return ": ".join(part for part in (pod.status.reason, pod.status.message) if part)
 
 
 def _next_restart(status: _JobStatus) -> datetime | None:

@@ -4,13 +4,12 @@ The first line has the cause: of the end, of a restart, or of the wait. The line
 replica, the rule that decided, Events, the next step of the operator, and what to type.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import msgspec
 
-from trainmaster.cli.failure import ContainerEnd, first_failure, restart_sentence, stored_failure
+from trainmaster.cli.failure import failures_of, restart_sentence
 from trainmaster.cli.job_finder import FoundJob
 from trainmaster.cli.job_row import Status, phase_of, status_of
 from trainmaster.cli.next_step import next_step
@@ -20,7 +19,8 @@ from trainmaster.core import condition
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.observed import Observed
 from trainmaster.kinds.lifecycle import LifecycleKind
-from trainmaster.lifecycle import reason, restart
+from trainmaster.lifecycle import failure, reason, restart
+from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.model import JobModel, Role
 
 MOST_LINES = 10
@@ -40,8 +40,6 @@ _POLICIES = {
     "OnFailure": "after failures of its program (restartPolicy OnFailure)",
     "Always": "after every fault (restartPolicy Always)",
 }
-_SEARCHED = re.compile(r"^Error: |(?<= in \$PATH) \(.*\)")
-"""What a node adds to the message of a program that is not found: a prefix, and where the program was searched."""
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,19 +60,23 @@ def story(
     events: Sequence[JobEvent],
     now: datetime,
     *,
-    ends: Sequence[ContainerEnd] = (),
     output: Sequence[str] = (),
     kubectl: str = "kubectl",
     options: str = "",
 ) -> list[str]:
-    """``ends`` are the failed containers of pods that exist, ``output`` are the last lines of the first of them.
-    ``kubectl`` is how kubectl is typed for this cluster, and ``options`` are what our own commands need for it."""
+    """``output`` are the last lines of what ``failure_of`` returns. ``kubectl`` is how kubectl is typed for this
+    cluster, and ``options`` are what our own commands need for it."""
     if job.kind.is_foreign(job.view):
         return [f"{job} is managed by another controller (managedBy); trainmaster does not touch it"]
-    parts = _Story(job, observed, events, now, ends, output)
+    parts = _Story(job, observed, events, now, output)
     end = [parts.next_step(), parts.advice(kubectl, options)]
     lines = [*list(parts.lines())[: MOST_LINES - len(end)], *end]
     return [printable(line)[:WIDTH] for line in lines if line]
+
+
+def failure_of(job: FoundJob, observed: Observed) -> Failure | None:
+    """The first failure: the one that the status has, or that of the pods that are there."""
+    return status_of(job).failure or failure.first(failures_of(job, observed))
 
 
 class _Story:
@@ -84,12 +86,11 @@ class _Story:
         observed: Observed,
         events: Sequence[JobEvent],
         now: datetime,
-        ends: Sequence[ContainerEnd],
         output: Sequence[str],
     ) -> None:
         self.job, self.observed, self.now, self.output = job, observed, now, output
         self.warnings = [
-            msgspec.structs.replace(event, message=_SEARCHED.sub("", event.message))
+            msgspec.structs.replace(event, message=event.message.removeprefix("Error: "))
             for event in events
             if event.type == "Warning"
         ]
@@ -101,7 +102,7 @@ class _Story:
         self.warnings = [event for event in self.warnings if self._is_own(event)]
         self.phase = phase_of(job, self.status)
         self.waits = restart.waits(self.status.by_role, now)
-        self.ends = [msgspec.structs.replace(end, message=_SEARCHED.sub("", end.message)) for end in ends]
+        self.failed = failure_of(job, observed)
         self.spec = msgspec.json.decode(job.view.raw).get("spec") or {}
 
     def lines(self) -> Iterator[str]:
@@ -130,30 +131,20 @@ class _Story:
         if succeeded:
             yield f"{self.job} has succeeded {when}: {self.message}"
         elif failed:
-            yield f"{self.job} has failed {when}: {failed}"
+            yield f"{self.job} has failed {when}: {failed.sentence}"
             yield from self._output(failed)
             yield self._rule(failed)
-            yield self._others()
+            yield self._others(failed)
         else:
             yield f"{self.job} has ended with {self.phase} {when}: {self.message}"
         yield self._restarts()
         yield from self._events()
 
-    def _cause(self) -> ContainerEnd | None:
+    def _cause(self) -> Failure | None:
         """The container that ended the job; None if no program did."""
         if self.phase in ("Timeout", "Preempted", "NodeFail"):
             return None
-        if found := first_failure(self.ends):
-            return found
-        slots = self.model.slots if self.model else ()
-        stored = stored_failure(self.message, slots, self.spec)
-        if stored is None:
-            return None
-        if stored.is_start_error:
-            messages = [event.message for event in self.warnings if event.what == f"pod {stored.pod}"]
-        else:
-            messages = [entry.line for entry in self.status.restart_history if entry.replica == stored.replica]
-        return msgspec.structs.replace(stored, message=messages[-1]) if messages else stored
+        return self.failed if self.failed and self.failed.exit_code is not None else None
 
     def _stopped(self) -> str:
         left = len(self.observed.all_pods)
@@ -164,14 +155,14 @@ class _Story:
                 return f"{self.job} cannot be run as it is written: {self.message}"
         return f"{self.job} is suspended; {left} pods are left"
 
-    def _output(self, end: ContainerEnd) -> Iterator[str]:
-        lines = [line for line in self.output if line.strip()] or end.message.splitlines()
-        for line in () if end.is_start_error else lines[-OUTPUT_LINES:]:
+    def _output(self, failed: Failure) -> Iterator[str]:
+        lines = [line for line in self.output if line.strip()]
+        for line in () if failed.is_start_error else lines[-OUTPUT_LINES:]:
             yield f"  | {line}"
 
-    def _others(self) -> str:
-        others = len({end.pod for end in self.ends}) - 1
-        return f"{others} more pod{'s' if others > 1 else ''} failed after it" if others > 0 else ""
+    def _others(self, failed: Failure) -> str:
+        others = failed.others
+        return f"{others} more replica{'s' if others > 1 else ''} failed" if others else ""
 
     # --- a job that goes on ---
 
@@ -185,9 +176,9 @@ class _Story:
         else:
             yield f"{self.job} is {self.phase}: {self._running()}"
             yield self._restarts()
-        if failed := first_failure(self.ends):
-            yield f"failed: {failed}"
-            yield from self._output(failed)
+        if self.failed:
+            yield f"failed: {self.failed.sentence}"
+            yield from self._output(self.failed)
         yield from self._events()
 
     def _waiting(self) -> str:
@@ -211,7 +202,7 @@ class _Story:
 
     # --- rules, restarts, Events ---
 
-    def _rule(self, end: ContainerEnd) -> str:
+    def _rule(self, end: Failure) -> str:
         """The rule by which a failed pod ended the job."""
         if end.is_start_error:
             return "rule: a container that cannot be started is not started again, under any restartPolicy"
@@ -287,8 +278,7 @@ class _Story:
         if pending := [pod.key.name for pod in self.observed.all_pods if pod.phase == "Pending"]:
             return f"type: {kubectl} describe pod {pending[0]} --namespace {key.namespace}"
         if self.observed.all_pods:
-            failed = first_failure(self.ends)
-            role = f" --role {failed.role.lower()}" if failed and failed.role else ""
+            role = f" --role {self.failed.role.lower()}" if self.failed and self.failed.role else ""
             return f"type: trainmaster logs {job}{role} --all{options}"
         match condition.has_succeeded(self.status.conditions):
             case True:

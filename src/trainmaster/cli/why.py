@@ -30,17 +30,15 @@ def why(place: Place, job: str) -> None:
 
 
 async def _read(finder: "JobFinder", name: str) -> list[str]:
-    from trainmaster.cli.evidence import ends_of, events_of, output_of
-    from trainmaster.cli.failure import first_failure
+    from trainmaster.cli.evidence import events_of, output_of
     from trainmaster.cli.observation import observe
-    from trainmaster.cli.story import story
+    from trainmaster.cli.story import failure_of, story
 
     cluster, job = finder.cluster, await finder.find(name)
     observed = await observe(cluster, job)
     events = await events_of(cluster, job, observed)
-    ends = await ends_of(cluster, job, observed)
-    output = await output_of(cluster, job, first_failure(ends))
+    output = await output_of(cluster, job, failure_of(job, observed))
     connection = finder.connection
     kubectl = f"kubectl --kubeconfig {connection.kubeconfig}" if connection.kubeconfig else "kubectl"
     options = connection.options_of(job.key.namespace)
-    return story(job, observed, events, now(), ends=ends, output=output, kubectl=kubectl, options=options)
+    return story(job, observed, events, now(), output=output, kubectl=kubectl, options=options)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from trainmaster.core.errors import located
-from trainmaster.core.ids import POD, SERVICE, Resource
+from trainmaster.core.ids import JOB, POD, SERVICE, Resource
 from trainmaster.core.plan import Body
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "trainmaster"}
@@ -118,7 +118,7 @@ def with_env(container: Mapping[str, Any], env: Env) -> Body:
 
 def size_errors(path: str, template: Mapping[str, Any], env: int) -> list[str]:
     """The error if a pod is too large: its template and the ``env`` bytes of variables that its containers get."""
-    size = len(msgspec.json.encode(template)) + env
+    size = len(msgspec.json.encode(with_output_kept(template))) + env
     if size <= MAX_OBJECT:
         return []
     room = f"an object may have {MAX_OBJECT // 1024} KiB"
@@ -187,13 +187,13 @@ def pod_body(
     return {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": metadata, "spec": spec}
 
 
-def with_output_kept(body: Body) -> Body:
-    """A pod, or an object with the template of one. Where the template does not say otherwise, its kubelet copies the
-    last lines of a container that fails into the pod's status: they are known before the pod is deleted, without the
-    right to read logs."""
+def with_output_kept(body: Mapping[str, Any]) -> Body:
+    """A pod, a template of one, or a batch Job. Where the template does not say otherwise, the kubelet copies the last
+    lines of a container that fails into the pod's status: they are known before the pod is deleted, without the right
+    to read logs."""
     spec = body["spec"]
-    if template := spec.get("template"):
-        return {**body, "spec": {**spec, "template": with_output_kept(template)}}
+    if body.get("kind") == JOB.kind:
+        return {**body, "spec": {**spec, "template": with_output_kept(spec["template"])}}
     kept = {
         field: [{"terminationMessagePolicy": "FallbackToLogsOnError", **container} for container in spec[field]]
         for field in ("initContainers", "containers")

@@ -421,7 +421,7 @@ class Pass(Generic[J]):
         """The first failure is stored with the result: nothing but the status has it when the pods are deleted."""
         roles = self.model.roles
         causes = tuple(f for f in verdict.failed if roles[f.role].ends_job) or verdict.failed
-        first = failure.of_job(causes, self.model.slots)
+        first = failure.of_job(self.model.name, causes, self.model.slots)
         if first and first.others:
             result = msgspec.structs.replace(result, message=f"{result.message}; the first failure: {first.describe()}")
         return self._end(result, "limit" if verdict.is_spent else "outcome", first)

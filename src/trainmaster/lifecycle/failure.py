@@ -50,14 +50,20 @@ class Failure(Wire, frozen=True):
     def is_start_error(self) -> bool:
         return self.reason in START_ERRORS
 
-    def describe(self) -> str:
-        """One sentence, with the last line of output."""
-        who = self.replica or "a replica"
+    @property
+    def sentence(self) -> str:
+        """Which replica, and how it ended."""
         if self.exit_code is None:
-            return f"{who}: {self.message or self.reason}"
-        where = [f"{what} {name}" for what, name in (("pod", self.pod), ("node", self.node)) if name]
-        return f"{who} ({', '.join(where)}) {self._end()}" if where else f"{who} {self._end()}"
+            return f"{self.replica}: {self.message or self.reason}"
+        where = f", node {self.node}" if self.node else ""
+        return f"{self.replica} (pod {self.pod}{where}) {self._end}"
 
+    def describe(self) -> str:
+        """The sentence, with the last line of output."""
+        has_own_words = self.is_start_error or self.reason == OUT_OF_MEMORY
+        return self.sentence if has_own_words or not self.output else f"{self.sentence}: {self.output[-1]}"
+
+    @property
     def _end(self) -> str:
         if self.reason == OUT_OF_MEMORY:
             limit = f" at its limit of {self.memory_limit}" if self.memory_limit else ""
@@ -65,8 +71,7 @@ class Failure(Wire, frozen=True):
         if self.is_start_error:
             return f"could not start ({self.reason}): {self.message or 'its command is wrong'}"
         signal = f" ({self.signal})" if self.signal else ""
-        line = f": {self.output[-1]}" if self.output else ""
-        return f"exited with code {self.exit_code}{signal}{line}"
+        return f"exited with code {self.exit_code}{signal}"
 
 
 def first(failures: Sequence[Failure]) -> Failure | None:
@@ -92,14 +97,15 @@ def of_container(pod: PodView, ended: ContainerView, replica: str, role: str) ->
     )
 
 
-def of_job(failed: Sequence[FailedPod], slots: Iterable[Slot]) -> Failure | None:
+def of_job(job: str, failed: Sequence[FailedPod], slots: Iterable[Slot]) -> Failure | None:
     """The first of these pods of a job that fails. Of pods that ended in the same second, one that a signal of another
     process ended is not the first, and of the rest it is the one whose end was reported first."""
     if not failed:
         return None
     cause = min(failed, key=lambda each: _order(each.fault))
     slot = next(slot for slot in slots if (slot.role, slot.index) == (cause.role, cause.index))
-    return msgspec.structs.replace(_of_fault(cause.fault, slot), others=len(failed) - 1)
+    replica = slot.name.removeprefix(f"{job}-") if slot.key else slot.place
+    return msgspec.structs.replace(_of_fault(cause.fault, replica, slot.role), others=len(failed) - 1)
 
 
 def _order(fault: Fault) -> tuple[object, ...]:
@@ -108,12 +114,12 @@ def _order(fault: Fault) -> tuple[object, ...]:
     return (time is None, time, fault.signal in _SENT, fault.pod.resource_version if fault.pod else 0)
 
 
-def _of_fault(fault: Fault, slot: Slot) -> Failure:
+def _of_fault(fault: Fault, replica: str, role: str) -> Failure:
     if fault.pod and fault.ended:
-        return of_container(fault.pod, fault.ended, slot.place, slot.role)
+        return of_container(fault.pod, fault.ended, replica, role)
     return Failure(
-        replica=slot.place,
-        role=slot.role,
+        replica=replica,
+        role=role,
         pod=fault.pod.key.name if fault.pod else "",
         node=fault.node,
         reason=fault.reason,

@@ -253,7 +253,7 @@ def test_a_role_without_replicas_has_no_say() -> None:
     [
         pytest.param(
             a_pod(JOB, "ps", exit_code=137, node="gpu-7"),
-            "container aitj-main on node gpu-7 exited with reason Error exitcode 137",
+            "container aitj-main on node gpu-7 exited with reason Error exitcode 137 (SIGKILL)",
             id="an exit code",
         ),
         pytest.param(
@@ -731,5 +731,6 @@ def test_the_message_of_a_thousand_failures_quotes_three() -> None:
     plan = plan_of(job, [*services_of(job), *pods])
 
     assert plan.status is not None
-    assert plan.status["ending"]["message"].endswith("; and 997 more")
+    assert "; and 997 more; the first failure: worker-0 (pod mnist-worker-0, " in plan.status["ending"]["message"]
     assert len(plan.status["ending"]["message"]) < 500
+    assert plan.status["failure"]["others"] == 999

@@ -26,7 +26,7 @@ from trainmaster.core.ids import POD, SERVICE
 from trainmaster.core.plan import Event, Plan
 from trainmaster.core.view import PodView
 
-SAID = "container aitj-main on node node-1 exited with reason Error exitcode 137"
+SAID = "container aitj-main on node node-1 exited with reason Error exitcode 137 (SIGKILL)"
 
 
 def a_job(scope: str = "Pod", policy: str = "OnFailure", *, spec: Json | None = None, **fields: Any) -> Json:

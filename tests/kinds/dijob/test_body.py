@@ -89,7 +89,7 @@ def test_the_server_url_is_what_the_operator_was_started_with() -> None:
 
 
 def test_every_container_gets_the_environment_and_init_containers_do_not() -> None:
-    prepare = a_container("prepare", env=[{"name": "A", "value": "1"}])
+    prepare = a_container("prepare", env=[{"name": "A", "value": "1"}], terminationMessagePolicy="File")
     template = a_template(a_container("di-container"), a_container("shell"), initContainers=[prepare])
 
     spec = pod_of(a_dijob(coordinator=template))["spec"]

@@ -194,7 +194,7 @@ def test_a_coordinator_that_tells_nothing_leaves_the_phase(stored: str, phase: s
     [
         pytest.param(
             a_pod(JOB, "coordinator", exit_code=137, node="gpu-7"),
-            "container di-container on node gpu-7 exited with reason Error exitcode 137",
+            "container di-container on node gpu-7 exited with reason Error exitcode 137 (SIGKILL)",
             id="an exit code",
         ),
         pytest.param(

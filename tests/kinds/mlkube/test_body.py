@@ -142,7 +142,7 @@ def test_pods_restart_as_their_template_says_unless_all_replicas_restart_togethe
 def test_the_template_survives_but_for_what_we_set() -> None:
     template = a_template(
         a_container("mxnet", futureField={"a": 1}),
-        a_container("side-car"),
+        a_container("side-car", terminationMessagePolicy="File"),
         labels={"team": "vision"},
         annotations={"note": "x"},
         nodeSelector={"disk": "ssd"},
@@ -153,7 +153,7 @@ def test_the_template_survives_but_for_what_we_set() -> None:
     assert body["metadata"]["labels"]["team"] == "vision"
     assert body["spec"]["nodeSelector"] == {"disk": "ssd"}
     assert body["spec"]["containers"][0]["futureField"] == {"a": 1}
-    assert body["spec"]["containers"][1] == a_container("side-car")
+    assert body["spec"]["containers"][1] == a_container("side-car", terminationMessagePolicy="File")
 
 
 @pytest.mark.parametrize(("given", "stored"), [({}, None), ({"backoffLimit": 0}, 0), ({"backoffLimit": 4}, 4)])
@@ -250,8 +250,8 @@ def test_a_folder_of_the_node_can_be_written_to_only_if_the_config_file_says_so(
 
 
 def test_whoever_asks_for_none_gets_nothing() -> None:
-    container = a_container("mxnet", resources={"limits": {"cpu": 1}})
-    side_car = a_container("side-car", resources={"limits": {GPU: 1}})
+    container = a_container("mxnet", resources={"limits": {"cpu": 1}}, terminationMessagePolicy="File")
+    side_car = a_container("side-car", resources={"limits": {GPU: 1}}, terminationMessagePolicy="File")
     job = with_worker(a_template(container, side_car), mode="local")
 
     spec = job_of(job, "worker", settings=Settings(accelerators=CONFIG))["spec"]["template"]["spec"]
@@ -267,6 +267,7 @@ def test_what_the_ancestor_wrote_into_the_job_is_not_added_again() -> None:
         resources={"limits": {GPU: 1}},
         volumeMounts=[{"name": "nvidia-libraries", "mountPath": "/usr/local/nvidia/lib64"}],
         env=[{"name": "LD_LIBRARY_PATH", "value": "mine"}],
+        terminationMessagePolicy="File",
     )
     job = with_worker(a_template(container, volumes=volumes), mode="local")
 

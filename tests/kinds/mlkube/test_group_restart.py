@@ -67,7 +67,7 @@ def test_the_restart_is_counted_before_the_first_job_is_stopped() -> None:
         "WORKER": 1,
     }
     said = "restart times is 1, pod digits-worker-1kkf-1-aaaaa failed: container mxnet on node node-1 exited with "
-    assert condition_of(plan, "Recovering") == ("True", "CrewRestarting", f"{said}reason Error exitcode 137")
+    assert condition_of(plan, "Recovering") == ("True", "CrewRestarting", f"{said}reason Error exitcode 137 (SIGKILL)")
     assert condition_of(plan, "Ready")[0] == "False"
     assert [(event.type, event.reason) for event in plan.events] == [("Warning", "Recovering")]
     assert [entry["replica"] for entry in status_of(plan)["restartHistory"]] == ["worker-1"]
@@ -276,7 +276,7 @@ def test_the_job_has_failed_when_its_backoff_limit_is_used_up(limit: Json, says:
     plan = plan_of(job, killed(job))
 
     assert status_of(plan)["state"] == "Failed"
-    assert status_of(plan)["reason"].endswith(f"exitcode 137 (backoffLimit {says} is used up)")
+    assert status_of(plan)["reason"].endswith(f"exitcode 137 (SIGKILL) (backoffLimit {says} is used up)")
 
 
 def test_a_permanent_failure_restarts_nothing() -> None:

@@ -196,7 +196,7 @@ def test_a_job_that_gave_up_is_a_failure_with_its_words_and_those_of_the_last_po
     assert status_of(plan)["reason"] == (
         "worker-0: job digits-worker-1kkf-0 has failed: BackoffLimitExceeded, Job has reached the specified backoff "
         "limit; pod digits-worker-1kkf-0-aaaaa failed: container mxnet on node node-1 exited with reason Error "
-        "exitcode 137"
+        "exitcode 137 (SIGKILL)"
     )
 
 
@@ -248,7 +248,7 @@ def test_a_dead_main_container_is_a_failure_when_its_side_cars_have_had_time_to_
     late = plan_of(told, dead, now=NOW + timedelta(seconds=30))
 
     said = condition_of(first, "Recovering")[2]
-    assert said.endswith("exitcode 137; its Job does not try again as long as side-cars keep the pod alive")
+    assert said.endswith("exitcode 137 (SIGKILL); its Job does not try again as long as side-cars keep the pod alive")
     assert (early.is_quiet, early.requeue_after) == (True, 1)
     assert (status_of(late)["state"], status_of(late)["reason"]) == ("Failed", said)
 
@@ -275,7 +275,11 @@ def test_a_replica_that_recovers_is_reported_until_it_runs() -> None:
     said = "worker-0: pod digits-worker-1kkf-0-aaaaa failed: container mxnet on node node-1 exited with reason Error "
     assert status_of(down)["phase"] == "Running"
     assert condition_of(down, "Ready")[:2] == ("False", "ReplicasStarting")
-    assert condition_of(down, "Recovering") == ("True", "ReplicaRestarting", f"{said}exitcode 137; it is started again")
+    assert condition_of(down, "Recovering") == (
+        "True",
+        "ReplicaRestarting",
+        f"{said}exitcode 137 (SIGKILL); it is started again",
+    )
     assert [event.reason for event in down.events] == ["Recovering"]
     assert condition_of(up, "Ready")[0] == "True"
     assert condition_of(up, "Recovering")[:2] == ("False", "Recovered")

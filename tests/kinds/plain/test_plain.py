@@ -102,6 +102,7 @@ ROW = Row(
     deadline=("runPolicy", "activeDeadlineSeconds"),
     ttl=("runPolicy", "ttlSecondsAfterFinished"),
     template=("template",),
+    clean=("runPolicy", "cleanPodPolicy"),
     replicas=("replicas",),
     ended={"phase": "Succeeded", "conditions": [{"type": "Succeeded", "status": "True"}]},
     kind=plain.PlainJobKind(Settings()),

@@ -148,7 +148,7 @@ async def test_command_that_is_not_there_is_named(scene: Scene) -> None:
 
     state = terminated(pod)
     assert (pod["status"]["phase"], state["exitCode"], state["reason"]) == ("Failed", 128, "StartError")
-    assert state["message"] == f'exec: "no-such-program": executable file not found in $PATH ({os.environ["PATH"]})'
+    assert state["message"] == 'exec: "no-such-program": executable file not found in $PATH'
 
 
 async def test_volume_that_local_mode_does_not_have_fails_the_pod(scene: Scene) -> None:

@@ -127,7 +127,7 @@ def test_end_is_recorded(tmp_path: Path, script: str, code: int, reason: str) ->
         (
             ["no-such-program"],
             {"env": {"PATH": "/bin"}},
-            'exec: "no-such-program": executable file not found in $PATH (/bin)',
+            'exec: "no-such-program": executable file not found in $PATH',
         ),
         (["/no/such"], {}, 'exec: "/no/such": no such file or directory on this machine'),
         (["/proc/version"], {}, 'exec: "/proc/version": Permission denied'),

@@ -47,7 +47,7 @@ def written(job: AITrainingJob, report: Report, now: datetime) -> AITrainingJobS
     new = msgspec.structs.replace(
         recorded(entered, memory, "done", "ports", "creation_errors", "node_problems", "failure"),
         observed_generation=job.metadata.generation,
-        replica_statuses=old.replica_statuses if step == "end" and old.ending else counters,
+        replica_statuses=_stopped(old.replica_statuses) if step == "end" and old.ending else counters,
         restart_replica_name=_restarting(old, report),
         ending=Ending(report.result.phase, report.result.message, report.clean) if step == "ending" else None,
         conditions=_conditions(entered.conditions, report, now),
@@ -60,6 +60,11 @@ def written(job: AITrainingJob, report: Report, now: datetime) -> AITrainingJobS
     if step == "suspend":  # time in which nothing may run is not held against the job
         return msgspec.structs.replace(new, first_running_time=None, start_running_time=None)
     return _proceeded(job, new, report, now) if step == "proceed" else new
+
+
+def _stopped(counters: Mapping[str, ReplicaStatus]) -> dict[str, ReplicaStatus]:
+    """The counters of a job whose pods that had not ended are deleted."""
+    return {role: ReplicaStatus(succeeded=c.succeeded, failed=c.failed) for role, c in counters.items()}
 
 
 def _proceeded(job: AITrainingJob, new: AITrainingJobStatus, report: Report, now: datetime) -> AITrainingJobStatus:

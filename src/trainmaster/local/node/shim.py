@@ -289,9 +289,15 @@ def _message(spec: dict[str, Any], folder: str, *, failed: bool) -> str:
 
 
 def _last_lines(file: str) -> bytes:
-    with open(file, "rb") as source:
-        source.seek(max(0, os.fstat(source.fileno()).st_size - 8 * FALLBACK_LIMIT))
-        lines = source.read().removesuffix(b"\n").split(b"\n")[-FALLBACK_LINES:]
+    """Of the log and the file before it: the log may have been begun anew for its last line."""
+    text = b""
+    for part in (file, f"{file}.1"):
+        room = 8 * FALLBACK_LIMIT - len(text)
+        if room > 0 and os.path.exists(part):
+            with open(part, "rb") as source:
+                source.seek(max(0, os.fstat(source.fileno()).st_size - room))
+                text = source.read() + text
+    lines = text.removesuffix(b"\n").split(b"\n")[-FALLBACK_LINES:]
     texts = [line.split(b" ", 3)[3] for line in lines if line.count(b" ") >= 3]
     return b"\n".join(texts)[-FALLBACK_LIMIT:]
 
@@ -541,7 +547,7 @@ def _execute(spec: dict[str, Any]) -> None:
         raise StartFailed(f'exec: "{refused[0]}": {refused[1].strerror}')
     if "/" in program:
         raise StartFailed(f'exec: "{program}": no such file or directory on this machine')
-    raise StartFailed(f'exec: "{program}": executable file not found in $PATH ({path})')
+    raise StartFailed(f'exec: "{program}": executable file not found in $PATH')
 
 
 def _exec_inside(spec: dict[str, Any]) -> None:
