@@ -123,7 +123,7 @@ STORY = [
     "  | Traceback",
     "  | ValueError: loss is NaN",
     "rule: trainer restarts never (restartPolicy Never); failPolicy Any of trainer and Any of the job",
-    "1 more replica failed",
+    "1 more pod failed after it",
     "next: nothing; the job has ended",
 ]
 

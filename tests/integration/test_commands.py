@@ -115,6 +115,27 @@ async def test_why_reads_the_output_of_the_failed_pod(scene: Scene, machine: Nod
     assert logs == "worker-0 | boom\n"
 
 
+async def test_why_says_the_same_when_the_pods_are_deleted(scene: Scene, machine: NodeScene, typed: Typed) -> None:
+    """The kubelet copies the output of a container into the status of its pod, the operator into that of the job."""
+    program = "echo step 1; printf boom; kill -SEGV $$$$"
+    jobs = [
+        await scene.create(job_on(machine.name, f"{p.lower()}-crash", program, cleanPodPolicy=p))
+        for p in ("None", "All")
+    ]
+    async with machine.node():
+        for job in jobs:
+            await job.reach("Failed")
+        await scene.catch_up()
+        kept, deleted = [(await typed.out("why", job.name)).splitlines() for job in jobs]
+
+    assert not jobs[1].children("pods")
+    how = f"worker-0 (pod all-crash-worker-0, node {machine.name}) exited with code 139 (SIGSEGV)"
+    assert deleted[0].endswith(f"ago: {how}")
+    assert deleted[1:3] == kept[1:3] == ["  | step 1", "  | boom"]
+    finished = next(c for c in jobs[1].status["conditions"] if c["type"] == "Finished")
+    assert finished["message"] == f"{how}: boom"
+
+
 async def test_list_and_why_say_what_a_job_waits_for(scene: Scene, typed: Typed) -> None:
     job = await scene.create(aitrainingjob("waits"))
     await job.pods_are_there()

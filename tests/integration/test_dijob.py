@@ -11,7 +11,7 @@ from tests.manifests.build import Manifest, container, coordinated, dijob, templ
 pytestmark = pytest.mark.usefixtures("operator")
 
 COORDINATOR = "job-coordinator"
-EXITED = "pod job-coordinator failed: container di-container on node n1 exited with reason Error exitcode 137"
+EXITED = "pod job-coordinator failed: container di-container on node n1 exited with reason Error exitcode 137 (SIGKILL)"
 
 
 def started_with(**fields: Any) -> Manifest:

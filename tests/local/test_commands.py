@@ -50,7 +50,7 @@ async def test_jobs_are_listed_changed_and_deleted(up: Up, state: Path, start: S
             ("aitrainingjob", "long"): ("Running", 3, 3),
             ("dijob", "long"): ("Succeeded", 0, 1),
         }
-        assert "exitcode 3" in rows["aitrainingjob", "crash"]["message"]
+        assert "exited with code 3" in rows["aitrainingjob", "crash"]["message"]
 
         assert "long is ambiguous in namespace default: there are dijob/long and aitrainingjob/long" in typed.error(
             "status", "long"
@@ -210,6 +210,37 @@ raise ValueError("loss is NaN")
 """
 
 
+SILENT = "import sys; print('step 1'); sys.stdout.write('no end of line'); sys.stdout.flush(); {}"
+ENDS = {
+    "segfault": ("os.kill(os.getpid(), 11)", "exited with code 139 (SIGSEGV)"),
+    "killed": ("os.kill(os.getpid(), 9)", "exited with code 137 (SIGKILL)"),
+    "memory": (
+        "x = bytearray(2**28); time.sleep(60)",
+        "ran out of memory (OOMKilled, exit code 137) at its limit of 100Mi",
+    ),
+}
+
+
+async def test_why_has_the_output_of_pods_that_are_deleted(up: Up, state: Path, start: Start) -> None:
+    up()
+    typed = Typed(start, state)
+    async with client_of(state) as cluster:
+        for name, (end, _) in ENDS.items():
+            worker = role(python(f"import os, time; {SILENT.format(end)}"))
+            limits = {"limits": {"memory": "100Mi"}}
+            worker["template"]["spec"]["containers"][0]["resources"] = limits
+            await create(cluster, job(name, worker=worker))
+        for name in ENDS:
+            await until_ended(cluster, AITJ, name)
+        await until_running(cluster, 0)
+
+    for name, (_, how) in ENDS.items():
+        first, *rest = typed("why", name).splitlines()
+        assert first.endswith(f"ago: worker-0 (pod {name}-worker-0, node local) {how}")
+        assert rest[:2] == ["  | step 1", "  | no end of line"]
+        assert typed.json("status", name)["replicas"] == []
+
+
 async def test_why_names_the_first_cause(up: Up, state: Path, start: Start) -> None:
     up()
     typed = Typed(start, state)
@@ -237,7 +268,11 @@ async def test_why_names_the_first_cause(up: Up, state: Path, start: Start) -> N
     assert (
         typed("why", "gone").splitlines()[0].endswith("(pod gone-worker-0, node local) exited with code 137 (SIGKILL)")
     )
-    assert '"no-such-program": executable file not found in $PATH\n' in typed("why", "wrong")
+    assert (
+        typed("why", "wrong")
+        .splitlines()[0]
+        .endswith('(StartError): exec: "no-such-program": executable file not found in $PATH')
+    )
     assert ': FailedMount: MountVolume.SetUp failed for volume "data" : configmap "nope" not found\n' in typed(
         "why", "mount"
     )

@@ -84,7 +84,9 @@ def test_a_failed_job_exits_with_1_and_a_reason(start: Start, tmp_path: Path) ->
     assert (code, err) == (1, "")
     assert lines_of(out, "trainer-0") == ["oh"]
     assert "aitrainingjob/job trainer-0 Failed: exit code 3\n" in out
-    assert re.search(r"^aitrainingjob/job Failed: .*exitcode 3", out, re.MULTILINE)
+    assert re.search(
+        r"^aitrainingjob/job Failed: trainer-0 \(pod job-trainer-0, node local\) exited with code 3", out, re.MULTILINE
+    )
 
 
 def test_one_job_of_several_that_fails_is_enough(start: Start, tmp_path: Path) -> None:

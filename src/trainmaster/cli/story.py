@@ -161,8 +161,10 @@ class _Story:
             yield f"  | {line}"
 
     def _others(self, failed: Failure) -> str:
-        others = failed.others
-        return f"{others} more replica{'s' if others > 1 else ''} failed" if others else ""
+        """Those that had failed when the job ended, or that are seen to have failed since."""
+        seen = {each.pod for each in failures_of(self.job, self.observed)} - {failed.pod}
+        others = max(failed.others, len(seen))
+        return f"{others} more pod{'s' if others > 1 else ''} failed after it" if others else ""
 
     # --- a job that goes on ---
 
