@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from trainmaster.cli.live import Screen, log_view, rows_of, summary, view
 from trainmaster.cli.run_model import Job, Replica
 from trainmaster.cli.text import age, printable
+from trainmaster.lifecycle.failure import Failure
 
 START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 NOW = START + timedelta(seconds=75)
@@ -163,6 +164,26 @@ def test_the_summary_has_outcome_reason_and_last_lines_of_failed_replicas() -> N
     assert lines[place + 3] == "AITrainingJob mnist  Failed  1m15s  0/2 running, 2 ended"
     assert message.split() == " ".join(lines[place + 4 :]).split()
     assert not any("fine" in line for line in lines if line.startswith("  "))
+
+
+@pytest.mark.parametrize("lines", [(), ("step 1", "ValueError")], ids=["deleted before it was read", "read"])
+def test_the_summary_begins_with_the_output_of_the_first_failure(lines: tuple[str, ...]) -> None:
+    failed = job(
+        replica(0, "Failed", why="exit code 1", lines=("peer closed",)),
+        replica(1, "Failed", why="exit code 3", lines=lines),
+        phase="Failed",
+        outcome="failed",
+        failure=Failure(replica="trainer-1", output=("step 1", "ValueError")),
+    )
+    shown = [line for line in rendered(summary([failed], NOW)) if line.startswith(("the last lines", "  "))]
+
+    why = " (exit code 3)" if lines else ""
+    assert shown[:4] == [
+        f"the last lines of trainer-1{why}:",
+        "  step 1",
+        "  ValueError",
+        "the last lines of trainer-0 (exit code 1):",
+    ]
 
 
 def test_the_summary_has_the_last_lines_of_replicas_that_exceeded_the_time_limit() -> None:

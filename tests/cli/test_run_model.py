@@ -179,6 +179,12 @@ def test_a_job_that_was_not_observed_has_no_outcome(model: RunModel) -> None:
         pytest.param({"phase": "Succeeded", "containerStatuses": [ended(0, "Completed")]}, "Succeeded", "", id="good"),
         pytest.param({"phase": "Failed", "containerStatuses": [ended(3)]}, "Failed", "exit code 3", id="bad"),
         pytest.param(
+            {"phase": "Failed", "containerStatuses": [ended(139, "Error", "its last output")]},
+            "Failed",
+            "exit code 139 (SIGSEGV)",
+            id="signal",
+        ),
+        pytest.param(
             {"phase": "Failed", "containerStatuses": [ended(137, "OOMKilled")]},
             "Failed",
             "exit code 137 (OOMKilled)",

@@ -23,6 +23,7 @@ from trainmaster.core.template import (
     pod_body,
     read,
     with_env,
+    with_output_kept,
     with_ports,
 )
 
@@ -314,3 +315,21 @@ def test_a_service_without_ports_has_no_list_of_them() -> None:
 def test_reading_a_wrong_shape_raises_msgspecs_own_error() -> None:
     with pytest.raises(msgspec.ValidationError):
         read({"spec": {"containers": "none"}})
+
+
+# --- output ---
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job", ""], ids=["pod", "batch Job", "template"])
+def test_containers_that_do_not_say_otherwise_keep_their_last_output(kind: str) -> None:
+    chosen = a_container("chosen", terminationMessagePolicy="File")
+    template = a_template(a_container("main"), chosen, initContainers=[a_container("first")], template="unknown")
+    body = {"kind": kind, "spec": {"template": template}} if kind == "Job" else {"kind": kind, **template}
+    before = copy.deepcopy(body)
+
+    kept = with_output_kept(body)
+    spec = kept["spec"]["template"]["spec"] if kind == "Job" else kept["spec"]
+
+    policies = {c["name"]: c["terminationMessagePolicy"] for c in (*spec["initContainers"], *spec["containers"])}
+    assert policies == {"first": "FallbackToLogsOnError", "main": "FallbackToLogsOnError", "chosen": "File"}
+    assert (body, spec["template"]) == (before, "unknown")

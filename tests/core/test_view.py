@@ -376,6 +376,47 @@ def test_line_breaks_of_unicode_inside_strings_stay_inside(text: str) -> None:
     assert pod_of(minimal(status={"message": text})).message == text
 
 
+# --- the output of failed containers ---
+
+
+def container_of(**terminated: Any) -> ContainerView:
+    status = {"containerStatuses": [{"name": "main", "state": {"terminated": terminated}}]}
+    spec = {"containers": [{"name": "proxy"}, {"name": "main", "resources": {"limits": {"memory": "200Mi"}}}]}
+    return pod_of(minimal(spec=spec, status=status)).containers[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "lines"),
+    [
+        pytest.param("", (), id="none"),
+        pytest.param("a\n\n  b\n", ("a", "  b"), id="lines"),
+        pytest.param("10%\r50%\r\nend", ("50%", "end"), id="a progress bar"),
+        pytest.param("\x1b[31mred\x1b[0m\ta\x00\u2028b", ("red  ab",), id="control sequences"),
+        pytest.param("\n".join(map(str, range(20))), tuple(map(str, range(10, 20))), id="ten lines"),
+        pytest.param("x" * 3000, ("x" * 200,), id="one long line"),
+        pytest.param("a\n" * 500 + "é" * 600 + "\nend", ("end",), id="a part of a line"),
+    ],
+)
+def test_a_failed_container_has_its_last_lines(message: str, lines: tuple[str, ...]) -> None:
+    found = container_of(exitCode=1, message=message)
+
+    assert found.lines == lines
+    assert len(found.output.encode()) <= 1024
+
+
+def test_only_a_failed_container_has_output_and_time() -> None:
+    ended = {"message": "a\nb", "finishedAt": "2026-11-15T12:00:00Z"}
+    good, bad = container_of(exitCode=0, **ended), container_of(exitCode=1, **ended)
+
+    assert (good.output, good.finished, good.line) == ("", None, "b")
+    assert (bad.output, bad.finished) == ("a\nb", datetime(2026, 11, 15, 12, tzinfo=UTC))
+
+
+def test_a_container_that_ran_out_of_memory_has_its_limit() -> None:
+    assert container_of(exitCode=137, reason="OOMKilled").memory == "200Mi"
+    assert container_of(exitCode=137, reason="Error").memory == ""
+
+
 # --- watch lines -------------------------------------------------------------------------------
 
 

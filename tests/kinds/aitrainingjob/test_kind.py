@@ -734,3 +734,13 @@ def test_the_message_of_a_thousand_failures_quotes_three() -> None:
     assert "; and 997 more; the first failure: worker-0 (pod mnist-worker-0, " in plan.status["ending"]["message"]
     assert len(plan.status["ending"]["message"]) < 500
     assert plan.status["failure"]["others"] == 999
+
+
+def test_pods_that_are_deleted_at_the_end_are_not_active() -> None:
+    job = an_aitj(ps=a_replica(1, completePolicy="None"), trainer=1, complete="Any")
+    pods = [a_pod(job, "ps"), a_pod(job, "trainer", exit_code=0)]
+
+    after_all, left = settled(running(job), [*pods, *services_of(job)])
+
+    assert (after_all["status"]["phase"], left) == ("Succeed", [])
+    assert after_all["status"]["replicaStatuses"] == {"ps": {}, "trainer": {"succeeded": 1}}

@@ -18,7 +18,7 @@ import pytest
 from trainmaster.local.node.isolation import shim_command
 from trainmaster.local.node.log import LogOptions, read_log
 from trainmaster.local.node.process import CONTAINER, POD_UID, marked
-from trainmaster.local.node.shim import Log
+from trainmaster.local.node.shim import Log, _last_lines
 
 Object = dict[str, Any]
 PATIENCE = 20.0
@@ -482,3 +482,10 @@ def test_lines_are_given_up_for_the_record_of_the_end(tmp_path: Path) -> None:
     log.drop()
 
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == {"log": 0}
+
+
+def test_the_last_lines_of_a_log_that_was_just_begun_anew_are_in_the_file_before_it(tmp_path: Path) -> None:
+    (tmp_path / "log.1").write_bytes(b"t stdout F one\nt stdout F two\n")
+    (tmp_path / "log").write_bytes(b"t stderr P three\n")
+
+    assert _last_lines(str(tmp_path / "log")) == b"one\ntwo\nthree"
