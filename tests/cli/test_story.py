@@ -184,8 +184,8 @@ def test_the_limit_of_an_mxjob_is_that_of_the_job() -> None:
 
 
 def test_a_coordinator_that_fails_ends_a_dijob() -> None:
-    status = {"phase": "Failed", "conditions": [condition("Finished", "coordinator failed", reason="Failed")]}
-    status["failure"] = failed(5, "coordinator")
+    ending = condition("Finished", "coordinator failed", reason="Failed")
+    status = {"phase": "Failed", "conditions": [ending], "failure": failed(5, "coordinator")}
     lines = story_of(a_dijob(status=status))
 
     assert (

@@ -43,8 +43,13 @@ async def test_ctrl_c_ends_the_processes_and_keeps_the_objects(up: Up, state: Pa
     async with client_of(state) as cluster:
         job_now = json.loads(await cluster.get(AITJ, Key("default", "job")))
         assert job_now["metadata"]["name"] == "job"
-        # The programs ended by a signal: what that means is the job's own policy.
+        # The node ended its pods: what that means is the job's own policy.
         assert (await until_ended(cluster, AITJ, "job"))["verdict"] == "Failed"
+        status = json.loads(await cluster.get(AITJ, Key("default", "job")))["status"]
+        assert "exitCode" not in status["failure"]
+        assert "pod job-trainer-0 failed: Terminated, the local cluster was stopped (node local)" in next(
+            each["message"] for each in status["conditions"] if each["type"] == "Finished"
+        )
     assert set(before) == {"job-trainer-0", "job-trainer-1"}
 
 

@@ -89,7 +89,7 @@ def _last_outputs(job: Job) -> list[tuple[str, str, Sequence[str]]]:
     """Name, reason and last lines of failed replicas, the first failure first. If the log of that one was not read, as
     with a pod that is deleted by now, the status of the job has its lines."""
     first = job.failure
-    found = [
+    found: list[tuple[str, str, Sequence[str]]] = [
         (replica.name, replica.why, replica.lines)
         for replica in sorted(job.replicas, key=lambda replica: first is None or replica.name != first.replica)
         if replica.lines and (replica.state == "Failed" or (replica.state == "Stopped" and replica.why))

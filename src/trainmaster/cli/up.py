@@ -23,8 +23,8 @@ def up(state: Path | None, port: int, namespace: str, verbosity: int) -> None:
     """Run a local cluster on this machine.
 
     API, node and operator run until Ctrl-C. Objects are kept between two starts. Ctrl-C ends the processes of all pods;
-    after the next start the restart policies of the jobs apply. If `up` itself is killed, its pods continue to run, and
-    the next start adopts them.
+    after the next start the restart policies of the jobs apply, as after the shutdown of a node. If `up` itself is
+    killed, its pods continue to run, and the next start adopts them.
 
     \b
     Example:

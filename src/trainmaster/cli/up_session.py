@@ -15,6 +15,7 @@ from trainmaster.cli.manifest import NAMESPACE
 from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import AlreadyExists, BadConfig
 from trainmaster.local.node.process import running_shims
+from trainmaster.local.node.worker import mark_stopped
 from trainmaster.local.state import State, default_folder, open_state
 
 log = structlog.get_logger(__name__)
@@ -41,6 +42,7 @@ async def _run(state: State, port: int, namespace: str, print_line: Print) -> No
         log.info("stopping")
     if left := running_shims(state.node):
         print_line(f"ending {len(left)} containers: they have {GRACE:g} s; press Ctrl-C again to kill them at once")
+        mark_stopped(state.node)
         await end_leftovers(state.node, grace=GRACE, kill_now=interrupts.second)
     print_line("stopped; all objects are kept for the next `trainmaster up`")
 

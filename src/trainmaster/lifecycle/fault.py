@@ -70,7 +70,7 @@ class Fault(msgspec.Struct, frozen=True):
     line: str = ""
     pod: PodView | None = None
     ended: ContainerView | None = None
-    """The container of the pod that failed first; None if the pod failed without one."""
+    """The container of the pod that failed first; None if the pod failed without one, or its node ended it."""
 
     @property
     def exit_code(self) -> int | None:
@@ -85,20 +85,21 @@ def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
     """The fault of a pod that failed; ``takes_part`` is True for containers that train, False for side-cars."""
     failed = sorted((c for c in pod.containers if c.exit_code and takes_part(c.name)), key=_finished)
     before = [c for c in pod.init_containers if c.exit_code]  # reported, but without effect on the restart policy
-    ended = failed or before
-    why = "; ".join(_exit(c, pod.node) for c in ended) or _ended(pod)
+    ended, is_node = failed or before, is_node_reason(pod.reason)
+    exits = [_exit(c, pod.node) for c in ended]
+    why = "; ".join([_ended(pod), *exits] if is_node or not exits else exits)
     return Fault(
         phase=FAILED,
         message=f"pod {pod.key.name} failed: {why}",
         node=pod.node,
         has_failed=True,
-        is_node=is_node_reason(pod.reason),
+        is_node=is_node,
         comes_again=False if any(c.reason in START_ERRORS for c in ended) else None,
         exits=tuple(c.exit_code for c in failed if c.exit_code),
         reason=failed[0].reason if failed else pod.reason,
         line=failed[0].line if failed else "",
         pod=pod,
-        ended=ended[0] if ended else None,
+        ended=ended[0] if ended and not is_node else None,
     )
 
 

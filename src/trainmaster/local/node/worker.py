@@ -18,7 +18,7 @@ from trainmaster.local.node.account import Tokens, without_account
 from trainmaster.local.node.address import has_own
 from trainmaster.local.node.admission import rejection
 from trainmaster.local.node.container import Container
-from trainmaster.local.node.decision import Decision, Records, decide
+from trainmaster.local.node.decision import Decision, PodFailure, Records, decide
 from trainmaster.local.node.environment import (
     CONFIG_MAP,
     BadReference,
@@ -32,7 +32,7 @@ from trainmaster.local.node.environment import (
 from trainmaster.local.node.host import Host
 from trainmaster.local.node.isolation import FALLBACK
 from trainmaster.local.node.pod import Object, Pod
-from trainmaster.local.node.process import CONTAINER, POD_UID, sweep
+from trainmaster.local.node.process import CONTAINER, POD_UID, pod_of, running_shims, sweep
 from trainmaster.local.node.reporter import Reporter
 from trainmaster.local.node.security import limits_of, refusal, unmet
 from trainmaster.local.node.status import status_of
@@ -47,6 +47,8 @@ GONE_GRACE = 1.0
 CLOCK_STEP = 0.01
 """Seconds added to each wait: by the wall clock, the event loop's clock may end it slightly early."""
 MESSAGE_PATH = "/dev/termination-log"
+STOPPED = "stopped"
+"""A file in the folder of a pod whose containers were ended with the cluster."""
 
 log = structlog.get_logger(__name__)
 
@@ -65,8 +67,10 @@ class PodWorker:
         self._changed = asyncio.Event()
         self._changed.set()
         self._reporter = Reporter(host.cluster, pod)
-        self._rejection = refusal(pod, host.policy) or rejection(
-            pod, host.isolation, has_accounts=host.access is not None
+        self._rejection = (
+            refusal(pod, host.policy)
+            or rejection(pod, host.isolation, has_accounts=host.access is not None)
+            or _shutdown(pod, self._folder)
         )
         self._tokens = Tokens(host.access)
         self.containers = {
@@ -320,6 +324,20 @@ class PodWorker:
 def _memory_limit(container: Object) -> int:
     limits = (container.get("resources") or {}).get("limits") or {}
     return int(amount_of(str(limits["memory"]))) if "memory" in limits else 0
+
+
+def mark_stopped(folder: Path) -> None:
+    """The cluster is stopped, and all containers with it: when it is started again, their pods are reported as ended
+    by their node, however their programs ended."""
+    for spec in running_shims(folder):
+        (folder / "pods" / pod_of(spec) / STOPPED).touch()
+
+
+def _shutdown(pod: Pod, folder: Path) -> PodFailure | None:
+    """The reason is that of a kubelet whose machine is shut down. Pods that restart in place just do so."""
+    if pod.restart_policy != "Never" or not (folder / STOPPED).exists():
+        return None
+    return PodFailure("Terminated", "the local cluster was stopped")
 
 
 def kept_pods(folder: Path) -> dict[str, Pod | None]:
