@@ -5,6 +5,7 @@ from typing import Any
 
 from trainmaster.cli.json_lines import JsonLines
 from trainmaster.cli.run_model import Job, Notice, Replica
+from trainmaster.lifecycle.failure import Failure
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -57,3 +58,13 @@ def test_a_job_that_did_not_end_was_stopped() -> None:
     with JsonLines(out) as lines:
         lines.show([Job("MXJob", "mnist", "Stopped", "stopped by Ctrl-C", "deleted")], NOW, is_last=True)
     assert [json.loads(line).get("outcome") for line in out.getvalue().splitlines()] == [None, "stopped"]
+
+
+def test_the_verdict_of_a_failed_job_has_its_first_failure() -> None:
+    out = io.StringIO()
+    failed = Job("MXJob", "mnist", "Failed", "oh", "failed", failure=Failure(replica="worker-2", exit_code=139))
+    with JsonLines(out) as lines:
+        lines.show([failed], NOW, is_last=True)
+    verdict = json.loads(out.getvalue().splitlines()[-1])
+
+    assert verdict["failure"] == {"replica": "worker-2", "exitCode": 139}

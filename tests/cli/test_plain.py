@@ -1,8 +1,12 @@
 import io
 from datetime import UTC, datetime
 
+import msgspec
+import pytest
+
 from trainmaster.cli.plain import Lines
 from trainmaster.cli.run_model import Job, Notice, Replica
+from trainmaster.lifecycle.failure import Failure
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -43,6 +47,19 @@ def test_phases_have_messages_and_abnormal_states_have_reasons() -> None:
         "aitrainingjob/mnist ps-0 Failed: exit code 3",
         "aitrainingjob/mnist Failed: ps-0 failed",
     ]
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_the_output_of_the_first_failure_is_written_at_the_end_if_its_log_was_not_read(is_read: bool) -> None:
+    out = io.StringIO()
+    failed = msgspec.structs.replace(replica("ps-0", "Stopped"), lines=("boom",) if is_read else ())
+    last = job("Failed", "ps-0 failed", failed)
+    with Lines(out) as lines:
+        failure = Failure(replica="ps-0", output=("step 1", "boom"))
+        lines.show([msgspec.structs.replace(last, failure=failure)], NOW, is_last=True)
+
+    output = [] if is_read else ["ps-0 | step 1", "ps-0 | boom"]
+    assert out.getvalue().splitlines() == [*output, "aitrainingjob/mnist Failed: ps-0 failed"]
 
 
 def test_output_is_flushed() -> None:

@@ -68,4 +68,6 @@ def _verdict(job: Job) -> dict[str, Any]:
     replicas = [{field: getattr(replica, field) for field in fields} for replica in job.replicas]
     is_stopped = job.outcome == "deleted" or job.phase in ("Stopping", "Stopped")
     outcome = "stopped" if is_stopped else job.outcome or "running"
-    return {"job": str(job), "outcome": outcome, "phase": job.phase, "message": job.message, "replicas": replicas}
+    failure = {"failure": job.failure} if job.failure else {}
+    verdict = {"job": str(job), "outcome": outcome, "phase": job.phase, "message": job.message}
+    return {**verdict, "replicas": replicas, **failure}

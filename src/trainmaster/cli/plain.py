@@ -55,9 +55,18 @@ class Lines:
             for replica in job.replicas:
                 if replica.why:
                     self._write_state(f"{job} {replica.name}", replica.state, replica.why)
+            if is_last:
+                self._write_unread_output(job)
             if job.phase:
                 self._write_state(str(job), job.phase, job.message)
         self._out.flush()
+
+    def _write_unread_output(self, job: Job) -> None:
+        """The last lines of the first failure, if its log was not read: its pod may have been deleted before."""
+        failure = job.failure
+        if failure and not any(replica.lines for replica in job.replicas if replica.name == failure.replica):
+            for text in failure.output:
+                self.line(failure.replica, text)
 
     def notice(self, notice: Notice) -> None:
         """A warning that is counted again is not written again."""
