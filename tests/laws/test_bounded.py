@@ -169,7 +169,7 @@ LABELLED = short_aitj(roles_of(2, REPLICAS, with_labels("aitj-main", 10_000)))
 ELASTIC = short_aitj(roles_of(2, 5000, edlPolicy="Auto", minReplicas=1, maxReplicas=2500))
 TENSORFLOW = short_aitj(roles_of(2, 6500), spec={"frameworkType": "tensorflow"})
 MXJOB = an_mxjob("j", Worker=3400)
-MXJOB_SIDECARS = an_mxjob("j", Worker=an_mx_replica(3400, with_sidecars("mxnet", 5000)))
+MXJOB_SIDECARS = an_mxjob("j", Worker=an_mx_replica(3400, with_sidecars("mxnet", 4600)))
 
 LARGEST = (
     Largest("aitrainingjob-few-roles", FEW_ROLES, nothing),
