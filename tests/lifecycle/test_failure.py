@@ -45,6 +45,9 @@ def first_of(*pods: PodView) -> Failure:
         pytest.param([pod(0, second=7), pod(1, second=5), pod(2, second=6)], "trainer-1", id="by time"),
         pytest.param([pod(0, second=None), pod(1, second=5)], "trainer-1", id="without a time"),
         pytest.param([pod(0, 143, version=1), pod(1, 1, version=2)], "trainer-1", id="ended by another process"),
+        pytest.param(
+            [pod(0, 1, version=2), pod(1, 137, reason="OOMKilled", version=1)], "trainer-1", id="ended by the kernel"
+        ),
         pytest.param([pod(0, 1, version=3), pod(1, 139, version=2)], "trainer-1", id="reported first"),
     ],
 )
@@ -119,6 +122,13 @@ def test_a_pod_that_failed_without_a_container_has_the_message_of_its_fault() ->
     assert found is not None
     assert (found.exit_code, found.reason, found.node) == (None, "PodLost", "n1")
     assert found.describe() == "trainer-3: pod mnist-trainer-3 is lost"
+
+
+def test_the_message_of_a_node_is_bounded() -> None:
+    found = failure.of_job("mnist", [FailedPod("trainer", 0, Fault(FAILED, "x" * 60_000))], SLOTS)
+
+    assert found is not None
+    assert len(found.message) == 1024
 
 
 def test_a_replica_without_an_index_is_known_by_the_name_of_its_pod() -> None:

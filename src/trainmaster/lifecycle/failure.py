@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from trainmaster.core.slot import Slot
-from trainmaster.core.view import OUT_OF_MEMORY, ContainerView, PodView
+from trainmaster.core.view import OUT_OF_MEMORY, OUTPUT_BYTES, ContainerView, PodView
 from trainmaster.core.wire import Wire
 from trainmaster.lifecycle.fault import START_ERRORS, Fault, signal_of
 from trainmaster.lifecycle.restart import FailedPod
@@ -76,7 +76,12 @@ class Failure(Wire, frozen=True):
 
 def first(failures: Sequence[Failure]) -> Failure | None:
     """The one that ended first. Those without a time come last."""
-    return min(failures, key=lambda f: (f.time is None, f.time, f.signal in _SENT, f.pod)) if failures else None
+    return min(failures, key=lambda f: (f.time is None, f.time, _is_sent(f), f.pod)) if failures else None
+
+
+def _is_sent(end: Failure | Fault) -> bool:
+    """Another process ended it. The kernel, which ends it at its memory limit, is none."""
+    return end.signal in _SENT and end.reason != OUT_OF_MEMORY
 
 
 def of_container(pod: PodView, ended: ContainerView, replica: str, role: str) -> Failure:
@@ -111,7 +116,7 @@ def of_job(job: str, failed: Sequence[FailedPod], slots: Iterable[Slot]) -> Fail
 def _order(fault: Fault) -> tuple[object, ...]:
     ended = fault.ended
     time = ended.finished if ended else None
-    return (time is None, time, fault.signal in _SENT, fault.pod.resource_version if fault.pod else 0)
+    return (time is None, time, _is_sent(fault), fault.pod.resource_version if fault.pod else 0)
 
 
 def _of_fault(fault: Fault, replica: str, role: str) -> Failure:
@@ -123,5 +128,5 @@ def _of_fault(fault: Fault, replica: str, role: str) -> Failure:
         pod=fault.pod.key.name if fault.pod else "",
         node=fault.node,
         reason=fault.reason,
-        message=fault.message,
+        message=fault.message[:OUTPUT_BYTES],
     )
