@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path contract histories races hostile bench generate clean
+.PHONY: help install uninstall setup picture demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path contract histories races hostile bench generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -20,6 +20,12 @@ $(STAMP): requirements/dev.txt requirements/di-engine.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/di-engine.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+install: ## install the command trainmaster for this user, with pipx or uv if there is one
+	@PYTHON="$(PYTHON)" tools/install.sh install
+
+uninstall: ## remove it again
+	@PYTHON="$(PYTHON)" tools/install.sh uninstall
 
 setup: $(STAMP) ## create the virtual environment with the pinned packages
 
@@ -74,6 +80,9 @@ generate: $(STAMP) ## write the generated files (deploy/crds.yaml, deploy/*-mana
 	$(BIN)/python -m deploy.manager
 	$(BIN)/python -m deploy.kustomize
 	$(BIN)/python -m deploy.monitoring
+
+picture: $(STAMP) ## record docs/terminal.svg, the picture of the README, from a real run
+	$(BIN)/python -m tools.picture
 
 clean: ## remove the virtual environment and caches (the test bed stays)
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -16,8 +16,9 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from network import SIZE, STEPS, Vector, initial
-from wire import Message, receive, send
+
+from examples.digits.network import SIZE, STEPS, Vector, initial
+from examples.digits.wire import Message, receive, send
 
 SEED = 1
 LEARNING_RATE = 0.1

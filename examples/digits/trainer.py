@@ -12,9 +12,10 @@ from io import BufferedIOBase
 from typing import NoReturn
 
 import numpy as np
-from network import STEPS, Labels, Vector, accuracy, loss_and_gradient
 from sklearn.datasets import load_digits
-from wire import NOTHING, Message, receive, send
+
+from examples.digits.network import STEPS, Labels, Vector, accuracy, loss_and_gradient
+from examples.digits.wire import NOTHING, Message, receive, send
 
 SEED = 2
 BATCH = 32

@@ -9,7 +9,8 @@ from io import BufferedIOBase
 from typing import NamedTuple
 
 import numpy as np
-from network import Vector
+
+from examples.digits.network import Vector
 
 NUMBER = np.dtype("<f4")
 LIMIT = 1_000_000  # numbers in a message

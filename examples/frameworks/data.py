@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from examples.frameworks.need import need
+from examples.need import need
 
 np = need("numpy", "numpy")
 

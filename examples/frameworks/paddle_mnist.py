@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from examples.frameworks.data import GOOD, KINDS, SIDE, TRAINING, UNSEEN
-from examples.frameworks.need import need
+from examples.need import need
 
 paddle = need("paddle", "paddlepaddle")
 EPOCHS, BATCH = 4, 64

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from examples.frameworks.data import GOOD, TRAINING
-from examples.frameworks.need import need
 from examples.frameworks.torch_ddp import accuracy, network
+from examples.need import need
 
 torch = need("torch", "torch")
 STEPS, BATCH = int(os.environ.get("STEPS", "300")), 64

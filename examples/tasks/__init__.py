@@ -1,0 +1,3 @@
+from examples.need import need_extra
+
+need_extra("numpy", "gymnasium")

@@ -137,3 +137,21 @@ def test_the_build_stage_of_the_image_installs_the_command_with_all_that_it_need
     assert run(command, "crds") == (REPOSITORY / "deploy" / "crds.yaml").read_text()
     for each in ("operator", "server", "webhook"):
         assert "Usage" in run(command, each, "--help")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["bin/trainmaster", "bin/python -m trainmaster"])
+def test_the_wheel_in_an_empty_environment_runs_a_program(command: str, installed: Path, tmp_path: Path) -> None:
+    """All that `run` needs is in the wheel and its dependencies: manifests to begin with, the shim, …"""
+    first, *rest = command.split()
+    environ = {"PATH": os.defpath, "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    program = ["python3", "-c", "print('it runs')"]
+
+    def run(*words: str) -> str:
+        whole = [installed / first, *rest, *words]
+        done = subprocess.run(whole, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{whole}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    assert "worker-0 | it runs" in run("run", "--", *program)
+    assert "kind: MXJob" in run("init", "mxjob")

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from testbed.operator import COMMAND, REPOSITORY
 
-FOLDER = REPOSITORY / "examples" / "digits"
 MANIFEST = "examples/aitrainingjob-digits.yaml"
 MODULES = ("network", "wire", "server", "trainer")
 SIZE = 64 * 64 + 64 + 64 * 10 + 10
@@ -67,10 +66,10 @@ class Programs:
         return process, line
 
     def start_server(self) -> subprocess.Popen[str]:
-        return self._start("server.py", {"CHECKPOINT_DIR": str(self._checkpoints)})
+        return self._start("server", {"CHECKPOINT_DIR": str(self._checkpoints)})
 
     def trainer(self, rank: int) -> subprocess.Popen[str]:
-        return self._start("trainer.py", {"TRAININGJOB_REPLICA_INDEX": str(rank)})
+        return self._start("trainer", {"TRAININGJOB_REPLICA_INDEX": str(rank)})
 
     def _start(self, program: str, env: Mapping[str, str]) -> subprocess.Popen[str]:
         shared = {
@@ -82,7 +81,8 @@ class Programs:
             "TRAINER_INSTANCES_NUM": "3",
         }
         process = subprocess.Popen(
-            [sys.executable, FOLDER / program],
+            [sys.executable, "-m", f"examples.digits.{program}"],
+            cwd=REPOSITORY,
             env={**shared, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -116,12 +116,9 @@ def programs(checkpoints: Path) -> Iterator[Programs]:
 
 
 @pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
-    """The example's modules, imported as the programs do."""
-    monkeypatch.syspath_prepend(FOLDER)
-    yield {name: importlib.import_module(name) for name in MODULES}
-    for name in MODULES:
-        del sys.modules[name]
+def module() -> dict[str, ModuleType]:
+    """The example's modules."""
+    return {name: importlib.import_module(f"examples.digits.{name}") for name in MODULES}
 
 
 class Puppet:

@@ -34,6 +34,27 @@ def test_a_program_says_which_package_to_install(program: str, module: str, pack
     )
 
 
+@pytest.mark.parametrize(
+    ("program", "module", "package"),
+    [
+        ("cartpole.coordinator", "gymnasium", "gymnasium"),
+        ("digits.trainer", "sklearn", "scikit-learn"),
+        ("elastic.server", "numpy", "numpy"),
+        ("ps", "numpy", "numpy"),
+        ("tasks.learner", "numpy", "numpy"),
+    ],
+)
+def test_a_program_says_how_to_install_the_packages_of_all_examples(program: str, module: str, package: str) -> None:
+    command = [sys.executable, "-c", WITHOUT, module, f"examples.{program}"]
+
+    run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=60)
+
+    assert run.returncode == 1
+    assert run.stderr == (
+        f"this example needs {package}, and {sys.executable} does not have it: pip install '.[examples]'\n"
+    )
+
+
 def test_the_processes_together_learn_from_every_image_once() -> None:
     shares = [TRAINING.share(rank, 3) for rank in range(3)]
 

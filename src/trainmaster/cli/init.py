@@ -10,8 +10,14 @@ OLD_DIJOB = "dijob-v1alpha1"
 """The older form of a DIJob, which is no kind of its own."""
 
 
+def _complete(_context: click.Context, _param: click.Parameter, typed: str) -> list[str]:
+    from trainmaster.cli.kind_name import job_kinds
+
+    return [name for name in (*(each.name for each in job_kinds()), OLD_DIJOB) if name.startswith(typed)]
+
+
 @click.command()
-@click.argument("kind")
+@click.argument("kind", shell_complete=_complete)
 @click.option(
     "--output",
     "-o",

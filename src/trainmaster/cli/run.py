@@ -25,7 +25,7 @@ _RESTARTS = ("never", "onfailure", "always")
 
 
 @click.command(cls=ProgramCommand)
-@click.argument("files", metavar="[FILE]… [-- PROGRAM…]", nargs=-1)
+@click.argument("files", metavar="[FILE]… [-- PROGRAM…]", nargs=-1, type=click.Path(readable=False))
 @click.option("--replicas", type=click.IntRange(1, 10_000), help="Number of workers that run PROGRAM. Default: 1.")
 @click.option(
     "--role",

@@ -1,0 +1,5 @@
+"""``python -m trainmaster``: the same as the command ``trainmaster``."""
+
+from trainmaster.cli import main
+
+main()
