@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install uninstall setup picture demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path contract histories races hostile bench generate clean
+.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path contract histories races hostile bench generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -21,6 +21,7 @@ $(STAMP): requirements/dev.txt requirements/di-engine.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+.PHONY: install uninstall picture
 install: ## install the command trainmaster for this user, with pipx or uv if there is one
 	@PYTHON="$(PYTHON)" tools/install.sh install
 

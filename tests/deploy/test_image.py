@@ -148,7 +148,7 @@ def test_the_wheel_in_an_empty_environment_runs_a_program(command: str, installe
     program = ["python3", "-c", "print('it runs')"]
 
     def run(*words: str) -> str:
-        whole = [installed / first, *rest, *words]
+        whole: list[str | Path] = [installed / first, *rest, *words]
         done = subprocess.run(whole, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{whole}: {done.stdout}{done.stderr}"
         return done.stdout

@@ -38,9 +38,6 @@ class Reader:
         self._running: list[subprocess.Popen[str]] = []
         subprocess.run(["git", "clone", "--quiet", REPOSITORY, self._folder], check=True)
 
-    def go_to_the_clone(self) -> None:
-        self._folder = self._home / "trainmaster"
-
     def follow(self, step: SavedFile | Command) -> None:
         """Do what the document says, and compare."""
         if isinstance(step, SavedFile):
@@ -97,10 +94,11 @@ class Reader:
         self._running.append(process)
         printed = ""
         assert process.stdout is not None
-        for line in process.stdout:
-            printed += line
-            if not difference(step.printed, self._as_in_the_documents(printed)):
+        while step.printed and difference(step.printed, self._as_in_the_documents(printed)):
+            line = process.stdout.readline()
+            if not line:
                 break
+            printed += line
         return printed
 
     def _as_in_the_documents(self, printed: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.operator import REPOSITORY
 from testbed.plane import ControlPlane
-from tests.newcomer.document import SavedFile, steps
+from tests.newcomer.document import Command, SavedFile, steps
 from tests.newcomer.reader import Reader
 
 README = REPOSITORY / "README.md"
@@ -29,25 +29,36 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here, which the walk needs")
 @pytest.mark.parametrize("document", WALKS, ids=lambda document: document.name)
-def test_every_command_prints_what_the_document_says(document: Path, reader: Reader) -> None:
+def test_every_command_prints_what_the_document_says_and_the_last_one_uninstalls(
+    document: Path, reader: Reader, tmp_path: Path
+) -> None:
     for step in steps(document):
         if step.section != ON_A_CLUSTER:
             reader.follow(step)
 
+    reader.follow(Command("", "make -C ~/trainmaster uninstall", ("…", "trainmaster: removed; …", "…")))
+    assert not list((tmp_path / ".local" / "bin").iterdir())
+    assert not (tmp_path / ".local" / "share" / "trainmaster").exists()
 
-@pytest.mark.cluster
+
+@pytest.fixture
+def plane(binaries: Path) -> Iterator[ControlPlane]:
+    """An empty cluster: the documents install the definitions."""
+    with ControlPlane(binaries=binaries) as plane:
+        yield plane
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here, which the walk needs")
+@pytest.mark.parametrize("document", WALKS, ids=lambda document: document.name)
 def test_every_command_for_a_cluster_works_with_a_real_api_server(
-    plane: ControlPlane, reader: Reader, tmp_path: Path
+    document: Path, plane: ControlPlane, reader: Reader, tmp_path: Path
 ) -> None:
     """No pod runs there: what is printed for a job is about one that waits."""
     (tmp_path / ".kube").mkdir()
     shutil.copy(plane.kubeconfig(), tmp_path / ".kube" / "config")
-    for document in WALKS:
-        reader.go_to_the_clone()
-        for step in steps(document):
-            if step.section == ON_A_CLUSTER or step.text in INSTALL:
-                reader.follow(step)
+    for step in steps(document):
+        if step.section == ON_A_CLUSTER or step.text in INSTALL:
+            reader.follow(step)
 
 
 def test_both_documents_have_the_same_first_program() -> None:
