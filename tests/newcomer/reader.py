@@ -20,7 +20,7 @@ OPTIONAL = ("kubectl",)
 INHERITED = ("PIP_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 """How packages are fetched here, which the documents cannot know."""
 
-COMMAND_SECONDS = 240
+COMMAND_SECONDS = 600  # for `make setup`, which downloads all packages
 END_SECONDS = 60
 AS_IN_THE_DOCUMENTS = "/home/you"
 

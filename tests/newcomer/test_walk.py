@@ -27,6 +27,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)  # packages are downloaded twice
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here, which the walk needs")
 @pytest.mark.parametrize("document", WALKS, ids=lambda document: document.name)
 def test_every_command_prints_what_the_document_says_and_the_last_one_uninstalls(
@@ -48,6 +49,7 @@ def plane(binaries: Path) -> Iterator[ControlPlane]:
         yield plane
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here, which the walk needs")
 @pytest.mark.parametrize("document", WALKS, ids=lambda document: document.name)
 def test_every_command_for_a_cluster_works_with_a_real_api_server(
