@@ -51,28 +51,17 @@ class Reader:
         for process in self._running:
             process.send_signal(signal.SIGTERM)
         for process in self._running:
-            try:
-                process.communicate(timeout=END_SECONDS)
-            finally:
-                process.kill()
+            _output(process, END_SECONDS)
 
     def _type(self, step: Command) -> str:
         state = self._home / ".shell-state"
         script = f"(exit {self._code})\n{step.text}\ncode=$?\nexport -p > {state}; pwd >> {state}; exit $code"
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self._folder,
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=COMMAND_SECONDS,
-        )
+        process = self._popen(script)
+        printed = _output(process, COMMAND_SECONDS)
         self._take_over(state)
-        self._code = done.returncode
-        assert done.returncode == 0 or step.printed, f"{step.text}: exit code {done.returncode}: {done.stdout}"
-        return done.stdout
+        self._code = process.returncode
+        assert self._code == 0 or step.printed, f"{step.text}: exit code {self._code}: {printed}"
+        return printed
 
     def _take_over(self, state: Path) -> None:
         *variables, folder = state.read_text().splitlines()
@@ -82,15 +71,7 @@ class Reader:
 
     def _start(self, step: Command) -> str:
         """In another terminal; what it has printed when that is what the document says."""
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {step.text}"],
-            cwd=self._folder,
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        process = self._popen(f"exec {step.text}")
         self._running.append(process)
         printed = ""
         assert process.stdout is not None
@@ -101,8 +82,30 @@ class Reader:
             printed += line
         return printed
 
+    def _popen(self, script: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=self._folder,
+            env=self._environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # to end it with all that it started
+        )
+
     def _as_in_the_documents(self, printed: str) -> str:
         return printed.replace(str(self._home), AS_IN_THE_DOCUMENTS)
+
+
+def _output(process: subprocess.Popen[str], seconds: float) -> str:
+    """All that it prints until it ends; if it takes longer, it is killed with all that it started."""
+    try:
+        return process.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
 
 
 def _tools(home: Path) -> Path:
