@@ -13,9 +13,9 @@ def completion(context: click.Context, /, shell: str) -> None:
 
     \b
     Example:
+      trainmaster completion fish > ~/.config/fish/completions/trainmaster.fish
       eval "$(trainmaster completion bash)"   # in ~/.bashrc
       eval "$(trainmaster completion zsh)"    # in ~/.zshrc
-      trainmaster completion fish > ~/.config/fish/completions/trainmaster.fish
     """
     from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
