@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import Json, a_dijob, a_ditask, a_nervexjob, an_aitj, an_mxjob
 from tests.cli.found import found
-from trainmaster.cli.change import CONFLICTS, retried, suspension
+from trainmaster.client.change import CONFLICTS, retried, suspension
 from trainmaster.core.errors import Conflict
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from trainmaster.cli.connection import Place, connect
+from trainmaster.client.connection import Place, connect
 from trainmaster.core.errors import BadConfig
 from trainmaster.local.state import State, default_folder, open_state
 

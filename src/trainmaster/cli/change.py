@@ -1,20 +1,15 @@
 """``trainmaster delete``, ``suspend``, ``resume`` and ``scale``: one change of one job."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainmaster.cli.connection import Place, takes_cluster
+from trainmaster.cli.connection import takes_cluster
 from trainmaster.cli.status import JOB
-from trainmaster.core.errors import BadConfig, Conflict
+from trainmaster.client.connection import Place
 
 if TYPE_CHECKING:
     from trainmaster.cli.job_finder import FoundJob, JobFinder
-
-CONFLICTS = 4
-"""How often a job is read again that has changed before its patch."""
 
 
 @click.command()
@@ -31,8 +26,9 @@ def delete(place: Place, job: str) -> None:
     """
 
     async def work(finder: "JobFinder") -> str:
-        found = await finder.find(job)
-        await finder.cluster.delete(found.resource, found.key, uid=found.view.uid)
+        from trainmaster.client import change
+
+        found = await change.delete(finder.cluster, lambda: finder.find(job))
         return _sentence(finder, found, "is deleted with its pods")
 
     _change(place, work)
@@ -53,8 +49,7 @@ def suspend(place: Place, job: str) -> None:
     """
 
     async def work(finder: "JobFinder") -> str:
-        found = await _going_on(finder, job)
-        await _patch(finder, found, suspension(found, is_suspended=True))
+        found = await _set_suspended(finder, job, is_suspended=True)
         resumed = f"trainmaster resume {found}{finder.connection.options_of(found.key.namespace)}"
         return _sentence(finder, found, f"is suspended: its pods are deleted; continue with: {resumed}")
 
@@ -75,8 +70,7 @@ def resume(place: Place, job: str) -> None:
     """
 
     async def work(finder: "JobFinder") -> str:
-        found = await _going_on(finder, job)
-        await _patch(finder, found, suspension(found, is_suspended=False))
+        found = await _set_suspended(finder, job, is_suspended=False)
         return _sentence(finder, found, "is resumed: its pods are created again")
 
     _change(place, work)
@@ -98,15 +92,14 @@ def scale(place: Place, job: str, replicas: int, role: str) -> None:
       trainmaster scale elastic 4
       trainmaster scale mnist 4 --role worker
     """
-    from trainmaster.cli.scaling import scaled
 
-    async def change(finder: "JobFinder") -> str:
-        found = await _going_on(finder, job)
-        changed, patch = scaled(found, replicas, role)
-        await _patch(finder, found, patch)
+    async def work(finder: "JobFinder") -> str:
+        from trainmaster.client import change
+
+        found, changed = await change.scale(finder.cluster, lambda: finder.find(job), replicas, role)
         return _sentence(finder, found, f"has {replicas} replicas of {changed} now")
 
-    _change(place, lambda finder: retried(lambda: change(finder)))
+    _change(place, work)
 
 
 def _change(place: Place, work: Any) -> None:
@@ -119,36 +112,7 @@ def _sentence(finder: "JobFinder", job: "FoundJob", what: str) -> str:
     return f"{job} in namespace {job.key.namespace} of {finder.connection.title} {what}"
 
 
-async def _going_on(finder: "JobFinder", name: str) -> "FoundJob":
-    """The job of this name, if it has not ended."""
-    from trainmaster.cli.job_row import phase_of, status_of
-    from trainmaster.core import condition
+async def _set_suspended(finder: "JobFinder", name: str, *, is_suspended: bool) -> "FoundJob":
+    from trainmaster.client import change
 
-    found = await finder.find(name)
-    status = status_of(found)
-    if condition.is_true(status.conditions, condition.FINISHED):
-        raise BadConfig(f"{found} has ended with {phase_of(found, status)} and cannot change any more; create it again")
-    return found
-
-
-async def retried(change: Callable[[], Awaitable[str]]) -> str:
-    """Reads and patches again after a conflict: the status of a job that starts changes often."""
-    for _ in range(CONFLICTS):
-        with suppress(Conflict):
-            return await change()
-    return await change()
-
-
-async def _patch(finder: "JobFinder", job: "FoundJob", patch: dict[str, Any]) -> None:
-    import msgspec
-
-    await finder.cluster.patch(job.resource, job.key, msgspec.json.encode(patch))
-
-
-def suspension(job: "FoundJob", *, is_suspended: bool) -> dict[str, Any]:
-    """The patch that suspends or resumes a job."""
-    from trainmaster.cli.manifest import schema_of
-
-    fields = schema_of(job.resource)["properties"]["spec"]["properties"]
-    value = {"suspend": is_suspended}
-    return {"spec": value if "suspend" in fields else {"runPolicy": value}}
+    return await change.set_suspended(finder.cluster, lambda: finder.find(name), is_suspended=is_suspended)

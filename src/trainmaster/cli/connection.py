@@ -1,64 +1,19 @@
-"""The cluster that commands for people use: the running local cluster, or one of a kubeconfig."""
+"""The options of commands that name a cluster."""
 
 import functools
-import os
-import shlex
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-import msgspec
 
 from trainmaster.cli.option import CONTEXT, KUBECONFIG
 from trainmaster.cli.up import STATE
-from trainmaster.core.errors import BadConfig
-
-if TYPE_CHECKING:
-    from trainmaster.kube.config import Config
+from trainmaster.client.connection import Place
 
 NAMESPACE = click.option(
     "--namespace", "-n", default="", help="Namespace. Default: that of the kubeconfig's context; list shows all."
 )
-
-
-class Place(msgspec.Struct, frozen=True):
-    """What the options say about the cluster; empty values were not given."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    state: Path | None = None
-    namespace: str = ""
-
-    @property
-    def options(self) -> str:
-        """The options that name the cluster, as they are typed."""
-        given = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--state": self.state}
-        return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value)
-
-
-class Connection(msgspec.Struct, frozen=True):
-    config: "Config"
-    title: str
-    """The cluster, for messages."""
-    kubeconfig: str
-    """That of the local cluster, which kubectl does not find by itself; empty for another cluster."""
-    namespace: str
-    """Where jobs without a namespace are."""
-    is_narrow: bool
-    """The namespace was given: jobs elsewhere are of no interest."""
-
-    options: str = ""
-    """What names the cluster on the command line; empty for the one that is found without options."""
-
-    @property
-    def is_local(self) -> bool:
-        return bool(self.kubeconfig)
-
-    def options_of(self, namespace: str) -> str:
-        """What has to follow a command that is about a job of this namespace."""
-        return f"{self.options} --namespace {namespace}" if namespace != self.config.namespace else self.options
 
 
 def takes_cluster(function: Callable[..., None]) -> Callable[..., None]:
@@ -71,49 +26,3 @@ def takes_cluster(function: Callable[..., None]) -> Callable[..., None]:
     for option in (STATE, NAMESPACE, CONTEXT, KUBECONFIG):
         command = option(command)
     return command
-
-
-def connect(place: Place) -> Connection:
-    """A cluster that is named by an option, else the local cluster if it runs, else that of the kubeconfig."""
-    from trainmaster.kube.kubeconfig import load_config
-
-    is_named = bool(place.kubeconfig or place.context)
-    if place.state and is_named:
-        raise BadConfig("--state and --kubeconfig or --context name different clusters; remove one of them")
-    local = None if is_named else _running_here(place.state)
-    if not is_named and not local and not _has_kubeconfig():
-        raise BadConfig(
-            "there is no cluster: no local cluster is running, and there is no kubeconfig; "
-            "start one with `trainmaster up`, or name one with --kubeconfig FILE"
-        )
-    config = load_config(kubeconfig=str(local or place.kubeconfig), context=place.context)
-    return Connection(
-        config=config,
-        title="the local cluster" if local else f"the cluster of {config.source}",
-        kubeconfig=str(local or ""),
-        namespace=place.namespace or config.namespace,
-        is_narrow=bool(place.namespace),
-        options=place.options,
-    )
-
-
-def _running_here(folder: Path | None) -> Path | None:
-    """The kubeconfig of the local cluster; None if none is running. It is an error if the named one is not."""
-    from trainmaster.local.state import State, default_folder, holder_of
-
-    state = State((folder or default_folder()).absolute())
-    if holder_of(state.folder) is not None and state.kubeconfig.exists():
-        return state.kubeconfig
-    if folder:
-        raise BadConfig(f"no local cluster is running in {folder}; start it with `trainmaster up --state {folder}`")
-    return None
-
-
-def _has_kubeconfig() -> bool:
-    from trainmaster.kube.incluster import is_in_cluster
-
-    return bool(os.environ.get("KUBECONFIG")) or is_in_cluster() or (Path.home() / ".kube" / "config").exists()
-
-
-def now() -> datetime:
-    return datetime.now(UTC)

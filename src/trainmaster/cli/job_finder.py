@@ -5,9 +5,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trainmaster.cli.connection import Connection, Place, connect
 from trainmaster.cli.kind_name import kinds_called
 from trainmaster.cli.wiring import run_loop
+from trainmaster.client.connection import Connection, Place, connect
+from trainmaster.client.errors import JobNotFound
 from trainmaster.core.errors import BadConfig, Forbidden, NotFound
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.view import JOB_CODEC, Codec, JobView, V
@@ -74,7 +75,7 @@ class JobFinder:
         if found:
             names = " and ".join(str(job) for job in found)
             raise BadConfig(f"{text} is ambiguous in namespace {key.namespace}: there are {names}; write one of these")
-        raise BadConfig(self._unknown(text, key, await self.all()))
+        raise JobNotFound(self._unknown(text, key, await self.all()))
 
     async def get(self, resource: Resource, key: Key) -> FoundJob:
         """A job of this resource, in any version."""

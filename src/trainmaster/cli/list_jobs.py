@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trainmaster.cli.connection import Place, now, takes_cluster
+from trainmaster.cli.connection import takes_cluster
+from trainmaster.client.connection import Place, now
 
 if TYPE_CHECKING:
     from trainmaster.cli.job_finder import JobFinder

@@ -7,7 +7,7 @@ to pods for a failure of its jobs, then di-server and the node, then the API.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from trainmaster.cli.local_admission import local_admission
+from trainmaster.cli.manifest import NAMESPACE
 from trainmaster.cli.server_name import ServerName, server_name
 from trainmaster.cli.wiring import build_manager, chosen
-from trainmaster.core.errors import BadConfig
+from trainmaster.core.errors import AlreadyExists, BadConfig
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.crd import all_crds
 from trainmaster.kinds.registry import all_resource_kinds
@@ -33,6 +34,7 @@ NODE = "local"
 """Not the machine's name: that may change between two starts, and pods are bound to it."""
 STOP_SECONDS = 30.0
 """How long each part may take to end."""
+START_SECONDS = 30.0
 
 
 class Local(msgspec.Struct, frozen=True):
@@ -54,9 +56,10 @@ async def local_cluster(
     has_server: bool = True,
     kinds: Sequence[str] = (),
     gpus: tuple[str, ...] | None = None,
+    keeps_logs: bool = False,
 ) -> AsyncIterator[Local]:
     """``has_server`` is False where no job will ask for replicas, ``kinds`` are those that there will be jobs of (none
-    for all): unused components are not waited for. ``gpus`` as in ``NodeOptions``."""
+    for all): unused components are not waited for. ``gpus`` and ``keeps_logs`` as in ``NodeOptions``."""
     api = ApiOptions(
         database=state.database,
         token=state.token,
@@ -70,13 +73,25 @@ async def local_cluster(
     ready = asyncio.Event()
     async with serve_api(api) as server, KubeCluster(_config(server.url, state)) as cluster:
         with server_name(state.folder) if has_server else nullcontext() as name:
-            node = _node_options(state, workdir, name, gpus)
+            node = _node_options(state, workdir, name, gpus, keeps_logs=keeps_logs)
             async with _node(cluster, node, ready), _server(cluster, state, name) as address:
                 stop = asyncio.Event()
                 served = all_resource_kinds(Settings(server_url=address, shared_network=True))
                 manager = build_manager(cluster, chosen(served, kinds), shared_network=True)
                 async with _beside(manager.run(stop), stop):
                     yield Local(server.url, cluster, ready, name.warning if name else "")
+
+
+async def prepare(local: Local, namespace: str) -> None:
+    """Creates the namespace, and waits until the node is ready."""
+    with suppress(AlreadyExists):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        await local.cluster.create(NAMESPACE, "", msgspec.json.encode(body))
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await local.ready.wait()
+    except TimeoutError:
+        raise BadConfig(f"the node was not ready within {START_SECONDS:g} s; the log says why") from None
 
 
 @asynccontextmanager
@@ -148,7 +163,9 @@ def _config(url: str, state: State) -> Config:
     return Config(server=url, source=str(state.folder), tls=Tls(ca=ca), user=User(token=token))
 
 
-def _node_options(state: State, workdir: Path, name: ServerName | None, gpus: tuple[str, ...] | None) -> NodeOptions:
+def _node_options(
+    state: State, workdir: Path, name: ServerName | None, gpus: tuple[str, ...] | None, *, keeps_logs: bool
+) -> NodeOptions:
     return NodeOptions(
         name=NODE,
         folder=state.node,
@@ -156,7 +173,7 @@ def _node_options(state: State, workdir: Path, name: ServerName | None, gpus: tu
         certificate=state.certificate,
         key=state.key,
         token=state.token,
-        keeps_logs=not state.keeps,  # of a run, which reads the files and removes the folder
+        keeps_logs=keeps_logs,
         is_last=not state.keeps,
         gpus=gpus,
         services=name.services if name else {},

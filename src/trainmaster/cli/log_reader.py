@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -25,8 +25,8 @@ CONNECTIONS = MOST_STREAMS + 16
 END_SECONDS = 5.0
 """Seconds without a line, after the end of a job, until its pods that still run are not followed any more."""
 
-Write = Callable[[str, str], object]
-"""Takes the label of a replica and a line."""
+Write = Callable[[str, str], Awaitable[None]]
+"""Takes the label of a replica and a line. While it waits, nothing more is read."""
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +34,8 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     previous: bool = False
     is_all: bool = False
     """All lines, and all runs of each container."""
+    tail: int = LAST_LINES
+    """The number of lines of each container, unless all are read."""
 
 
 class LogReader:
@@ -51,6 +53,8 @@ class LogReader:
         """The length of the longest label so far."""
         self._changed = asyncio.Event()
         self._wrote_at = 0.0
+        self._writing = 0
+        """Lines that wait to be written."""
         self._streams: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         """By pod, container and run."""
 
@@ -67,7 +71,7 @@ class LogReader:
             raise BadConfig(self._nothing())
         for source in sources:
             async for line in self._read(source):
-                self._write(self._label(source), line)
+                await self._write(self._label(source), line)
 
     def _nothing(self) -> str:
         if self._options.previous:
@@ -107,7 +111,7 @@ class LogReader:
                 has_listed, self._wrote_at = True, clock()
                 await self._list_pods()
                 continue
-            is_silent = clock() - self._wrote_at >= END_SECONDS
+            is_silent = not self._writing and clock() - self._wrote_at >= END_SECONDS
             if is_over and (is_silent or all(task.done() for task in self._streams.values())):
                 return
             with contextlib.suppress(TimeoutError):
@@ -131,16 +135,23 @@ class LogReader:
         try:
             async for line in self._read(source, follow=True):
                 self._model.observe_line(source.uid, line)
-                self._write(self._label(source), line)
-                self._wrote_at = asyncio.get_running_loop().time()
+                await self._write_line(source, line)
         except NotFound:
-            self._write(self._label(source), "(its pod is deleted, and its log with it)")
+            await self._write_line(source, "(its pod is deleted, and its log with it)")
         except (ApiError, Unreachable) as error:
-            self._write(self._label(source), f"(its log cannot be read any more: {error})")
+            await self._write_line(source, f"(its log cannot be read any more: {error})")
+
+    async def _write_line(self, source: LogSource, line: str) -> None:
+        self._writing += 1
+        try:
+            await self._write(self._label(source), line)
+        finally:
+            self._writing -= 1
+            self._wrote_at = asyncio.get_running_loop().time()
 
     async def _read(self, source: LogSource, *, follow: bool = False) -> AsyncIterator[str]:
         options = self._options
-        tail = None if options.is_all else LAST_LINES
+        tail = None if options.is_all else options.tail
         is_earlier = source.run > 0 and (options.previous or (options.is_all and not follow))
         if is_earlier:
             async with self._cluster.log(source.pod, source.container, previous=True, tail=tail) as lines:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trainmaster.cli.connection import Place, takes_cluster
+from trainmaster.cli.connection import takes_cluster
 from trainmaster.cli.status import JOB
+from trainmaster.client.connection import Place
 from trainmaster.core.errors import BadConfig
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def logs(
 async def _print(finder: "JobFinder", name: str, options: "LogOptions", *, is_following: bool) -> None:
     from trainmaster.cli.log_reader import LogReader
 
-    def write(label: str, line: str) -> None:
+    async def write(label: str, line: str) -> None:
         sys.stdout.write(f"{label} | {line}\n")
         if is_following:
             sys.stdout.flush()

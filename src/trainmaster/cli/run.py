@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainmaster.cli.connection import Place
 from trainmaster.cli.option import Duration, ProgramCommand, program_of
+from trainmaster.client.connection import Place
 from trainmaster.core.errors import BadConfig, Trainmaster
 
 if TYPE_CHECKING:

@@ -143,7 +143,9 @@ async def _run(options: RunOptions, state: State, display: Display, archive: Arc
     try:
         kinds = sorted({document.resource.kind for document in options.documents if document.is_job})
         has_server = not KINDS_WITH_SERVER.isdisjoint(kinds)
-        async with local_cluster(state, workdir=Path.cwd(), has_server=has_server, kinds=kinds, gpus=gpus) as local:
+        async with local_cluster(
+            state, workdir=Path.cwd(), has_server=has_server, kinds=kinds, gpus=gpus, keeps_logs=True
+        ) as local:
             if local.warning:
                 display.message(f"Warning: {local.warning}")
             session = Session(options, local, display, interrupts, Tails(state.node, display.most_lines), archive)

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainmaster.cli.connection import Place, now, takes_cluster
+from trainmaster.cli.connection import takes_cluster
 from trainmaster.cli.list_jobs import FORMAT
+from trainmaster.client.connection import Place, now
 
 if TYPE_CHECKING:
     from trainmaster.cli.job_finder import JobFinder

@@ -6,16 +6,15 @@ import sys
 from collections.abc import Sequence
 
 import click
-import msgspec
 
-from trainmaster.cli.connection import Place, now
 from trainmaster.cli.interrupt import Interrupts
-from trainmaster.cli.job_finder import FoundJob, JobFinder, with_finder
+from trainmaster.cli.job_finder import JobFinder, with_finder
 from trainmaster.cli.log_reader import CONNECTIONS, LogOptions, LogReader
 from trainmaster.cli.manifest import Document, placed
 from trainmaster.cli.run_model import Job
 from trainmaster.cli.session import BAD_INPUT, BROKEN_PIPE, FAILED, SUCCEEDED, TIMED_OUT, Display, open_display
-from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig
+from trainmaster.client.connection import Place, now
+from trainmaster.client.creation import create
 
 TICK = 0.5
 """Seconds between two updates of the screen."""
@@ -53,9 +52,9 @@ class Submission:
 
     async def run(self, timeout: float) -> int:
         interrupts = Interrupts()
-        jobs = await self._create()
+        jobs = await create(self._finder, self._documents, lambda warning: self._display.message(f"Warning: {warning}"))
         options, has_many = LogOptions(is_all=True), len(jobs) > 1
-        cluster, write = self._finder.cluster, self._display.line
+        cluster, write = self._finder.cluster, self._write
         self._readers = [LogReader(cluster, job, options, write, has_many=has_many) for job in jobs]
         following = asyncio.ensure_future(self._follow())
         interrupted = asyncio.ensure_future(interrupts.first.wait())
@@ -74,30 +73,13 @@ class Submission:
             interrupted.cancel()
             self._display.show(self._jobs, now(), is_last=True)
 
+    async def _write(self, label: str, line: str) -> None:
+        self._display.line(label, line)
+
     async def _follow(self) -> None:
         async with asyncio.TaskGroup() as group:
             for reader in self._readers:
                 group.create_task(reader.follow())
-
-    async def _create(self) -> list[FoundJob]:
-        created = []
-        for document in self._documents:
-            try:
-                written = await self._finder.cluster.create(
-                    document.resource, document.key.namespace, msgspec.json.encode(document.body)
-                )
-            except AlreadyExists as error:
-                raise BadConfig(
-                    f"{document.where}: {document} exists in namespace {document.key.namespace} of "
-                    f"{self._finder.connection.title}; rename it, or delete the other one"
-                ) from error
-            except ApiError as error:
-                raise BadConfig(f"{document.where}: {error}") from error
-            for warning in written.warnings:
-                self._display.message(f"Warning: {document.where}: {document}: {warning}")
-            if document.is_job:
-                created.append(await self._finder.get(document.resource, document.key))
-        return created
 
     @property
     def _jobs(self) -> list[Job]:

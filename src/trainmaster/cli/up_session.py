@@ -1,19 +1,14 @@
 """Runs the local cluster of ``trainmaster up`` until a signal."""
 
-import asyncio
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import structlog
 
 from trainmaster.cli.interrupt import Interrupts
 from trainmaster.cli.leftover import GRACE, end_leftovers
-from trainmaster.cli.local import Local, local_cluster
-from trainmaster.cli.manifest import NAMESPACE
+from trainmaster.cli.local import local_cluster, prepare
 from trainmaster.cli.wiring import run_loop
-from trainmaster.core.errors import AlreadyExists, BadConfig
 from trainmaster.local.node.process import running_shims
 from trainmaster.local.node.worker import mark_stopped
 from trainmaster.local.state import State, default_folder, open_state
@@ -21,8 +16,6 @@ from trainmaster.local.state import State, default_folder, open_state
 log = structlog.get_logger(__name__)
 
 Print = Callable[[str], object]
-
-START_SECONDS = 30.0
 
 
 def run_until_signal(folder: Path, *, port: int, namespace: str, print_line: Print) -> None:
@@ -35,7 +28,7 @@ async def _run(state: State, port: int, namespace: str, print_line: Print) -> No
     async with local_cluster(state, port=port, workdir=Path.cwd()) as local:
         if local.warning:
             log.warning(local.warning)
-        await _prepare(local, namespace)
+        await prepare(local, namespace)
         state.write_kubeconfig(local.url, namespace)
         print_line(_usage(state, local.url))
         await interrupts.first.wait()
@@ -45,17 +38,6 @@ async def _run(state: State, port: int, namespace: str, print_line: Print) -> No
         mark_stopped(state.node)
         await end_leftovers(state.node, grace=GRACE, kill_now=interrupts.second)
     print_line("stopped; all objects are kept for the next `trainmaster up`")
-
-
-async def _prepare(local: Local, namespace: str) -> None:
-    with contextlib.suppress(AlreadyExists):
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-        await local.cluster.create(NAMESPACE, "", msgspec.json.encode(body))
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            await local.ready.wait()
-    except TimeoutError:
-        raise BadConfig(f"the node was not ready within {START_SECONDS:g} s; the log says why") from None
 
 
 def _option(state: State) -> str:

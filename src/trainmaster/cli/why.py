@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trainmaster.cli.connection import Place, now, takes_cluster
+from trainmaster.cli.connection import takes_cluster
 from trainmaster.cli.status import JOB
+from trainmaster.client.connection import Place
 
 if TYPE_CHECKING:
     from trainmaster.cli.job_finder import JobFinder
@@ -30,15 +31,6 @@ def why(place: Place, job: str) -> None:
 
 
 async def _read(finder: "JobFinder", name: str) -> list[str]:
-    from trainmaster.cli.evidence import events_of, output_of
-    from trainmaster.cli.observation import observe
-    from trainmaster.cli.story import failure_of, story
+    from trainmaster.client.explanation import explain
 
-    cluster, job = finder.cluster, await finder.find(name)
-    observed = await observe(cluster, job)
-    events = await events_of(cluster, job, observed)
-    output = await output_of(cluster, job, failure_of(job, observed))
-    connection = finder.connection
-    kubectl = f"kubectl --kubeconfig {connection.kubeconfig}" if connection.kubeconfig else "kubectl"
-    options = connection.options_of(job.key.namespace)
-    return story(job, observed, events, now(), output=output, kubectl=kubectl, options=options)
+    return await explain(finder, await finder.find(name))

@@ -127,11 +127,11 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
             return runner.run(work)
     except* Trainmaster as group:
         # Whatever else was cancelled with it, the first error is the reason.
-        raise _first(group) from None
+        raise first_error(group) from None
     raise AssertionError("unreachable: the block above returned or raised")
 
 
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+def first_error(group: BaseExceptionGroup[Any]) -> BaseException:
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

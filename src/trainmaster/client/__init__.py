@@ -1,0 +1,1 @@
+"""The Python API; trainmaster/__init__.py exports it."""
