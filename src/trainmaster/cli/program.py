@@ -27,7 +27,7 @@ RESTART_POLICIES = {"never": "Never", "onfailure": "OnFailure", "always": "Alway
 FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "paddle": "paddle", "mxnet": "mxnet", "jax": "jax"}
 """The names on the command line, and the values of ``spec.frameworkType``."""
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _PROGRAMS = {".py": ("python", "python3"), ".sh": ("sh",)}
 """What runs a file, by its suffix: the first that is in PATH."""
 
@@ -147,7 +147,7 @@ def _variables(options: ProgramOptions, environ: Mapping[str, str]) -> dict[str,
     found: dict[str, str] = {}
     for where, text in (*_lines_of(options.env_file), *(("--env", text) for text in options.env)):
         name, equals, value = text.partition("=")
-        if not _VARIABLE.fullmatch(name):
+        if not VARIABLE.fullmatch(name):
             raise BadConfig(
                 f"{where}: {text!r} is not a variable; write NAME=VALUE, or NAME to take it from your shell"
             )

@@ -54,8 +54,6 @@ class Connection(msgspec.Struct, frozen=True):
 
 def connect(place: Place) -> Connection:
     """A cluster that is named by an option, else the local cluster if it runs, else that of the kubeconfig."""
-    from trainmaster.kube.kubeconfig import load_config
-
     is_named = bool(place.kubeconfig or place.context)
     if place.state and is_named:
         raise BadConfig("--state and --kubeconfig or --context name different clusters; remove one of them")
@@ -68,6 +66,13 @@ def connect(place: Place) -> Connection:
             "there is no cluster: no local cluster is running, and there is no kubeconfig; "
             "start one with `trainmaster up`, or name one with --kubeconfig FILE"
         )
+    return connection_of(place, local)
+
+
+def connection_of(place: Place, local: Path | None) -> Connection:
+    """To the local cluster with this kubeconfig, or else to the one that the options name."""
+    from trainmaster.kube.kubeconfig import load_config
+
     config = load_config(kubeconfig=str(local or place.kubeconfig), context=place.context)
     return Connection(
         config=config,
