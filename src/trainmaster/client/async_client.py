@@ -20,7 +20,7 @@ from trainmaster.cli.observation import empty_model
 from trainmaster.cli.wiring import first_error
 from trainmaster.client import change
 from trainmaster.client.connection import Connection, Place, connect, connection_of, now, running_cluster
-from trainmaster.client.creation import create
+from trainmaster.client.creation import create as create_objects
 from trainmaster.client.embedded import EmbeddedCluster
 from trainmaster.client.errors import JobFailed, JobNotFound, Refused, TimedOut, TrainmasterError
 from trainmaster.client.explanation import explain
@@ -319,6 +319,11 @@ class AsyncClient:
     async def submit(self, job: Job | Manifest | File, *, unique: bool = False) -> AsyncJobHandle | AsyncJobList:
         """Creates a job: a ``Job``, a manifest as a dict, or the path of a file with manifests, which returns a list.
         ``unique`` adds a random suffix to its name. Raises ``Refused`` if it is not accepted."""
+        created = await self.create(job, unique=unique)
+        return created[0] if isinstance(job, Job | Mapping) else created
+
+    async def create(self, job: Job | Manifest | File, *, unique: bool) -> AsyncJobList:
+        """As ``submit``; one job is a list, too."""
         await self.open()
         finder = self.finder
         with refusing():
@@ -326,9 +331,8 @@ class AsyncClient:
             manifest.check_fields(documents)
             documents = [_renamed(document) for document in documents] if unique else documents
             documents = manifest.placed(documents, self._place.namespace, default=finder.connection.namespace)
-        created = await create(finder, documents, lambda warning: warnings.warn(warning, stacklevel=2))
-        handles = AsyncJobList(AsyncJobHandle(self, found) for found in created)
-        return handles[0] if isinstance(job, Job | Mapping) else handles
+        created = await create_objects(finder, documents, lambda warning: warnings.warn(warning, stacklevel=2))
+        return AsyncJobList(AsyncJobHandle(self, found) for found in created)
 
     async def jobs(self) -> AsyncJobList:
         """All jobs, or those of the client's namespace if it has one."""

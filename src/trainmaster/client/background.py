@@ -2,10 +2,10 @@
 
 import asyncio
 import atexit
+import concurrent.futures.thread
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from trainmaster.client.errors import TrainmasterError
@@ -31,7 +31,7 @@ class Background:
         future = asyncio.run_coroutine_threadsafe(work, self._started(work))
         try:
             return future.result()
-        except CancelledError:
+        except concurrent.futures.CancelledError:
             raise TrainmasterError("the client was closed") from None
         except BaseException:
             future.cancel()
@@ -102,9 +102,6 @@ _open: dict[object, Callable[[], object]] = {}
 
 def close_at_exit(close: Callable[[], object]) -> object:
     """Returns what ``forget`` takes."""
-    if not _open:
-        with contextlib.suppress(RuntimeError):  # the process ends already
-            _register_at_exit(_close_all)
     mark = object()
     _open[mark] = close
     return mark
@@ -118,3 +115,8 @@ def _close_all() -> None:
     for close in list(_open.values()):
         with contextlib.suppress(Exception):
             close()
+
+
+# Functions run in the reverse order: that of the thread pool, which is imported above, runs after ours.
+with contextlib.suppress(RuntimeError):  # the process ends already
+    _register_at_exit(_close_all)

@@ -1,6 +1,6 @@
 """The Python API for scripts and notebooks: ``async_client`` in a thread of its own."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
 from typing import Self, overload
 
@@ -150,10 +150,8 @@ class Client:
     def submit(self, job: Job | Manifest | File, *, unique: bool = False) -> JobHandle | JobList:
         """Creates a job: a ``Job``, a manifest as a dict, or the path of a file with manifests, which returns a list.
         ``unique`` adds a random suffix to its name. Raises ``Refused`` if it is not accepted."""
-        submitted = self._loop.run(self._client.submit(job, unique=unique))
-        if isinstance(submitted, AsyncJobHandle):
-            return JobHandle(self._loop, submitted)
-        return JobList(self._loop, submitted)
+        created = JobList(self._loop, self._loop.run(self._client.create(job, unique=unique)))
+        return created[0] if isinstance(job, Job | Mapping) else created
 
     def jobs(self) -> JobList:
         """All jobs, or those of the client's namespace if it has one."""
