@@ -22,6 +22,9 @@ _numbers = itertools.count(1)
 
 
 _LONG = (
+    "tests/client/test_exit.py",
+    "tests/client/test_local.py",
+    "tests/client/test_notebook.py",
     "tests/local/test_",
     "tests/examples/",
     "tests/hostile/",

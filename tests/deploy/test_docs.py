@@ -14,7 +14,9 @@ SOURCE = REPOSITORY / "src" / "trainmaster"
 _CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-_MODULE = re.compile(r"`(?:src/trainmaster/)?((?:core|lifecycle|kinds|runtime|kube|local|webhook|cli)/[\w/]+\.py)`")
+_MODULE = re.compile(
+    r"`(?:src/trainmaster/)?((?:core|lifecycle|kinds|runtime|kube|local|webhook|client|cli)/[\w/]+\.py)`"
+)
 
 
 def prose(document: Path) -> str:

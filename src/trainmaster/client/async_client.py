@@ -5,7 +5,7 @@ import os
 import secrets
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, Self, overload
@@ -113,13 +113,7 @@ class AsyncJobHandle:
         """The output of all replicas, or of those of a role. ``follow`` waits for pods and for lines until the job has
         ended; ``tail`` is the number of last lines of each replica; ``previous`` means the run before the last
         restart of a container in its pod."""
-        return self._lines(follow=follow, role=role, tail=tail, previous=previous)
-
-    async def _lines(self, **options: Any) -> AsyncIterator[LogLine]:
-        async with aclosing(self.log_batches(**options)) as batches:
-            async for batch in batches:
-                for line in batch:
-                    yield line
+        return _Lines(self.log_batches(follow=follow, role=role, tail=tail, previous=previous))
 
     async def log_batches(
         self, *, follow: bool, role: str, tail: int | None, previous: bool
@@ -139,7 +133,7 @@ class AsyncJobHandle:
                 await has_room.wait()
 
         reader = LogReader(self._finder.cluster, await self._current(), options, write)
-        async with _task(reader.follow() if follow else reader.show()) as reading:
+        async with _Task(reader.follow() if follow else reader.show()) as reading:
             reading.add_done_callback(lambda _: arrived.set())
             while lines or not reading.done():
                 await arrived.wait()
@@ -203,7 +197,7 @@ class AsyncJobHandle:
         fields = f"metadata.name={job.key.name}"
         reflector = Reflector(self._finder.cluster, store, WHOLE_CODEC, namespace=job.key.namespace, fields=fields)
         await self._current()
-        async with _task(reflector.run()):
+        async with _Task(reflector.run()):
             await reflector.settled.wait()
             await self._current()  # if it was deleted before the list, no change is observed
             while not model.outcome(job.resource, job.key):
@@ -390,14 +384,29 @@ def refusing() -> Iterator[None]:
         raise Refused(str(error)) from error
 
 
-@asynccontextmanager
-async def _task(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """``work`` goes on while the block runs, and is cancelled then."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait((task,))
-        if not task.cancelled():
-            task.exception()  # the block has it already, or does not need it
+class _Lines(AsyncIterator[LogLine]):
+    def __init__(self, batches: AsyncIterator[list[LogLine]]) -> None:
+        self._batches = batches
+        self._lines: Iterator[LogLine] = iter(())
+
+    async def __anext__(self) -> LogLine:
+        while (line := next(self._lines, None)) is None:
+            self._lines = iter(await anext(self._batches))
+        return line
+
+
+class _Task:
+    """``work`` goes on while the block runs, and is cancelled then. Not a generator: when a loop ends, it closes
+    generators in any order."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.create_task(work)
+
+    async def __aenter__(self) -> asyncio.Task[None]:
+        return self._task
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        if not self._task.cancelled():
+            self._task.exception()  # the block has it already, or does not need it
