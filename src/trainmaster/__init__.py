@@ -5,8 +5,8 @@ it. It is imported when it is used first: it loads the HTTP stack, and other par
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as in typing, whose import takes most of the time of this one
 if TYPE_CHECKING:
     from trainmaster.client.async_client import AsyncClient, AsyncJobHandle, AsyncJobList, LogLine
     from trainmaster.client.errors import (
@@ -51,11 +51,13 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = next((module for module, names in _MODULES.items() if name in names), "errors")
-    return getattr(import_module(f"trainmaster.client.{module}"), name)
+if not TYPE_CHECKING:  # for type checkers only the names above exist
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = next((module for module, names in _MODULES.items() if name in names), "errors")
+        return getattr(import_module(f"trainmaster.client.{module}"), name)
 
 
 def __dir__() -> list[str]:

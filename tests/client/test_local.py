@@ -1,5 +1,6 @@
 """The Python API against a local cluster in this process."""
 
+import doctest
 import itertools
 import json
 import time
@@ -20,6 +21,8 @@ from trainmaster import (
     TimedOut,
     TrainmasterError,
 )
+from trainmaster.client import job as described
+from trainmaster.client import sync_client
 
 SECONDS = 60.0
 SLEEPS = script("echo ready; exec sleep 600")
@@ -35,6 +38,17 @@ def test_a_job_is_submitted_followed_and_waited_for(client: Client) -> None:
     assert (status.phase, status.outcome, status.succeeded) == ("Succeed", "succeeded", True)
     assert [replica.lines for replica in status.replicas] == [("rank 0 of 2 with 0.1",), ("rank 1 of 2 with 0.1",)]
     assert (submitted.kind, submitted.namespace, submitted.name) == ("aitrainingjob", "default", "mnist")
+
+
+def test_the_logs_of_a_job_without_pods_are_refused_unless_they_are_followed(client: Client) -> None:
+    idle = client.submit(job("idle", spec={"suspend": True}, worker=role(["true"])))
+    with pytest.raises(Refused, match="aitrainingjob/idle has no pod that has started"):
+        list(idle.logs())
+    with pytest.raises(Refused, match="follow waits for new lines, and previous has none"):
+        list(idle.logs(follow=True, previous=True))
+    idle.resume()
+
+    assert list(idle.logs(follow=True)) == []
 
 
 def test_a_job_that_fails_raises_its_story(client: Client) -> None:
@@ -219,6 +233,12 @@ def test_a_running_local_cluster_is_used(up: Up, start: Start, state: Path) -> N
     code, out, _ = start("list", "--state", str(state), "--format", "json").end()
 
     assert (code, [row["name"] for row in json.loads(out)]) == (0, ["shared"])
+
+
+def test_the_examples_in_docstrings_print_what_is_written(user: Path) -> None:
+    for module in (sync_client, described):
+        failed, tried = doctest.testmod(module)
+        assert (failed, tried > 0) == (0, True)
 
 
 def left_in(folder: Path) -> list[Path]:

@@ -142,10 +142,11 @@ class AsyncJobHandle:
                     lines.clear()
                     has_room.set()
                     yield batch
-            try:
-                await reading
-            except* TrainmasterError as group:
-                raise first_error(group) from None
+            with refusing():
+                try:
+                    await reading
+                except* TrainmasterError as group:
+                    raise first_error(group) from None
 
     async def why(self) -> str:
         """Why the job waits, restarts or has failed, in at most ten lines, and what to type."""
@@ -289,11 +290,9 @@ class AsyncClient:
         try:
             if finder is not None:
                 await finder.cluster.close()
+        finally:
             if self._embedded is not None:
                 await self._embedded.stop()
-        except asyncio.CancelledError:
-            self.kill()
-            raise
 
     def kill(self) -> None:
         """While the client closes: processes get no more time to end."""

@@ -9,11 +9,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
+import structlog
+
 from trainmaster.cli.leftover import GRACE, end_leftovers
 from trainmaster.cli.local import local_cluster, prepare
 from trainmaster.cli.wiring import first_error
 from trainmaster.core.errors import Trainmaster
 from trainmaster.local.state import State, open_state, temporary_state
+
+log = structlog.get_logger(__name__)
 
 
 class EmbeddedCluster:
@@ -52,7 +56,11 @@ class EmbeddedCluster:
         self._stop.set()
         if self._task is None:
             return
-        await asyncio.wait((self._task,))
+        try:
+            await asyncio.wait((self._task,))
+        except asyncio.CancelledError:
+            self.kill()
+            raise
         try:
             self._task.result()
         except* Trainmaster as group:
@@ -63,6 +71,8 @@ class EmbeddedCluster:
         with place as state:
             try:
                 async with local_cluster(state, workdir=Path.cwd()) as local:
+                    if local.warning:
+                        log.warning(local.warning)
                     await prepare(local, self._namespace)
                     state.write_kubeconfig(local.url, self._namespace)
                     self._running.set_result(state)
