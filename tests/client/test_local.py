@@ -106,6 +106,16 @@ def test_a_job_that_is_deleted_while_it_is_waited_for_is_not_found(client: Clien
         first.wait(timeout=SECONDS)
 
 
+def test_a_job_that_is_deleted_at_its_end_has_a_result(client: Client) -> None:
+    brief = client.submit(job("brief", spec={"ttlSecondsAfterFinished": 0}, worker=role(["true"])))
+    status = brief.wait(timeout=SECONDS)
+    until(lambda: not client.jobs())
+
+    assert status.succeeded
+    with pytest.raises(JobNotFound, match="was deleted"):
+        brief.wait(timeout=SECONDS)
+
+
 def test_a_manifest_is_a_dict_or_a_file_with_several_documents(client: Client, user: Path) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "given"}, "data": {"word": "hello"}}
     first, second = (job(name, worker=role(["true"])) for name in ("first", "second"))

@@ -29,7 +29,7 @@ def kubeconfig(plane: ControlPlane, namespace: str, tmp_path: Path) -> Path:
 
 async def test_a_job_is_submitted_followed_and_explained(machine: NodeScene, kubeconfig: Path) -> None:
     async with machine.node(), AsyncClient(kubeconfig=kubeconfig) as client:
-        good = await client.submit(job_on(machine.name, "good", "echo hello", 2))
+        good = await client.submit(job_on(machine.name, "good", "echo hello", 2, cleanPodPolicy="None"))
         lines = [str(line) async for line in good.logs(follow=True)]
         status = await good.wait(timeout=SECONDS)
         bad = await client.submit(job_on(machine.name, "bad", "echo boom; exit 139", cleanPodPolicy="None"))

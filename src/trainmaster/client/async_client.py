@@ -29,7 +29,7 @@ from trainmaster.client.job import Job, document_of
 from trainmaster.client.quiet import log_as_library
 from trainmaster.client.status import JobStatus, read_status, read_statuses
 from trainmaster.core.errors import BadConfig, NotFound
-from trainmaster.core.view import WHOLE_CODEC, JobView
+from trainmaster.core.view import JOB_CODEC, JobView
 from trainmaster.kube.client import KubeCluster
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
@@ -99,12 +99,12 @@ class AsyncJobHandle:
         ``check``, a job that did not succeed is a ``JobFailed``, which has the story of ``why``."""
         try:
             async with asyncio.timeout(timeout):
-                await self._ended()
+                ended = await self._ended()
         except TimeoutError:
             raise TimedOut(f"{self} has not ended within {timeout:g} s; it goes on, or delete it") from None
-        status = await self.status()
+        self.last_status = status = await read_status(self._finder, ended)
         if check and not status.succeeded:
-            raise JobFailed(await self.why(), status)
+            raise JobFailed("\n".join(await explain(self._finder, ended)), status)
         return status
 
     def logs(
@@ -185,25 +185,34 @@ class AsyncJobHandle:
             raise JobNotFound(f"{self!r} was deleted, and another job has its name now")
         return found
 
-    async def _ended(self) -> None:
-        job, model, changed = self._found, empty_model(self._found), asyncio.Event()
+    async def _ended(self) -> FoundJob:
+        """The job at its end. With a TTL it may be deleted at once."""
+        job = await self._current()
+        model, changed = empty_model(job), asyncio.Event()
         store = Store[JobView](job.resource)
 
-        def observe(before: JobView | None, after: JobView | None) -> None:
-            is_same = after is not None and after.uid == job.view.uid
-            model.observe_job(job.resource, before or job.view, after if is_same else None)
+        def observe(_: JobView | None, after: JobView | None) -> None:
+            nonlocal job
+            if after is not None and after.uid == job.view.uid:
+                job = FoundJob(job.kinds, after)
+                model.observe_job(job.resource, None, after)
+            else:
+                model.observe_job(job.resource, job.view, None)
             changed.set()
 
         store.listen(observe)
         fields = f"metadata.name={job.key.name}"
-        reflector = Reflector(self._finder.cluster, store, WHOLE_CODEC, namespace=job.key.namespace, fields=fields)
-        await self._current()
+        reflector = Reflector(self._finder.cluster, store, JOB_CODEC, namespace=job.key.namespace, fields=fields)
         async with _Task(reflector.run()):
-            await reflector.settled.wait()
-            await self._current()  # if it was deleted before the list, no change is observed
-            while not model.outcome(job.resource, job.key):
+            await reflector.synced.wait()
+            if store.get(job.key) is None:  # it was deleted before the list
+                observe(None, None)
+            while not (outcome := model.outcome(job.resource, job.key)):
                 await changed.wait()
                 changed.clear()
+        if outcome == "deleted":
+            raise JobNotFound(f"{self!r} was deleted")
+        return job
 
 
 class AsyncJobList(list[AsyncJobHandle]):
