@@ -21,8 +21,8 @@ from trainmaster import (
     TimedOut,
     TrainmasterError,
 )
+from trainmaster.client import async_client, sync_client
 from trainmaster.client import job as described
-from trainmaster.client import sync_client
 
 SECONDS = 60.0
 SLEEPS = script("echo ready; exec sleep 600")
@@ -97,13 +97,15 @@ def test_a_job_is_scaled_suspended_resumed_and_deleted(client: Client, user: Pat
         client.job("change")
 
 
-def test_a_job_that_is_deleted_while_it_is_waited_for_is_not_found(client: Client) -> None:
+def test_a_job_that_is_deleted_is_not_taken_for_another_one_of_its_name(client: Client) -> None:
     first = client.submit(Job("gone", command=SLEEPS))
     first.delete()
     client.submit(Job("gone", command=["true"]))
 
     with pytest.raises(JobNotFound, match="was deleted, and another job has its name now"):
         first.wait(timeout=SECONDS)
+    with pytest.raises(JobNotFound, match="was deleted, and another job has its name now"):
+        first.scale(2)
 
 
 def test_a_job_that_is_deleted_at_its_end_has_a_result(client: Client) -> None:
@@ -142,8 +144,16 @@ def test_what_is_wrong_with_a_manifest_is_said_at_once(client: Client, user: Pat
     assert client.jobs() == []
 
 
+def test_warnings_of_the_api_server_are_warnings_of_python(client: Client) -> None:
+    with pytest.warns(UserWarning, match=r"the manifest: aitrainingjob/odd: spec\.frameworkType") as caught:
+        odd = client.submit(job("odd", spec={"frameworkType": "caffe"}, worker=role(["true"])))
+
+    assert odd.name == "odd"
+    assert caught[0].filename == __file__
+
+
 def test_text_is_not_taken_for_a_path(client: Client) -> None:
-    for text in ("kind: AITrainingJob\nmetadata: {}\n", "kind: AITrainingJob", '{"kind": 1}', "-", ""):
+    for text in ("kind: AITrainingJob\nmetadata: {}\n", "kind: AITrainingJob", '{"kind": 1}' + 999 * " ", "-", ""):
         with pytest.raises(Refused, match="this is text and not a path"):
             client.submit(text)
 
@@ -246,7 +256,7 @@ def test_a_running_local_cluster_is_used(up: Up, start: Start, state: Path) -> N
 
 
 def test_the_examples_in_docstrings_print_what_is_written(user: Path) -> None:
-    for module in (sync_client, described):
+    for module in (async_client, sync_client, described):
         failed, tried = doctest.testmod(module)
         assert (failed, tried > 0) == (0, True)
 

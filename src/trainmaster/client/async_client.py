@@ -234,10 +234,13 @@ class AsyncJobList(list[AsyncJobHandle]):
 class AsyncClient:
     """Submits jobs and follows them, on this machine or on a cluster.
 
-    >>> async with AsyncClient() as client:                                   # doctest: +SKIP
-    ...     job = await client.submit(Job("hello", command=["echo", "hello"]))
-    ...     async for line in job.logs(follow=True):
-    ...         print(line)
+    >>> async def main():
+    ...     async with AsyncClient() as client:
+    ...         job = await client.submit(Job("hello", command=["echo", "hello"]))
+    ...         async for line in job.logs(follow=True):
+    ...             print(line)
+    >>> asyncio.run(main())
+    worker-0 | hello
 
     Without arguments it uses the local cluster of ``trainmaster up``, if that runs, and starts one in this process
     otherwise, which ends with the client. A program that blocks its event loop blocks that cluster, too; ``Client``
@@ -321,11 +324,13 @@ class AsyncClient:
     async def submit(self, job: Job | Manifest | File, *, unique: bool = False) -> AsyncJobHandle | AsyncJobList:
         """Creates a job: a ``Job``, a manifest as a dict, or the path of a file with manifests, which returns a list.
         ``unique`` adds a random suffix to its name. Raises ``Refused`` if it is not accepted."""
-        created = await self.create(job, unique=unique)
+        created, texts = await self.create(job, unique=unique)
+        for text in texts:
+            warnings.warn(text, stacklevel=2)
         return created[0] if isinstance(job, Job | Mapping) else created
 
-    async def create(self, job: Job | Manifest | File, *, unique: bool) -> AsyncJobList:
-        """As ``submit``; one job is a list, too."""
+    async def create(self, job: Job | Manifest | File, *, unique: bool) -> tuple[AsyncJobList, list[str]]:
+        """The jobs, also if it is one, and the warnings of the API server."""
         await self.open()
         finder = self.finder
         with refusing():
@@ -333,8 +338,9 @@ class AsyncClient:
             manifest.check_fields(documents)
             documents = [_renamed(document) for document in documents] if unique else documents
             documents = manifest.placed(documents, self._place.namespace, default=finder.connection.namespace)
-        created = await create_objects(finder, documents, lambda warning: warnings.warn(warning, stacklevel=2))
-        return AsyncJobList(AsyncJobHandle(self, found) for found in created)
+        texts: list[str] = []
+        created = await create_objects(finder, documents, texts.append)
+        return AsyncJobList(AsyncJobHandle(self, found) for found in created), texts
 
     async def jobs(self) -> AsyncJobList:
         """All jobs, or those of the client's namespace if it has one."""
@@ -371,7 +377,10 @@ def _documents(job: Job | Manifest | File, *, is_local: bool) -> list[Document]:
 
 
 def _is_yaml(text: str) -> bool:
-    return (": " in text or text.startswith("{")) and not Path(text).exists()
+    with suppress(OSError):  # it is too long for a name
+        if Path(text).exists():
+            return False
+    return ": " in text or text.startswith("{")
 
 
 def _renamed(document: Document) -> Document:
@@ -386,7 +395,7 @@ def refusing() -> Iterator[None]:
     """Errors in manifests and arguments, in the words of the command line."""
     try:
         yield
-    except Refused:
+    except (Refused, JobNotFound):
         raise
     except BadConfig as error:
         raise Refused(str(error)) from error

@@ -1,5 +1,6 @@
 """The Python API for scripts and notebooks: ``async_client`` in a thread of its own."""
 
+import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
 from typing import Self, overload
@@ -150,7 +151,10 @@ class Client:
     def submit(self, job: Job | Manifest | File, *, unique: bool = False) -> JobHandle | JobList:
         """Creates a job: a ``Job``, a manifest as a dict, or the path of a file with manifests, which returns a list.
         ``unique`` adds a random suffix to its name. Raises ``Refused`` if it is not accepted."""
-        created = JobList(self._loop, self._loop.run(self._client.create(job, unique=unique)))
+        jobs, texts = self._loop.run(self._client.create(job, unique=unique))
+        for text in texts:
+            warnings.warn(text, stacklevel=2)
+        created = JobList(self._loop, jobs)
         return created[0] if isinstance(job, Job | Mapping) else created
 
     def jobs(self) -> JobList:
