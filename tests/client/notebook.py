@@ -30,7 +30,10 @@ def code_cells(notebook: Json) -> list[Json]:
 async def _run(source: str, names: Json) -> Output:
     """What the cell prints, then the value of its last expression."""
     tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1] if tree.body else None
+    last = last if isinstance(last, ast.Expr) else None
+    if last:
+        tree.body.pop()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         await _evaluated(tree, "exec", names)
