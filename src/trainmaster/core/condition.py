@@ -26,12 +26,19 @@ SUSPENDED = "Suspended"
 
 class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     type: str
+    """What the condition is about, for example Running or PodsWaiting."""
     status: str
+    """True or False."""
     reason: str = ""
+    """The reason in one word, for programs."""
     message: str = ""
+    """The reason in a sentence, for users."""
     last_probe_time: datetime | None = None
+    """When the condition was last checked. Only phases of AITrainingJobs have it."""
     last_update_time: datetime | None = None
+    """When the condition was last changed."""
     last_transition_time: datetime | None = None
+    """Since when the condition has this status."""
 
 
 Conditions = tuple[Condition, ...]

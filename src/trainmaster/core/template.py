@@ -23,40 +23,55 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 class PortPart(msgspec.Struct, rename="camel"):
     container_port: Port
+    """The number of the port. Where replicas share a network, the operator may choose another one."""
     name: str = ""
+    """The name of the port."""
 
 
 class EnvPart(msgspec.Struct):
     name: str
+    """The name of the variable. If the operator sets a variable of this name, its value counts."""
 
 
 class ContainerPart(msgspec.Struct):
     name: str
+    """The name of the container. It decides whether the container trains or is a side-car."""
     ports: list[PortPart] | None = None
+    """The ports of the container, as in a Pod."""
     env: list[EnvPart] | None = None
+    """The variables of the container. Those of the operator stand before them, so that $(NAME) can refer to these."""
 
 
 class VolumePart(msgspec.Struct):
     name: str
+    """The name of the volume."""
 
 
 class PodSpecPart(msgspec.Struct, rename="camel"):
     containers: Annotated[list[ContainerPart], msgspec.Meta(min_length=1)]
+    """The containers of the pod, as in a Pod."""
     init_containers: list[ContainerPart] | None = None
+    """Containers that run before the others, as in a Pod."""
     host_network: bool | None = None
+    """True: the pod has the network of its node. The operator may choose other ports then."""
     volumes: list[VolumePart] | None = None
+    """The volumes of the pod, as in a Pod."""
 
 
 class MetaPart(msgspec.Struct):
     labels: dict[str, str] | None = None
+    """Labels of the pods. The operator adds its own."""
     annotations: dict[str, str] | None = None
+    """Annotations of the pods."""
 
 
 class TemplatePart(msgspec.Struct):
     """The fields of a PodTemplateSpec that we read; also their schema in the CRDs."""
 
     spec: PodSpecPart
+    """The spec of the pods. All fields of a PodSpec are kept; kubectl explain pod.spec describes them."""
     metadata: MetaPart | None = None
+    """The metadata of the pods: labels, annotations and finalizers are kept."""
 
 
 def errors(template: Mapping[str, Any], path: str) -> list[str]:

@@ -1,6 +1,7 @@
 """CustomResourceDefinitions of all kinds, from ``kinds/<kind>/crd.py`` and the wire types."""
 
 from collections.abc import Container, Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -52,11 +53,13 @@ def _versions(definition: Definition) -> Iterator[dict[str, Any]]:
 
 def crds_of(resources: Container[Resource]) -> tuple[dict[str, Any], ...]:
     """The definitions of these resources."""
-    return tuple(crd(definition) for definition in DEFINITIONS if definition.resource in resources)
+    found = zip(DEFINITIONS, all_crds(), strict=True)
+    return tuple(body for definition, body in found if definition.resource in resources)
 
 
+@cache  # descriptions are read from source files, and local mode needs the definitions twice
 def all_crds() -> tuple[dict[str, Any], ...]:
-    """The definitions of all kinds, always in the same order."""
+    """The definitions of all kinds, always in the same order. They are shared: do not change them."""
     return tuple(crd(definition) for definition in DEFINITIONS)
 
 

@@ -32,33 +32,44 @@ PHASES = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED}) | ENDED
 _GOING_ON = (RUNNING, RESTARTING)
 
 
-# The docstring of a wire type is its description in the CRD: these have none there.
 class ReplicaStatus(Wire, frozen=True):
     active: int = 0
+    """Running pods."""
     succeeded: int = 0
+    """Pods that have succeeded."""
     failed: int = 0
+    """Pods that have failed."""
 
 
 class JobStatus(Wire, frozen=True):
     phase: str = ""
+    """Created, Running, Restarting or Suspended; at the end Succeeded or Failed."""
     observed_generation: int = 0
+    """The generation of the spec that this status is about."""
     conditions: Conditions = ()
+    """The conditions that all kinds have, and then each phase that the job has had, the present one last."""
     replica_statuses: dict[str, ReplicaStatus] = {}
+    """How many pods of each role are in which state."""
     restarts: dict[str, Restarts] = {}
+    """What is counted of the restarts of each role."""
     restart_history: tuple[Restart, ...] = ()
+    """The last ten restarts."""
     ran: dict[str, tuple[int, ...]] = {}
-    """The replicas of a role whose pod was seen running in this attempt."""
+    """The indices of the replicas of each role whose pod was seen running in this attempt."""
     done: dict[str, tuple[int, ...]] = {}
-    """The replicas of a role whose pod has succeeded in this attempt. They are not created again."""
+    """The indices of the replicas of each role that have succeeded in this attempt. They are not created again."""
     ports: Ports = {}
+    """The ports of replicas that share a network: by replica, then by the port that its template declares."""
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
     failure: Failure | None = None
     """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     clean: CleanPodPolicy | None = None
-    """Replaces the job's own policy, where that would leave pods running."""
+    """Replaces ``cleanPodPolicy`` of the spec, where that would leave pods running."""
     start_time: datetime | None = None
+    """When the job was started, or resumed."""
     completion_time: datetime | None = None
+    """When the job ended."""
 
 
 Counters = dict[str, ReplicaStatus]

@@ -19,15 +19,26 @@ class Policy(Wire, frozen=True):
     """The fields that older manifests have in the spec itself."""
 
     clean_pod_policy: Literal["All", "Running", "None", ""] | None = None
+    """Which pods are deleted when the job has ended, with their services. All: all. Running: those that still run.
+    None, which is the default: none."""
     ttl_seconds_after_finished: Count | None = None
+    """The job is deleted this time after its end. By default it is kept."""
     active_deadline_seconds: Seconds | None = None
+    """After this time the job has failed, and running pods are deleted under every ``cleanPodPolicy``. By default there
+    is no deadline. A suspension resets it."""
     backoff_limit: Count | None = None
+    """How many restarts the job may cause, all roles together. By default there is no limit. Evictions are not
+    counted."""
     scheduling_policy: SchedulingPolicy | None = None
+    """What the PodGroup of the job asks for. It has an effect if the operator has a gang scheduler."""
 
 
 class RunPolicy(Policy, frozen=True):
     suspend: bool = False
+    """True: pods and services are deleted. False again: the job starts from the beginning."""
     managed_by: ManagedBy = ""
+    """The controller that runs the job, for example kueue.x-k8s.io/multikueue. With any name other than that of the
+    operator, the operator does not touch the job. It cannot be changed."""
 
 
 def read(policy: RunPolicy, status: JobStatus, name: str, *, exit_codes: str = "") -> model.RunPolicy:

@@ -1,6 +1,7 @@
 """Turns wire types into the OpenAPI schema of a CustomResourceDefinition.
 
-What a decoder accepts and what the API server stores cannot drift apart.
+What a decoder accepts and what the API server stores cannot drift apart. The docstrings of a job and of the fields
+are the descriptions that ``kubectl explain`` shows.
 
 A schema has shapes, ranges and enums. CEL rules check the rest as far as their cost limits allow, in the same
 sentences as ``kinds/*/validate.py``, which checks a job that was stored before the rules existed. Pod templates name
@@ -14,6 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from trainmaster.core.template import ContainerPart, VolumePart
+from trainmaster.kinds.description import fields_of, plain
 
 Schema = dict[str, Any]
 
@@ -49,13 +51,14 @@ def schema_of(job: type[msgspec.Struct], rules: Rules) -> Schema:
     """The whole object. The API server knows the metadata; naming ``name`` lets rules point at it."""
     schema = _Generator(rules).schema(inspect.type_info(job), keeps_unknown=False)
     schema["properties"] = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
+        "apiVersion": {"description": "The group and the version of the object.", "type": "string"},
+        "kind": {"description": "The kind of the object.", "type": "string"},
         **schema["properties"],
+        # The API server has its own description, and takes no other.
         "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
     }
     schema["required"].remove("metadata")
-    return schema
+    return {"description": plain(job.__doc__ or ""), **schema}
 
 
 class _Generator:
@@ -92,19 +95,25 @@ class _Generator:
 
     def _object(self, type_: inspect.StructType, *, keeps_unknown: bool) -> Schema:
         schema: Schema = {"type": "object"}
-        # The docstrings inside a template are for us, not for the user.
-        if type_.cls.__doc__ and not keeps_unknown:
-            schema["description"] = " ".join(type_.cls.__doc__.split())
         if required := [field.encode_name for field in type_.fields if field.required]:
             schema["required"] = required
+        texts = fields_of(type_.cls)
         schema["properties"] = {
-            field.encode_name: self.schema(field.type, keeps_unknown=keeps_unknown)
+            field.encode_name: _description(texts.get(field.name, ""), field)
+            | self.schema(field.type, keeps_unknown=keeps_unknown)
             | _validations(self._rules.get((type_.cls, field.encode_name), ()))
             for field in type_.fields
         }
         if keeps_unknown:
             schema["x-kubernetes-preserve-unknown-fields"] = True
         return schema | _validations(self._rules.get(type_.cls, ()))
+
+
+def _description(text: str, field: inspect.Field) -> Schema:
+    """With the default of the type. The schema itself has none: the API server would write it into stored jobs."""
+    has_default = isinstance(field.default, str | int) and field.default
+    sentences = [text, f"Default: {field.default}."] if has_default else [text]
+    return {"description": " ".join(sentences)} if text else {}
 
 
 def _atomic(schema: Schema) -> Schema:

@@ -30,10 +30,16 @@ class SchedulingPolicy(Wire, frozen=True):
     """What a job asks of a gang scheduler, as Kubeflow spells it."""
 
     min_available: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    """How many pods have to be scheduled at once. By default all pods of the job; more than these has no effect."""
     queue: str = ""
+    """The queue of the PodGroup. Volcano reads it."""
     min_resources: dict[str, int | str] = {}
+    """The resources that the pods need together before the first of them is scheduled. By default what the first
+    ``minAvailable`` pods request."""
     priority_class: str = ""
+    """The PriorityClass of the PodGroup. Volcano reads it."""
     schedule_timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    """Seconds that the first pods wait for the last one. The scheduler-plugins read it."""
 
 
 class Gang(msgspec.Struct, frozen=True):

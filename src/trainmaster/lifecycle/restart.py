@@ -46,18 +46,20 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How one role stands. ``count`` only grows; ``used`` are the restarts that the role itself brought about, which
-    its limit is about; ``streak`` are those without a calm time between them."""
+    """What is stored of the restarts of one role."""
 
     count: int = 0
+    """How often the role was restarted. It only grows."""
     used: int = 0
+    """The restarts that the role itself caused and that are charged to its limit."""
     streak: int = 0
+    """Restarts in a row, which the back-off depends on. Ten minutes without a fault end the row."""
     attempt: int = 0
-    """A pod of a lower count is of an older attempt."""
+    """The present attempt of the role. Pods of a lower attempt are deleted."""
     attempts: dict[str, int] = {}
-    """The same for single pods, by index."""
+    """The present attempt of single replicas, by index, where it is higher than that of the role."""
     next_time: datetime | None = None
-    """Before that no pod of the role is created."""
+    """The end of the back-off: before it no pod of the role is created."""
 
     def attempt_of(self, index: int) -> int:
         return max(self.attempt, self.attempts.get(str(index), 0))
@@ -90,14 +92,22 @@ class Restart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One restart, as the status remembers it."""
 
     time: datetime
+    """When the restart was decided."""
     replica: str
+    """The replica that failed: its role and index, or the name of its pod."""
     scope: str
+    """What was restarted: All, Replica or Pod."""
     exit_code: int | None = None
+    """The exit code of the container that failed."""
     signal: str = ""
+    """The signal that ended the container, for example SIGKILL."""
     reason: str = ""
+    """What happened to the container or to the pod, for example Error, OOMKilled or Evicted."""
     node: str = ""
+    """The node of the pod."""
     line: str = ""
-    """The last line that the container left as its termination message."""
+    """The last line of the termination message of the container. With ``terminationMessagePolicy:
+    FallbackToLogsOnError`` in the template it is the last line of its log."""
 
 
 class FailedPod(msgspec.Struct, frozen=True):

@@ -12,10 +12,15 @@ RESOURCE = Resource("diengine.opendilab.org", "v1alpha1", "aggregatorconfigs", "
 
 class AggregatorConfigSpec(Wire, frozen=True):
     aggregator: RoleSpec
+    """The aggregator: its pods are created from this template."""
 
 
 class AggregatorConfig(Wire, frozen=True):
-    """How an aggregator runs: it gathers learners, and is one learner to the coordinator."""
+    """The pods of aggregators. An aggregator gathers learners, and is one learner to the coordinator."""
 
     metadata: ObjectMeta
+    """Standard metadata of an object. By default ``aggregator-config`` in ``di-system`` or ``nervex-system`` is
+    read."""
     spec: AggregatorConfigSpec
+    """How aggregators run. Pods that are created after an edit are as it says, except for the port, which a job
+    keeps."""

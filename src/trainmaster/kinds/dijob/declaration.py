@@ -30,20 +30,30 @@ class Member(Wire, frozen=True):
     """A replica that is wanted: the operator keeps a pod and a service of its name."""
 
     role: Role
+    """The role of the replica. A learner with several GPUs is an aggregator with ddp-learners."""
     at: datetime
+    """When the replica was requested, or replaced."""
     cpus: Amount = ""
+    """The CPUs that were requested for the pod. Empty: as in the template."""
     gpus: Gpus = 0
+    """The GPUs that were requested for the pod."""
     memory: Amount = ""
+    """The memory that was requested for the pod. Empty: as in the template."""
     attempt: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    """How often the replica was replaced in a row, which the back-off depends on."""
     aggregator: PodName = ""
+    """The aggregator that a ddp-learner belongs to."""
     world_size: Gpus = 0
+    """The number of processes in the DDP group."""
     start_rank: Gpus = 0
+    """The rank of the first process of this pod in the DDP group."""
     master: PodName = ""
+    """The pod of the DDP group that has rank 0. Empty in that pod itself."""
     formed: bool = False
     """Of an aggregator: its DDP group has had all of its pods. With the restart scope All, of any other replica: its
     pod has run. A pod that is missing from then on was lost."""
     restarts: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
-    """How often its container was restarted in place, as far as Events have reported it."""
+    """How often the kubelet restarted its container, as far as Events have reported it."""
 
 
 Members = Annotated[
@@ -57,12 +67,19 @@ class LastRequest(Wire, frozen=True):
     """The last change, by which a client that lost the answer and asks again is recognised."""
 
     id: str
+    """Of the request, chosen by di-server."""
     digest: str
+    """Of the content of the request."""
     at: datetime
+    """When the request was stored."""
     incarnation: str = ""
+    """The pod of the coordinator that sent the request, and how often its container was restarted."""
     collectors: tuple[str, ...] = ()
+    """The collectors in the response."""
     learners: tuple[str, ...] = ()
+    """The learners in the response."""
     answered: bool = False
+    """True: the client has received the response."""
 
 
 class Aggregator(Wire, frozen=True):
@@ -70,19 +87,24 @@ class Aggregator(Wire, frozen=True):
     the AggregatorConfig."""
 
     port: Port
+    """The port on which the aggregators of the job listen. It does not change when the AggregatorConfig does."""
     host_network: bool = False
+    """True: the aggregators have the network of their nodes."""
 
 
 class Declared(Wire, frozen=True):
     """The replicas that were asked for, by pod name, and which incarnation of the coordinator stated how many."""
 
     members: Members = {}
+    """The requested replicas, by the name of their pod. The operator creates a pod and a service for each."""
     incarnations: dict[str, str] = {}
+    """By role: the coordinator's pod that stated how many replicas the job has. Its later requests add to them."""
     last: LastRequest | None = None
+    """The last request, by which the same request is recognised when its response got lost."""
     aggregator: Aggregator | None = None
+    """What di-server tells clients about the aggregators of the job."""
     aggregator_template: Template | None = None
-    """In the place of ``aggregator`` in jobs of earlier releases. No pod is created from it: who may write a status may
-    not say which pods are created."""
+    """Of earlier releases, in the place of ``aggregator``. No pod is created from it."""
 
     def with_last(self, last: LastRequest) -> "Declared":
         return msgspec.structs.replace(self, last=last)

@@ -8,5 +8,5 @@ AGGREGATOR_CONFIG = Resource("nervex.sensetime.com", "v1alpha1", "aggregatorconf
 
 
 class NerveXJob(DIJob, frozen=True):
-    """A reinforcement-learning job of nerveX: its coordinator and its aggregator run first, and the coordinator asks
-    for collectors and learners."""
+    """A reinforcement-learning job of nerveX: its coordinator and its aggregator run first, and the coordinator
+    requests collectors and learners."""

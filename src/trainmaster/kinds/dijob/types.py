@@ -21,61 +21,95 @@ class RunPolicy(Wire, frozen=True):
     """How the job is run, as Kubeflow spells it."""
 
     suspend: bool = False
+    """True: all pods are deleted. False again: the job starts again."""
     active_deadline_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    """The job fails if it has not ended so many seconds after its start or resumption. By default there is no
+    deadline."""
     ttl_seconds_after_finished: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
+    """The job is deleted so many seconds after its end. By default it is kept."""
     scheduling_policy: SchedulingPolicy | None = None
+    """What the PodGroup of the job asks for. It has an effect if the operator has a gang scheduler."""
     restart_scope: Literal["All", "Pod"] = "Pod"
-    """What restarts when a pod fails or its container is restarted in place: all pods of the job, or the pod alone."""
+    """What restarts when a pod fails or its container is restarted in place. All: all pods of the job. Pod: that pod
+    alone."""
 
 
 class RoleSpec(Wire, frozen=True):
     template: Template
+    """The pod template of the role. The environment of its main container tells it where the others are."""
 
 
 class DIJobSpec(Wire, frozen=True):
     coordinator: RoleSpec
+    """The coordinator. It runs first, and the job ends with its main container: exit code 0 is Succeeded, any other
+    one is Failed. ``restartPolicy`` of the pod is Never unless the template says otherwise."""
     collector: RoleSpec | None = None
+    """The collectors that the coordinator may request from di-server. Without it, it can request none."""
     learner: RoleSpec | None = None
+    """The learners that the coordinator may request from di-server. Without it, it can request none."""
     group: str = ""
+    """Free text, without effect."""
     priority_class_name: str = ""
+    """The PriorityClass of every pod. By default the templates decide."""
     clean_pod_policy: Literal["Running", "All", "ALL", "None", ""] = "Running"
+    """Which pods are deleted when the job has ended. Running: those that still run. All, or ALL: all. None: none.
+    Services are always deleted."""
     volumes: Volumes = []
+    """Volumes that are added to every pod, except aggregators."""
     managed_by: ManagedBy = ""
+    """The controller that runs the job, for example kueue.x-k8s.io/multikueue. With any name other than that of the
+    operator, the operator does not touch the job. It cannot be changed."""
     run_policy: RunPolicy = RunPolicy()
+    """Suspension, deadline, time to live, gang and restart scope of the job."""
 
 
 class RoleStatus(Wire, frozen=True):
     active: int = 0
+    """Running pods."""
     succeeded: int = 0
+    """Pods that have succeeded."""
     failed: int = 0
+    """Pods that have failed."""
 
 
 class DIJobStatus(Wire, frozen=True):
     phase: str = ""
+    """Created or Running; at the end Succeeded or Failed."""
     observed_generation: int = 0
+    """The generation of the spec that this status is about."""
     conditions: Conditions = ()
+    """The conditions that all kinds have, and then each phase that the job has had, the present one last."""
     replica_status: dict[str, RoleStatus] = {}
+    """How many pods of each role are in which state."""
     ports: Ports = {}
+    """The ports of replicas that share a network: by replica, then by the port that its template declares."""
     declared: Declared = Declared()
+    """The replicas that the coordinator requested through di-server."""
     restarts: dict[str, Restarts] = {}
-    """Of the roles whose pods the operator creates by itself, and of all roles with the restart scope All. Otherwise a
-    declared replica is replaced under another name."""
+    """What is counted of the restarts of roles whose pods the operator creates by itself; with the restart scope All of
+    all roles. Otherwise a requested replica is replaced under another name."""
     ran: dict[str, tuple[int, ...]] = {}
-    """With the restart scope All, roles that the operator creates by itself whose pod has run."""
+    """With the restart scope All: the roles that the operator creates by itself whose pod has run in this attempt."""
     restart_history: tuple[Restart, ...] = ()
+    """The last ten restarts."""
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
     failure: Failure | None = None
     """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     clean: CleanPodPolicy | None = None
-    """In the place of the job's own policy, where that would leave something running."""
+    """Replaces ``cleanPodPolicy`` of the spec, where that would leave pods running."""
     start_time: datetime | None = None
+    """When the job was started, or resumed."""
     completion_time: datetime | None = None
+    """When the job ended."""
 
 
 class DIJob(Wire, frozen=True):
-    """A reinforcement-learning job of DI-engine: its coordinator runs first and asks for collectors and learners."""
+    """A reinforcement-learning job of DI-engine: its coordinator runs first and requests collectors and learners."""
 
     metadata: ObjectMeta
+    """Standard metadata of an object. Names of pods and services are made from the name of the job."""
     spec: DIJobSpec
+    """What the job shall do."""
     status: DIJobStatus = DIJobStatus()
+    """What the operator knows about the job. Do not edit it."""
