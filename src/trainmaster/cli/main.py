@@ -7,6 +7,7 @@ import click
 from trainmaster.cli.change import delete, resume, scale, suspend
 from trainmaster.cli.completion import completion
 from trainmaster.cli.down import down
+from trainmaster.cli.explain import explain
 from trainmaster.cli.init import init
 from trainmaster.cli.list_jobs import list_jobs
 from trainmaster.cli.log import flush_logging
@@ -59,7 +60,7 @@ def crds() -> None:
 
 
 for command in (
-    *(run, init, list_jobs, status, why, logs, delete, scale, suspend, resume),
+    *(run, init, explain, list_jobs, status, why, logs, delete, scale, suspend, resume),
     *(up, down, node, operator, server, webhook, completion),
 ):
     cli.add_command(command)
