@@ -76,11 +76,12 @@ hostile: testbed ## attack a whole installation for five minutes; prints times a
 bench: testbed ## compare with a plain API client and Kubernetes' Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench
 
-generate: $(STAMP) ## write the generated files (deploy/crds.yaml, deploy/*-manager.yaml, …)
+generate: $(STAMP) ## write the generated files (deploy/crds.yaml, deploy/*-manager.yaml, docs/reference, …)
 	$(BIN)/trainmaster crds > deploy/crds.yaml
 	$(BIN)/python -m deploy.manager
 	$(BIN)/python -m deploy.kustomize
 	$(BIN)/python -m deploy.monitoring
+	$(BIN)/python -m reference
 
 picture: $(STAMP) ## record docs/terminal.svg, the picture of the README, from a real run
 	$(BIN)/python -m tools.picture

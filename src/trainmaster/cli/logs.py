@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trainmaster.cli.connection import takes_cluster
+from trainmaster.cli.exit_code import BROKEN_PIPE, INTERRUPTED
 from trainmaster.cli.status import JOB
 from trainmaster.client.connection import Place
 from trainmaster.core.errors import BadConfig
@@ -14,8 +15,6 @@ from trainmaster.core.errors import BadConfig
 if TYPE_CHECKING:
     from trainmaster.cli.job_finder import JobFinder
     from trainmaster.cli.log_reader import LogOptions
-
-INTERRUPTED, BROKEN_PIPE = 130, 141
 
 
 @click.command()

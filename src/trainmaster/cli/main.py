@@ -7,6 +7,7 @@ import click
 from trainmaster.cli.change import delete, resume, scale, suspend
 from trainmaster.cli.completion import completion
 from trainmaster.cli.down import down
+from trainmaster.cli.exit_code import FAILED
 from trainmaster.cli.explain import explain
 from trainmaster.cli.init import init
 from trainmaster.cli.list_jobs import list_jobs
@@ -73,4 +74,4 @@ def main() -> None:
     except Trainmaster as error:
         flush_logging()
         click.echo(f"trainmaster: {error}", err=True)
-        sys.exit(1)
+        sys.exit(FAILED)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainmaster.cli.exit_code import BAD_INPUT, INTERRUPTED
 from trainmaster.cli.option import Duration, ProgramCommand, program_of
 from trainmaster.client.connection import Place
 from trainmaster.core.errors import BadConfig, Trainmaster
@@ -14,9 +15,6 @@ from trainmaster.core.errors import BadConfig, Trainmaster
 if TYPE_CHECKING:
     from trainmaster.cli.manifest import Document
     from trainmaster.cli.program import ProgramOptions
-
-BAD_INPUT = 2
-INTERRUPTED = 130
 
 
 # The names are those of program.FRAMEWORKS and program.RESTART_POLICIES, whose import would delay --help.

@@ -16,6 +16,7 @@ import msgspec
 
 from trainmaster.cli import demand
 from trainmaster.cli.archive import LIMIT, Archive
+from trainmaster.cli.exit_code import BAD_INPUT, BROKEN_PIPE, FAILED, SUCCEEDED, TIMED_OUT
 from trainmaster.cli.interrupt import Interrupts
 from trainmaster.cli.json_lines import JsonLines
 from trainmaster.cli.keyboard import keyboard
@@ -47,7 +48,6 @@ CLEAN_UP_SECONDS = 15.0
 KINDS_WITH_SERVER = frozenset({"DIJob", "NerveXJob"})
 """Kinds whose jobs request replicas from di-server."""
 
-SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT, BROKEN_PIPE = 0, 1, 2, 124, 141
 """Exit codes. The last one is that of a shell after SIGPIPE."""
 
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import click
 
+from trainmaster.cli.exit_code import BAD_INPUT, BROKEN_PIPE, FAILED, SUCCEEDED, TIMED_OUT
 from trainmaster.cli.interrupt import Interrupts
 from trainmaster.cli.job_finder import JobFinder, with_finder
 from trainmaster.cli.log_reader import CONNECTIONS, LogOptions, LogReader
 from trainmaster.cli.manifest import Document, placed
 from trainmaster.cli.run_model import Job
-from trainmaster.cli.session import BAD_INPUT, BROKEN_PIPE, FAILED, SUCCEEDED, TIMED_OUT, Display, open_display
+from trainmaster.cli.session import Display, open_display
 from trainmaster.client.connection import Place, now
 from trainmaster.client.creation import create
 

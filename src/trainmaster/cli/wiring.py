@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from trainmaster.cli.accelerator import accelerators_in
+from trainmaster.cli.exit_code import FAILED
 from trainmaster.core.errors import BadConfig, NotLeading, Trainmaster
 from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.template import MANAGED_BY
@@ -117,7 +118,7 @@ def run_operator(options: OperatorOptions) -> None:
         run_loop(_operate(options))
     except NotLeading as error:
         log.error("ending: this process does not lead any more", because=str(error))  # noqa: TRY400 one line is enough
-        raise SystemExit(1) from None
+        raise SystemExit(FAILED) from None
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:

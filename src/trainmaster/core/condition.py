@@ -6,22 +6,23 @@ from datetime import datetime
 import msgspec
 
 ACCEPTED = "Accepted"
-"""False: the spec cannot be run as written; the message says what to change."""
+"""False: the spec cannot be run. The message names each field and says what to change."""
 POD_CREATE_FAILED = "PodCreateFailed"
-"""True: the API server refuses a pod or service of this job, or no port is free for it; it is tried again."""
+"""True: the API server refuses a pod or service of the job, or no port is free for it. The operator tries again."""
 CONTAINER_CREATE_FAILED = "ContainerCreateFailed"
-"""True: the node of a pod cannot create one of its containers, and tries again."""
+"""True: the node of a pod cannot create one of its containers. The kubelet tries again."""
 PODS_WAITING = "PodsWaiting"
-"""True: pods cannot start, or nothing is done about lost ones; the reason says why, and the message for what."""
+"""True: pods cannot start, or lost pods are not replaced yet. The message says what they wait for."""
 DEFINITION_OUTDATED = "DefinitionOutdated"
-"""True: the CustomResourceDefinition lacks fields of the status, so nothing is decided until it is updated."""
+"""True: the CustomResourceDefinition lacks fields of the status. Nothing is done for the job until it is updated."""
 FINISHED = "Finished"
-"""True: the job has ended, well or badly; the reason is its last phase. Made for ``kubectl wait``."""
+"""True: the job has ended. The reason is its last phase. ``kubectl wait --for=condition=Finished`` waits for it."""
+
 _GOOD = frozenset({"Succeed", "Succeeded"})
 """The last phases of a job that ended well, as the kinds spell them."""
 
 SUSPENDED = "Suspended"
-"""True: the job was told to stop and waits to be told to go on."""
+"""True: the job is suspended and has no pods until it is resumed."""
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -14,6 +14,8 @@ from trainmaster.core.plan import Body
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "trainmaster"}
 """On every child: one watch with this selector covers the children of all kinds."""
+LABELS = {"app.kubernetes.io/managed-by": "``trainmaster``; also on services."}
+"""Of all pods, with descriptions for users, as in ``kinds/<kind>/labels.py``."""
 
 MAX_OBJECT = 3 * 512 * 1024
 """Bytes: etcd's default limit for an object."""

@@ -7,7 +7,7 @@ one pass. ``tests/laws`` holds every registered kind to the laws of docs/decisio
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
@@ -136,7 +136,7 @@ class Kind(ABC, Generic[J]):
     status_type: ClassVar[type[Any]]
     initial_phase: ClassVar[str]
     """The phase of a job that was seen and has not started."""
-    phases: ClassVar[frozenset[str]]
+    phases: ClassVar[Collection[str]]
     """All phases that its jobs can have."""
     ended: ClassVar[frozenset[str]]
     """Phases that are never left."""

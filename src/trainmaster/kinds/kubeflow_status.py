@@ -27,7 +27,14 @@ RESTARTING = "Restarting"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 ENDED = frozenset({SUCCEEDED, FAILED})
-PHASES = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED}) | ENDED
+PHASES = {
+    CREATED: "The pods exist, and the job does not run yet.",
+    RUNNING: "The role that decides runs; after a restart all replicas do.",
+    RESTARTING: "A pod failed, and pods restart.",
+    SUSPENDED: "``suspend`` is set. The job has no pods.",
+    SUCCEEDED: "The job has succeeded.",
+    FAILED: "The job has failed.",
+}
 
 _GOING_ON = (RUNNING, RESTARTING)
 

@@ -10,8 +10,7 @@ from trainmaster.kinds.base import Failure
 from trainmaster.lifecycle import reason
 
 HAS_PRIORITY_CLASS = "PriorityClassFound"
-"""False: no PriorityClass is called like the job's priority. Its pods have none, as with the ancestors, who knew the
-priority as a label alone."""
+"""False: there is no PriorityClass with the name of the job's priority. Its pods have only the label."""
 
 
 def class_of(priority: str, conditions: Conditions) -> str:

@@ -22,6 +22,7 @@ from trainmaster.core.view import PodView
 
 LABEL = "trainmaster/environment"
 """On pods: the digest of the values that they refer to."""
+LABELS = {LABEL: "In large jobs: which ConfigMap has the long variables of the pod."}
 MANY_REPLICAS = 64
 LONG_ENVIRONMENT = 16 * 1024
 """A job with more replicas, or more bytes of shared values, is large."""

@@ -24,6 +24,11 @@ PLUGINS_GROUP = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGro
 VOLCANO_GROUP_NAME = "scheduling.k8s.io/group-name"
 VOLCANO_TASK = "volcano.sh/task-spec"
 PLUGINS_GROUP_NAME = "scheduling.x-k8s.io/pod-group"
+LABELS = {PLUGINS_GROUP_NAME: "The PodGroup of the pod, with a gang scheduler other than Volcano."}
+ANNOTATIONS = {
+    VOLCANO_GROUP_NAME: "The PodGroup of the pod, with the gang scheduler Volcano.",
+    VOLCANO_TASK: "The role of the pod, with the gang scheduler Volcano.",
+}
 
 
 class SchedulingPolicy(Wire, frozen=True):

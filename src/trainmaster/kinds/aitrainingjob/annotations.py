@@ -1,13 +1,21 @@
 """Annotations that end an AITrainingJob, and what suspends it (docs/aitrainingjob.md, Annotations)."""
 
 from trainmaster.core.condition import SUSPENDED, is_true
-from trainmaster.kinds.aitrainingjob import labels
+from trainmaster.kinds.aitrainingjob import labels, placement
 from trainmaster.kinds.aitrainingjob.status import TERMINATING
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import Result
 
 FAILED, PREEMPTED, NODE_FAIL = "Failed", "Preempted", "NodeFail"
+
+ANNOTATIONS = {
+    FAILED: "Ends the job in this phase, unless it has succeeded already. The value becomes the message.",
+    PREEMPTED: "The same. With ``requeueOnPreemption`` it suspends the job until the annotation is removed.",
+    NODE_FAIL: "The same as Failed, in the phase NodeFail; ``nodefailed`` is another spelling.",
+    placement.QUEUE: "The queue of the PodGroup, with the gang scheduler Volcano.",
+}
+"""Of jobs. The first three may be in lower case, and may have the prefix ``elasticdeeplearning.ai/``."""
 
 _ASKED = (FAILED, PREEMPTED, NODE_FAIL)
 """In the order in which they count, should several be there."""

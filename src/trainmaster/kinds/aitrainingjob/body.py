@@ -16,6 +16,27 @@ from trainmaster.lifecycle import gang as gangs
 from trainmaster.lifecycle.environment import Environment, environment_of
 from trainmaster.lifecycle.gang import Gang
 
+ENVIRONMENT = {
+    "<ROLE>_INSTANCES": "The addresses of the replicas of a role, separated by commas.",
+    "<ROLE>_INSTANCES_NUM": "The number of these addresses.",
+    "<ROLE>_PORTS": "The published ports of the role, separated by commas.",
+    "<ROLE>_PORTS_NUM": "The number of these ports.",
+    "<ROLE>_HOSTS": "Every address of the role with every port, ``address:port``, separated by commas.",
+    "<ROLE>_HOSTS_NUM": "The number of these.",
+    "<ROLE>_0_ADDRESS": "The address of replica 0 of the role; empty if there is none.",
+    "<ROLE>_0_PORT": "The first published port of replica 0 of the role; empty if there is none.",
+    "TRAININGJOB_NAME": "The name of the job.",
+    "TRAININGJOB_NAMESPACE": "The namespace of the job.",
+    "TRAININGJOB_REPLICA_NAME": "The role of the pod, in lower case.",
+    "TRAININGJOB_REPLICA_TYPE": "The role of the pod, in lower case.",
+    "TRAININGJOB_REPLICA_INDEX": "The index of the pod in its role.",
+    "TRAININGJOB_REPLICA_RESTARTCOUNT": "``status.RestartCount`` of the role when the pod was created.",
+    "TRAININGJOB_SERVICE": "The address of the pod.",
+    "TRAININGJOB_PORTS": "The published ports of the container, separated by commas. Not in init containers.",
+    "TRAININGJOB_MEMBERSHIP_FILE": "Of elastic jobs: the path of the file that lists the current members.",
+}
+"""Of all containers. <ROLE> is a role in upper case; one with ``-`` has its variables with ``_``, too."""
+
 MEMBERS = "members.json"
 """The file that lists the current members of an elastic job."""
 _MEMBERSHIP_FOLDER = "/var/run/trainmaster"

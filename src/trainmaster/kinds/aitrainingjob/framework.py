@@ -197,6 +197,51 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "mxnet": Framework(_mxnet, lambda _: [_SCHEDULER], roles=(_SCHEDULER, _SERVER, _WORKER)),
     "jax": Framework(_jax, _first),
 }
+_DMLC = {
+    "DMLC_PS_ROOT_URI": "The address of the scheduler.",
+    "DMLC_PS_ROOT_PORT": "The port of the scheduler.",
+    "DMLC_NUM_SERVER": "The number of servers.",
+    "DMLC_NUM_WORKER": "The number of workers.",
+    "DMLC_ROLE": "``scheduler``, ``server`` or ``worker``.",
+    "DMLC_USE_KUBERNETES": "``1``: ps-lite does not bind to the name of the scheduler.",
+    "DMLC_WORKER_ID": "Of workers: the index.",
+    "DMLC_NODE_HOST": "The address of the pod, which ps-lite sends to the others.",
+}
+ENVIRONMENT: Mapping[str, Mapping[str, str]] = {
+    "pytorch": {
+        "MASTER_ADDR": "The address of rank 0.",
+        "MASTER_PORT": "The port of rank 0.",
+        "RANK": "The rank of the pod.",
+        "WORLD_SIZE": "The number of replicas of all roles.",
+        "LOCAL_RANK": "``0``: a pod has one process.",
+        "PET_NNODES": "For torchrun: the number of replicas, or the least and the largest number of an elastic job.",
+        "PET_NODE_RANK": "For torchrun: the rank of the pod.",
+        "PET_LOCAL_ADDR": "For torchrun: the address of the pod.",
+        "PET_RDZV_BACKEND": "For torchrun: ``c10d``.",
+        "PET_RDZV_ID": "For torchrun: the name of the job.",
+        "PET_RDZV_ENDPOINT": "For torchrun: address and port of rank 0.",
+        "PET_RDZV_CONF": "For torchrun: whether this replica is rank 0, which the others connect to.",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "Of elastic jobs: ``1``, so that replicas can join later.",
+    },
+    "tensorflow": {
+        "TF_CONFIG": "The cluster and the task of the pod, in JSON.",
+        "TF_CONFIG_CLUSTER": "The part of TF_CONFIG that all pods share: the addresses of all replicas by role.",
+    },
+    "paddle": {
+        "PADDLE_TRAINER_ID": "The rank of the pod; roles called ps, pserver or server have none.",
+        "PADDLE_TRAINERS_NUM": "The number of replicas with a rank.",
+        "PADDLE_TRAINER_ENDPOINTS": "Addresses and ports of all replicas with a rank, separated by commas.",
+        "PADDLE_CURRENT_ENDPOINT": "Address and port of the pod.",
+        "PADDLE_MASTER": "Address and port of rank 0.",
+    },
+    "mxnet": _DMLC,
+    "jax": {
+        "JAX_COORDINATOR_ADDRESS": "Address and port of rank 0.",
+        "JAX_NUM_PROCESSES": "The number of replicas of all roles.",
+        "JAX_PROCESS_ID": "The rank of the pod.",
+    },
+}
+"""By framework, for users: the variables of its training containers."""
 _ALIASES = {"torch": "pytorch", "paddlepaddle": "paddle"}
 
 

@@ -15,6 +15,17 @@ REPLICA_NAME = "TrainingJobReplicaName"
 REPLICA_INDEX = "TrainingJobReplicaIndex"
 PRIORITY = "priority"
 
+LABELS = {
+    GROUP_NAME: f"``{GROUP}``; also on services.",
+    TRAINING_JOB_NAME: "The name of the job; also on services.",
+    REPLICA_NAME: "The role, in lower case; also on services.",
+    REPLICA_INDEX: "The index of the replica in its role; also on services.",
+    JOB_NAME: "The name of the job.",
+    POD_ROLE: "The role, in lower case.",
+    RESTART_COUNT: "``status.RestartCount`` of the role when the pod was created.",
+    PRIORITY: "``spec.priority``, if it is set.",
+}
+
 SLOTS = SlotLabels(role=REPLICA_NAME, index=REPLICA_INDEX)
 
 PREFIX = "aitj-"

@@ -31,7 +31,18 @@ RUNNING = "Running"
 RESTARTING = "Restarting"
 TERMINATING = "Terminating"
 ENDED = frozenset({"Succeed", "Failed", "Timeout", "Preempted", "NodeFail"})
-PHASES = frozenset({PENDING, CREATING, RUNNING, RESTARTING, TERMINATING}) | ENDED
+PHASES = {
+    PENDING: "Not all pods have a node. The message has the reason of the scheduler.",
+    CREATING: "All pods have nodes, and containers are being created.",
+    RUNNING: "All pods have started; of an elastic role enough of them.",
+    TERMINATING: "Pods are being deleted: for a restart, for the end or for a suspension. The message says which.",
+    RESTARTING: "The old pods are gone, and the new ones do not all run yet.",
+    "Succeed": "The job has succeeded, by its end policies.",
+    "Failed": "The job has failed, by its end policies.",
+    "Timeout": "A time limit was reached.",
+    "NodeFail": "A node was lost and the pods on it do not restart, or the annotation NodeFail was set.",
+    "Preempted": "The annotation Preempted was set.",
+}
 
 WAITING = "all pods are waiting for scheduling"
 

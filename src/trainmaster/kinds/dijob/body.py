@@ -29,6 +29,28 @@ _PORT_VARIABLES = {
 }
 
 
+ENVIRONMENT = {
+    "COORDINATOR_PORT": "Of a coordinator: its port.",
+    "COLLECTOR_PORT": "Of a collector: its port.",
+    "LEARNER_PORT": "Of a learner or DDP learner: its port.",
+    "AGGREGATOR_PORT": "Of an aggregator: its port.",
+    "KUBERNETES_POD_NAMESPACE": "The namespace of the pod.",
+    "KUBERNETES_POD_NAME": "The name of the pod.",
+    "KUBERNETES_SERVER_URL": "Where di-server is.",
+    "KUBERNETES_COORDINATOR_URL": "Of the pods that the operator creates by itself: URL of the coordinator.",
+}
+"""Of all containers of a pod."""
+NERVEX_ENVIRONMENT = {"KUBERNETES_AGGREGATOR_URL": "Of coordinator and aggregator: URL of the aggregator."}
+DDP_ENVIRONMENT = {
+    "WORLD_SIZE": "Of a DDP learner: the number of processes in the group.",
+    "LOCAL_WORLD_SIZE": "Of a DDP learner: the number of processes in the pod.",
+    "START_RANK": "Of a DDP learner: the rank of the first process in the pod.",
+    "MASTER_ADDR": "Of a DDP learner: the address of rank 0.",
+    "MASTER_PORT": "Of a DDP learner: the port of rank 0.",
+}
+"""Of DIJobs: NerveXJobs have no DDP learners."""
+
+
 class Builder:
     """Builds the children of one job."""
 

@@ -11,10 +11,20 @@ DDP_TYPE = "ddp-learner-type"
 DDP_MASTER = "ddp-learner-master"
 DDP_WORKER = "ddp-learner-worker"
 
-SLOTS = SlotLabels(role=REPLICA_TYPE)
-
 RESTART_COUNT = "restart-count"
 """The attempt of a coordinator or aggregator that was restarted; the first attempt has no such label."""
+
+LABELS = {
+    GROUP_NAME: "The group of the kind; also on services.",
+    CONTROLLER_NAME: "The operator of the kind; also on services.",
+    REPLICA_TYPE: "The role; also on services.",
+    POD_NAME: "The name of the pod; also on services.",
+    DDP_TYPE: f"``{DDP_MASTER}`` or ``{DDP_WORKER}``, in DDP groups of several pods; also on services.",
+    RESTART_COUNT: "The attempt of a pod that was restarted under its name.",
+}
+"""Of pods, beside the one that names the job."""
+
+SLOTS = SlotLabels(role=REPLICA_TYPE)
 
 MASTER_PORT_NAME = "master-port"
 MASTER_PORT = 10314

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from trainmaster.core.ids import Resource
-from trainmaster.kinds.dijob import nervexjob
+from trainmaster.kinds.dijob import labels, nervexjob
 from trainmaster.kinds.dijob import types as dijob
 from trainmaster.kinds.dijob.types import DIJob
 
@@ -40,6 +40,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def has_own_aggregator(self) -> bool:
         """True where the job's one aggregator gathers all learners; else each learner of several GPUs has one."""
         return AGGREGATOR in self.fixed_roles
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of pods, with descriptions for users."""
+        return {self.job_name: "The name of the job; also on services.", **labels.LABELS}
 
     def container(self, role: str) -> str:
         """The name of a pod's main container."""

@@ -31,7 +31,12 @@ RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 ENDED = frozenset({SUCCEEDED, FAILED})
-PHASES = frozenset({CREATED, RUNNING}) | ENDED
+PHASES = {
+    CREATED: "The coordinator has not run yet (of a NerveXJob also the aggregator), or the job is suspended.",
+    RUNNING: "The coordinator has started (of a NerveXJob the aggregator, too).",
+    SUCCEEDED: "The main container of the coordinator has ended with exit code 0.",
+    FAILED: "The main container of the coordinator has failed, or the deadline is over.",
+}
 
 ROLES = {
     "coordinator": "Coordinator",

@@ -21,6 +21,16 @@ NORMAL = "normal"
 """The priority that pods have without a class."""
 
 
+ENVIRONMENT = {
+    "DI_JOB_ID": "``<namespace>/<job>``.",
+    "DI_SERVER_URL": "Where di-server is, with ``http://``.",
+    "DI_RANK": "The rank of the pod.",
+    rank.NODES: "The addresses of all replicas, by rank, separated by commas.",
+    "DI_<TASK>_NODES": "The addresses of the pod's own task, by index, separated by commas.",
+}
+"""Of all containers. <TASK> is the task in upper case, with ``_`` for ``-``."""
+
+
 class Builder:
     """Builds the children of one job; what they share is worked out once."""
 

@@ -23,6 +23,24 @@ TASK_RANK = f"{PREFIX}task-rank"
 NODE = f"{PREFIX}node"
 """Always empty: the scheduler chooses the node."""
 
+LABELS = {
+    JOB: "The name of the job; also on the service.",
+    OPERATOR: f"``{OPERATOR_NAME}``; also on the service.",
+    POD: "The name of the pod.",
+    TASK_TYPE: "The type of the task.",
+    TASK_NAME: "The name of the task.",
+    RANK: "The rank of the pod in the job.",
+    TASK_RANK: "The index of the pod in its task.",
+    RESTART_COUNT: "The attempt that the pod was created for.",
+    PRIORITY: "``spec.priority``, if it is set.",
+}
+ANNOTATIONS = {
+    REPLICAS: "The number of replicas of the job when the pod was created.",
+    RANK: "The rank of the pod in the job.",
+    TASK_RANK: "The index of the pod in its task.",
+    NODE: "Empty: the scheduler chooses the node.",
+}
+
 # DI-orchestrator sets no label with the index alone.
 SLOTS = SlotLabels(role=TASK_NAME, index=POD, ends_with_index=True)
 

@@ -26,7 +26,15 @@ PENDING, STARTING, RUNNING = "Pending", "Starting", "Running"
 RESTARTING, RESCHEDULING = "Restarting", "Rescheduling"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 ENDED = frozenset({SUCCEEDED, FAILED})
-PHASES = frozenset({PENDING, STARTING, RUNNING, RESTARTING, RESCHEDULING}) | ENDED
+PHASES = {
+    PENDING: "The ranks are stored, and pods are being created; or the job is suspended.",
+    STARTING: "All pods exist.",
+    RUNNING: "All pods are ready, or have succeeded.",
+    RESTARTING: "A pod failed, and pods restart.",
+    RESCHEDULING: "Pods are created or deleted for another reason than a failure.",
+    SUCCEEDED: "All pods have succeeded.",
+    FAILED: "A failure exceeded ``backoffLimit``, or the deadline is over.",
+}
 
 _SAYS = {
     PENDING: "job created.",

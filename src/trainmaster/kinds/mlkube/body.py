@@ -84,6 +84,17 @@ def gang_of(job: MxJob, scheduler: str) -> Gang | None:
     )
 
 
+ENVIRONMENT = {
+    "DMLC_PS_ROOT_PORT": "The port of the scheduler.",
+    "DMLC_PS_ROOT_URI": "The name of the scheduler's service.",
+    "DMLC_NUM_SERVER": "The number of servers.",
+    "DMLC_NUM_WORKER": "The number of workers.",
+    "DMLC_ROLE": "``scheduler``, ``server`` or ``worker``.",
+    "DMLC_USE_KUBERNETES": "``1``: ps-lite does not bind to the name of the service.",
+}
+"""Of the container ``mxnet``, with ``jobMode`` dist."""
+
+
 class Builder:
     """Builds the children of one job; what they share is worked out once."""
 

@@ -9,6 +9,14 @@ JOB_TYPE = "job_type"
 RUNTIME_ID = "runtime_id"
 TASK_INDEX = "task_index"
 
+LABELS = {
+    GROUP: "Empty. Also on Jobs and the service.",
+    JOB_NAME: "The name of the job; also on Jobs and the service.",
+    JOB_TYPE: "``SCHEDULER``, ``SERVER`` or ``WORKER``; also on Jobs and the service.",
+    RUNTIME_ID: "The runtime id; also on Jobs and the service.",
+    TASK_INDEX: "The index of the replica; also on Jobs and the service.",
+}
+
 SLOTS = SlotLabels(role=JOB_TYPE, index=TASK_INDEX)
 
 SCHEDULER = "SCHEDULER"

@@ -28,7 +28,7 @@ from trainmaster.lifecycle.restart import exit_codes
 
 PHASE_RUNNING = "Running"
 RECOVERING = "Recovering"
-"""The condition that is True while a replica restarts after a fault that need not happen again."""
+"""True while a replica restarts after a fault that need not happen again. The message says which."""
 
 _HELD = "its Job does not try again as long as side-cars keep the pod alive"
 _RESTARTED = "it is started again"

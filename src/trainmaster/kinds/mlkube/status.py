@@ -32,13 +32,20 @@ FAILED = "Failed"
 
 ENDED = frozenset({DONE, FAILED})
 """mxnet-operator set the phase ``Failed`` for a job whose spec it could not read. It is never set, and never left."""
-PHASES = frozenset({CREATING, PHASE_RUNNING, SUSPENDED, CLEAN_UP}) | ENDED
+PHASES = {
+    CREATING: "Not all replicas have run yet.",
+    PHASE_RUNNING: "All replicas have run.",
+    SUSPENDED: "``suspend`` is set.",
+    CLEAN_UP: "The result is stored, and replicas that still run are being stopped.",
+    DONE: "The job has ended. ``status.state`` says how.",
+    FAILED: "Stored by the mxnet-operator for a job that it could not read.",
+}
 
 STARTED = (RUNNING, SUCCEEDED)
 _STATES = {"Running": RUNNING, "Succeeded": SUCCEEDED, "Failed": FAILED}
 
 READY = "Ready"
-"""The condition that is True while all replicas run, or have succeeded."""
+"""True while all replicas run, or have succeeded."""
 
 
 def ready_since(status: MxJobStatus) -> datetime | None:

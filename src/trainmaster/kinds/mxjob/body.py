@@ -23,6 +23,23 @@ CLUSTER = "MX_CONFIG_CLUSTER"
 """Of large jobs: the part of MX_CONFIG that all pods share."""
 
 
+ENVIRONMENT = {
+    "MX_CONFIG": "The addresses of all replicas by role, the keys of TVM servers, and role and index of the pod, in "
+    "JSON. In every container.",
+    CLUSTER: "Of large jobs: the addresses of MX_CONFIG, in JSON. In every container.",
+    "DMLC_PS_ROOT_PORT": "The port of the scheduler.",
+    "DMLC_PS_ROOT_URI": "The address of the scheduler.",
+    "DMLC_NUM_SERVER": "The number of servers.",
+    "DMLC_NUM_WORKER": "The number of workers.",
+    "DMLC_ROLE": "The role, in lower case.",
+    "DMLC_USE_KUBERNETES": "``1``: ps-lite does not bind to the name of the service.",
+    "DMLC_WORKER_ID": "Of workers: the index.",
+    "DMLC_NODE_HOST": "The address of the pod, which ps-lite sends to the others, unless the template sets it or "
+    "DMLC_INTERFACE.",
+}
+"""Those called DMLC are in the container ``mxnet`` alone."""
+
+
 class _Port(msgspec.Struct, frozen=True):
     name: str
     number: int

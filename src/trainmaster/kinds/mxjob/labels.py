@@ -21,6 +21,20 @@ OLD_REPLICA_TYPES = ("replica-type", "mxnet-replica-type")
 OLD_REPLICA_INDICES = ("replica-index", "mxnet-replica-index")
 OLD_JOB_ROLE = "job-role"
 
+LABELS = {
+    OPERATOR_NAME: f"``{CONTROLLER}``; also on services.",
+    JOB_NAME: "The name of the job; also on services.",
+    REPLICA_TYPE: "The role, in lower case; also on services.",
+    REPLICA_INDEX: "The index of the replica in its role; also on services.",
+    JOB_ROLE: f"``{MASTER}`` on server 0; without servers on pod 0 of the role that decides.",
+    RESTART_COUNT: "The restarts of the role when the pod was created.",
+    **dict.fromkeys(OLD_GROUP_NAMES, f"``{GROUP}``, as the mxnet-operator had it; also on services."),
+    **dict.fromkeys(OLD_JOB_NAMES, "The name of the job, as the mxnet-operator had it; also on services."),
+    **dict.fromkeys(OLD_REPLICA_TYPES, "The role, as the mxnet-operator had it; also on services."),
+    **dict.fromkeys(OLD_REPLICA_INDICES, "The index, as the mxnet-operator had it; also on services."),
+    OLD_JOB_ROLE: f"As ``{JOB_ROLE}``.",
+}
+
 SLOTS = SlotLabels(
     role=REPLICA_TYPE,
     index=REPLICA_INDEX,
@@ -33,3 +47,4 @@ PORT_NAME = "mxjob-port"
 DEFAULT_PORT = 9091
 TUNER_KEY = "tuner-server-key"
 """The annotation of a template by which TVM's tracker knows a kind of server."""
+ANNOTATIONS = {TUNER_KEY: "Of the template of a role: the key of its TVM servers."}

@@ -3,4 +3,6 @@
 PREFIX = "MXJob"
 """Of the reasons of phases: MXJobCreated, MXJobRunning, and so on."""
 TEMPLATE_RESTART_POLICY = "SettedPodTemplateRestartPolicy"
+"""A template sets ``restartPolicy``, which has no effect."""
 TEMPLATE_SCHEDULER_NAME = "SettedPodTemplateSchedulerName"
+"""A template names another scheduler than the gang scheduler."""

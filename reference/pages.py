@@ -1,0 +1,167 @@
+"""All pages of docs/reference, by file name."""
+
+from inspect import cleandoc
+from types import ModuleType
+
+import click
+from prometheus_client.metrics import MetricWrapperBase
+
+from reference import forms
+from reference.kinds import kind_pages
+from reference.markdown import page, section, table, words
+from trainmaster.cli import exit_code
+from trainmaster.cli.main import cli
+from trainmaster.diserver import metrics as diserver
+from trainmaster.kinds.base import ActionWords
+from trainmaster.runtime import metrics as runtime
+from trainmaster.webhook import metrics as webhook
+
+METRICS: dict[str, ModuleType] = {"Operator": runtime, "di-server": diserver, "Webhook": webhook}
+
+
+def pages() -> dict[str, str]:
+    return {
+        **kind_pages(),
+        "conditions.md": conditions(),
+        "metrics.md": metrics(),
+        "commands.md": commands(),
+        "exit-codes.md": exit_codes(),
+        "README.md": index(),
+    }
+
+
+def index() -> str:
+    kinds = [f"- [{name.removesuffix('.md')}]({name})" for name in kind_pages()]
+    return page(
+        "# Reference",
+        "Generated from the code. `trainmaster explain` and `kubectl explain` describe fields in the same words.",
+        "\n".join(
+            (
+                *kinds,
+                "- [Conditions, reasons and Events](conditions.md)",
+                "- [Metrics](metrics.md)",
+                "- [Commands and options](commands.md)",
+                "- [Exit codes](exit-codes.md)",
+            )
+        ),
+    )
+
+
+# --- conditions, reasons and Events ---
+
+
+def _action_reasons() -> dict[str, str]:
+    create, delete = {"Verb": "Create", "kind": "Pod"}, {"Verb": "Delete", "kind": "Pod"}
+    return {
+        ActionWords().success_reason.format(**create): "Pods were created. The message has their names.",
+        ActionWords().success_reason.format(**delete): "Pods were deleted. The message has their names.",
+        ActionWords().failure_reason.format(**create): "The API server refuses a pod. The message has its reason.",
+        ActionWords().failure_reason.format(**delete): "The API server refuses to delete a pod.",
+    }
+
+
+def conditions() -> str:
+    return page(
+        "# Conditions, reasons and Events",
+        "What all kinds have. The pages of the kinds have the words of one kind.",
+        section("## Conditions", words("condition", forms.CONDITIONS)),
+        section("## Reasons", "Of conditions and Events.", words("reason", forms.REASONS)),
+        section(
+            "## Events for pods and services",
+            "The same for other kinds of objects, for example `SuccessfulCreateService`. DIJobs, NerveXJobs and MxJobs "
+            "leave out the kind: `SuccessfulCreate`.",
+            words("reason", _action_reasons()),
+        ),
+    )
+
+
+# --- metrics ---
+
+
+def metrics() -> str:
+    return page(
+        "# Metrics",
+        "`/metrics` of each program has these, and the usual metrics of the process and of Python. "
+        "[Operating](../operating.md#health-and-metrics) says which to look at.",
+        *(section(f"## {title}", _metric_table(module)) for title, module in METRICS.items()),
+    )
+
+
+def metrics_in(module: ModuleType) -> list[MetricWrapperBase]:
+    return [value for value in vars(module).values() if isinstance(value, MetricWrapperBase)]
+
+
+def _metric_table(module: ModuleType) -> str:
+    rows = []
+    for metric in metrics_in(module):
+        (family,) = metric.describe()
+        labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001 nothing public has them
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        rows.append((f"`{name}`", family.type, labels or "–", f"{family.documentation}."))
+    return table(("metric", "type", "labels", "meaning"), sorted(rows))
+
+
+# --- commands ---
+
+
+def commands() -> str:
+    return page(
+        "# Commands and options",
+        "As `trainmaster COMMAND --help` prints them.",
+        *(_command(name, command) for name, command in cli.commands.items()),
+    )
+
+
+def _command(name: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=f"trainmaster {name}")
+    usage = " ".join(command.collect_usage_pieces(context))
+    shown = [param for param in options_of(command) if not param.hidden]
+    hidden = [f"`{param.opts[0]}`" for param in options_of(command) if param.hidden]
+    return section(
+        f"## {name}",
+        f"```text\ntrainmaster {name} {usage}\n```",
+        _help(command),
+        table(("option", "default", "meaning"), (_option(param, context) for param in shown)) if shown else "",
+        f"Accepted without effect: {', '.join(hidden)}." if hidden else "",
+    )
+
+
+def options_of(command: click.Command) -> list[click.Option]:
+    return [param for param in command.params if isinstance(param, click.Option)]
+
+
+def _help(command: click.Command) -> str:
+    return "\n\n".join(map(_paragraph, cleandoc(command.help or "").split("\n\n")))
+
+
+def _paragraph(text: str) -> str:
+    """What click prints as it is, is code."""
+    if text.startswith("\b"):
+        return "\n".join(("```text", text.removeprefix("\b").strip("\n"), "```"))
+    return " ".join(text.split())
+
+
+def _option(param: click.Option, context: click.Context) -> tuple[str, str, str]:
+    record = param.get_help_record(context)
+    spelling = record[0] if record else ""
+    text = (param.help or "").strip()
+    return f"`{spelling}`", _default(param), text
+
+
+def _default(param: click.Option) -> str:
+    value = param.to_info_dict()["default"]
+    if value in (None, "", (), False) or param.required or callable(value):
+        return "–"
+    return f"`{value}`"
+
+
+# --- exit codes ---
+
+
+def exit_codes() -> str:
+    found = forms.constants(exit_code)
+    return page(
+        "# Exit codes",
+        "Of the commands. Exit codes of the programs of a job are in its status, and `trainmaster why` explains them.",
+        table(("code", "meaning"), ((str(code), text) for code, text in found.items())),
+    )
