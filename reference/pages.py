@@ -51,13 +51,15 @@ def index() -> str:
 
 
 def _action_reasons() -> dict[str, str]:
-    create, delete = {"Verb": "Create", "kind": "Pod"}, {"Verb": "Delete", "kind": "Pod"}
-    return {
-        ActionWords().success_reason.format(**create): "Pods were created. The message has their names.",
-        ActionWords().success_reason.format(**delete): "Pods were deleted. The message has their names.",
-        ActionWords().failure_reason.format(**create): "The API server refuses a pod. The message has its reason.",
-        ActionWords().failure_reason.format(**delete): "The API server refuses to delete a pod.",
-    }
+    found = {}
+    for verb, done in (("Create", "created"), ("Delete", "deleted"), ("Update", "changed")):
+        success, failure = (text.format(Verb=verb, kind="Pod") for text in _REASONS)
+        found[success] = f"Pods were {done}. The message has their names."
+        found[failure] = f"The API server refuses that a pod is {done}. The message has its reason."
+    return found
+
+
+_REASONS = (ActionWords().success_reason, ActionWords().failure_reason)
 
 
 def conditions() -> str:
@@ -68,8 +70,8 @@ def conditions() -> str:
         section("## Reasons", "Of conditions and Events.", words("reason", forms.REASONS)),
         section(
             "## Events for pods and services",
-            "The same for other kinds of objects, for example `SuccessfulCreateService`. DIJobs, NerveXJobs and MxJobs "
-            "leave out the kind: `SuccessfulCreate`.",
+            "The same for other objects, for example `SuccessfulCreateService`, and for a job after its time to live. "
+            "DIJobs, NerveXJobs and MxJobs leave out the kind: `SuccessfulCreate`.",
             words("reason", _action_reasons()),
         ),
     )
@@ -116,7 +118,7 @@ def _command(name: str, command: click.Command) -> str:
     context = click.Context(command, info_name=f"trainmaster {name}")
     usage = " ".join(command.collect_usage_pieces(context))
     shown = [param for param in options_of(command) if not param.hidden]
-    hidden = [f"`{param.opts[0]}`" for param in options_of(command) if param.hidden]
+    hidden = sorted(f"`{param.opts[0]}`" for param in options_of(command) if param.hidden)
     return section(
         f"## {name}",
         f"```text\ntrainmaster {name} {usage}\n```",

@@ -16,7 +16,7 @@ PODS_WAITING = "PodsWaiting"
 DEFINITION_OUTDATED = "DefinitionOutdated"
 """True: the CustomResourceDefinition lacks fields of the status. Nothing is done for the job until it is updated."""
 FINISHED = "Finished"
-"""True: the job has ended. The reason is its last phase. ``kubectl wait --for=condition=Finished`` waits for it."""
+"""True: the job has ended. The reason is its last phase, of an MxJob its state. ``kubectl wait`` can wait for it."""
 
 _GOOD = frozenset({"Succeed", "Succeeded"})
 """The last phases of a job that ended well, as the kinds spell them."""
