@@ -55,6 +55,11 @@ def field_of(kind: str, path: str) -> Schema:
     return schema
 
 
+def undescribed(schema: Schema) -> Schema:
+    """The schema of a field without its description."""
+    return {keyword: value for keyword, value in schema.items() if keyword != "description"}
+
+
 def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
     """Every schema in a schema, with its path."""
     yield path, schema
@@ -270,7 +275,7 @@ END_POLICY = {"type": "string", "enum": ["All", "Any", "None", "Rank0"]}
     ],
 )
 def test_dijob_has_the_field(path: str, expected: Schema) -> None:
-    assert field_of("DIJob", path) == expected
+    assert undescribed(field_of("DIJob", path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -314,7 +319,7 @@ def test_dijob_has_the_field(path: str, expected: Schema) -> None:
     ],
 )
 def test_aitrainingjob_has_the_field(path: str, expected: Schema) -> None:
-    assert field_of("AITrainingJob", path) == expected
+    assert undescribed(field_of("AITrainingJob", path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -380,7 +385,6 @@ class Point(msgspec.Struct, rename="camel"):
             Point,
             {
                 "type": "object",
-                "description": "Where it is, in two dimensions.",
                 "required": ["xAxis"],
                 "properties": {"xAxis": INT64, "yAxis": INT64},
             },
