@@ -106,11 +106,27 @@ def _metric_table(module: ModuleType) -> str:
 # --- commands ---
 
 
+VARIABLES = {
+    "KUBECONFIG": "The kubeconfig of all commands that use a cluster, if they have no option for it. May be a list.",
+    "HTTP_PROXY": "The proxy for API servers with `http://`; also in lower case.",
+    "HTTPS_PROXY": "The proxy for API servers with `https://`; also in lower case.",
+    "ALL_PROXY": "The proxy for all others; also in lower case.",
+    "NO_PROXY": "Names and addresses that no proxy is used for; also in lower case.",
+    "KUBERNETES_SERVICE_HOST": "Set in every pod: the address of the API server, with `--run-in-cluster`.",
+    "KUBERNETES_SERVICE_PORT": "Set in every pod: the port of the API server, with `--run-in-cluster`.",
+    "POD_UID": "Part of the name under which an operator holds its Leases. The manifests set it.",
+    "XDG_STATE_HOME": "The folder that has the state of local mode in `trainmaster`. Default: `~/.local/state`.",
+    "PATH": "Where `nvidia-smi` and the programs of jobs are found.",
+}
+"""The environment variables that commands read."""
+
+
 def commands() -> str:
     return page(
         "# Commands and options",
         "As `trainmaster COMMAND --help` prints them.",
         *(_command(name, command) for name, command in cli.commands.items()),
+        section("## Variables", "Environment variables that commands read.", words("variable", VARIABLES)),
     )
 
 

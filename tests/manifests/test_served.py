@@ -43,11 +43,14 @@ async def test_a_definition_is_established_without_complaint(
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        pytest.param("dijob", "asks for collectors and learners", id="what-a-dijob-is"),
+        pytest.param("dijob", "requests collectors and learners", id="what-a-dijob-is"),
         pytest.param("dijob.spec", "cleanPodPolicy", id="fields-of-a-dijob"),
-        pytest.param("aitj", "any number of replica groups", id="what-an-aitrainingjob-is"),
+        pytest.param("aitj", "any number of roles", id="what-an-aitrainingjob-is"),
         pytest.param("aitj.spec.replicaSpecs.restartPolicy", "OnNodeFailWithExitCode", id="words-of-a-policy"),
-        pytest.param("aitj.status.ending", "before the first of them is deleted", id="what-a-status-field-is"),
+        pytest.param("aitj.spec.replicaSpecs.restartScope", "the failed pod alone. Default: All.", id="a-default"),
+        pytest.param("dijob.spec.tasks.template", "The pod template of the task.", id="what-a-template-is"),
+        pytest.param("dijob.spec.tasks.template.spec.hostNetwork", "the network of its node", id="in-a-template"),
+        pytest.param("aitj.status.ending", "while the pods are being deleted", id="what-a-status-field-is"),
     ],
 )
 def test_kubectl_explains(path: str, says: str, served: ControlPlane) -> None:

@@ -2,18 +2,20 @@
 
 import re
 from itertools import chain
+from pathlib import Path
 
 import click
 import pytest
 
 from reference import forms
 from reference.__main__ import FOLDER
-from reference.pages import METRICS, metrics_in, options_of, pages
+from reference.pages import METRICS, VARIABLES, metrics_in, options_of, pages
 from trainmaster.cli import exit_code
 from trainmaster.cli.main import cli
 from trainmaster.kinds.registry import DEFINITIONS, KINDS
 
 PAGES = pages()
+SOURCE = Path(exit_code.__file__).parents[1]
 FORMS = [pytest.param(form, id=form.kind.__name__) for form in forms.FORMS]
 
 
@@ -78,6 +80,15 @@ def test_every_option_of_a_command_is_on_the_page_of_commands(name: str) -> None
 
     missing = [option.opts for option in options_of(cli.commands[name]) if not set(option.opts) & _spelled(section)]
     assert not missing
+
+
+def test_every_variable_that_the_commands_read_is_on_their_page() -> None:
+    """All but those that local mode sets itself for the processes of pods."""
+    text = "\n".join(path.read_text() for path in SOURCE.rglob("*.py") if "local/node" not in str(path))
+    read = set(re.findall(r'environ\.get\("(\w+)"', text))
+
+    assert read
+    assert read <= set(VARIABLES)
 
 
 def _spelled(section: str) -> set[str]:
