@@ -110,7 +110,6 @@ VARIABLES = {
     "KUBECONFIG": "The kubeconfig of all commands that use a cluster, if they have no option for it. May be a list.",
     "HTTP_PROXY": "The proxy for API servers with `http://`; also in lower case.",
     "HTTPS_PROXY": "The proxy for API servers with `https://`; also in lower case.",
-    "ALL_PROXY": "The proxy for all others; also in lower case.",
     "NO_PROXY": "Names and addresses that no proxy is used for; also in lower case.",
     "KUBERNETES_SERVICE_HOST": "Set in every pod: the address of the API server, with `--run-in-cluster`.",
     "KUBERNETES_SERVICE_PORT": "Set in every pod: the port of the API server, with `--run-in-cluster`.",
