@@ -44,9 +44,9 @@ class DIJobSpec(Wire, frozen=True):
     """The coordinator. It runs first, and the job ends with its main container: exit code 0 is Succeeded, any other
     one is Failed. ``restartPolicy`` of the pod is Never unless the template says otherwise."""
     collector: RoleSpec | None = None
-    """The collectors that the coordinator may request from di-server. Without it, it can request none."""
+    """The collectors that the coordinator may request from di-server. Without this field there are none."""
     learner: RoleSpec | None = None
-    """The learners that the coordinator may request from di-server. Without it, it can request none."""
+    """The learners that the coordinator may request from di-server. Without this field there are none."""
     group: str = ""
     """Free text, without effect."""
     priority_class_name: str = ""

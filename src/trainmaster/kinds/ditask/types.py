@@ -168,7 +168,8 @@ class UnionSpec(DITaskSpec, frozen=True, kw_only=True):
     """Of jobs with a coordinator: the collectors that it may request from di-server. Without it, it can request
     none."""
     learner: RoleSpec | None = None
-    """Of jobs with a coordinator: the learners that it may request from di-server. Without it, it can request none."""
+    """Of jobs with a coordinator: the learners that it may request from di-server. Without this field there are
+    none."""
     priority_class_name: str = ""
     """Of jobs with a coordinator: the PriorityClass of every pod. By default the templates decide."""
 
