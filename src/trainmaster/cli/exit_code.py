@@ -5,7 +5,7 @@ SUCCEEDED = 0
 FAILED = 1
 """The command failed, and stderr says why. Of ``run``: a job failed. Of ``operator``: it does not lead any more."""
 BAD_INPUT = 2
-"""An option, an argument or a manifest is wrong, or ``run`` cannot start."""
+"""The command line is wrong. Of ``run``: also a manifest is, or it cannot start."""
 TIMED_OUT = 124
 """Of ``run``: ``--timeout`` was reached."""
 INTERRUPTED = 130
