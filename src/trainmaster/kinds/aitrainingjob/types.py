@@ -141,7 +141,7 @@ class MembershipRecord(Wire, frozen=True):
     generation: int = 1
     """How often the members have changed. The file of members has the same number."""
     digest: str = ""
-    """Of the members, by which a change is noticed."""
+    """A digest of the members, by which a change is noticed."""
     time: datetime | None = None
     """When the members changed."""
 

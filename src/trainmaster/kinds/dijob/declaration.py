@@ -67,9 +67,9 @@ class LastRequest(Wire, frozen=True):
     """The last change, by which a client that lost the answer and asks again is recognised."""
 
     id: str
-    """Of the request, chosen by di-server."""
+    """The id of the request, chosen by di-server."""
     digest: str
-    """Of the content of the request."""
+    """A digest of the content of the request."""
     at: datetime
     """When the request was stored."""
     incarnation: str = ""
