@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 import jsonschema_rs
@@ -238,6 +239,12 @@ def test_a_type_inherits_descriptions_and_replaces_those_of_its_own_fields() -> 
 
     assert new["backoff_limit"] == old["backoff_limit"]
     assert new["coordinator"] != old["coordinator"]
+
+
+def test_a_type_without_a_source_file_has_no_descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "without_source", ModuleType("without_source"))
+
+    assert fields_of(msgspec.defstruct("Job", [("spec", str)], module="without_source")) == {}
 
 
 INT32 = {"type": "integer", "format": "int32"}

@@ -39,7 +39,11 @@ def _classes(module: str) -> Mapping[str, Descriptions]:
 
 
 def _source(module: str) -> ast.Module:
-    return ast.parse(inspect.getsource(sys.modules[module]))
+    """Empty where only the compiled module is installed: nothing is described then, and all else works."""
+    try:
+        return ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError):
+        return ast.Module(body=[], type_ignores=[])
 
 
 def _described(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
