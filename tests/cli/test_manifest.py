@@ -6,7 +6,7 @@ import pytest
 
 from trainmaster.cli import manifest
 from trainmaster.cli.manifest import Document
-from trainmaster.core.errors import BadConfig
+from trainmaster.core.errors import BadConfig, Invalid
 
 DIJOB = "apiVersion: diengine.opendilab.org/v1alpha1\nkind: DIJob\n"
 AITJ = "apiVersion: elasticdeeplearning.ai/v1\nkind: AITrainingJob\n"
@@ -92,7 +92,16 @@ def test_values_are_as_they_will_travel() -> None:
         pytest.param("kind: DIJob", "job.yaml, document 1: has no apiVersion; each document", id="no apiVersion"),
         pytest.param("apiVersion: v1", "job.yaml, document 1: has no kind", id="no kind"),
         pytest.param(DIJOB, "job.yaml, document 1: this DIJob has no metadata.name; give it one", id="no name"),
-        pytest.param(f"{DIJOB}metadata: {{name: 5}}", "this DIJob has no metadata.name", id="a number for a name"),
+        pytest.param(
+            f"{DIJOB}metadata: {{name: 5}}",
+            'metadata.name is not text for YAML; write it in quotes: name: "5"',
+            id="a number for a name",
+        ),
+        pytest.param(
+            "apiVersion: elasticdeeplearning.ai/v1\nkind: AITrainingjob",
+            "kind AITrainingjob (elasticdeeplearning.ai/v1) is not supported; did you mean AITrainingJob?",
+            id="spelling of a kind",
+        ),
         pytest.param(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}",
             "job.yaml, document 1: kind Deployment (apps/v1) is not supported; supported are Namespace, ConfigMap,"
@@ -135,6 +144,14 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         manifest.read([str(tmp_path / "missing.yaml")])
 
 
+def test_a_folder_or_a_url_is_an_error_that_says_what_to_type(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=rf"{tmp_path}: cannot be read: it is a folder; name its files: {tmp_path}/\*"):
+        manifest.read([str(tmp_path)])
+    url = "https://jobs.example/job.yaml"
+    with pytest.raises(BadConfig, match=rf"it is a URL; type: curl .* {url} \| trainmaster run -"):
+        manifest.read([url])
+
+
 def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"ab\xff")
     with pytest.raises(BadConfig, match=r"model\.bin: is not UTF-8 text: byte 2 is wrong"):
@@ -145,6 +162,16 @@ def test_files_without_a_job_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n")
     with pytest.raises(BadConfig, match=r"a\.yaml: contains no job; a job is one of DIJob \("):
         manifest.read([str(tmp_path / "a.yaml")])
+
+
+def test_an_error_of_the_api_server_leaves_out_what_it_did_not_check() -> None:
+    document = one(f"{AITJ}metadata: {{name: job}}")
+    unchecked = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
+    error = Invalid(f'"job" is invalid: [spec: Required value, {unchecked}correct the existing errors] (422 Invalid)')
+
+    assert manifest.refusal(document, error) == (
+        'job.yaml, document 1: "job" is invalid: [spec: Required value] (422 Invalid)'
+    )
 
 
 # --- fields ---
@@ -159,11 +186,13 @@ def test_files_without_a_job_are_an_error(tmp_path: Path) -> None:
             r"spec\.coordinator\.template\.spec\.containers\[0\]\.comand",
             id="in a template",
         ),
-        pytest.param(f"{DIJOB}spec: {{cordinator: {TEMPLATE}}}", "spec.cordinator", id="spelling"),
-        pytest.param(f"{AITJ}spek: {{}}", "spek", id="at the top"),
+        pytest.param(
+            f"{DIJOB}spec: {{cordinator: {TEMPLATE}}}", r"spec.cordinator \(did you mean coordinator\?\)", id="spelling"
+        ),
+        pytest.param(f"{AITJ}spek: {{}}", r"spek \(did you mean spec\?\)", id="at the top"),
         pytest.param(
             f"{AITJ}spec: {{replicaSpecs: {{a: {{replica: 2}}, b: {{replicas: 1, x: 1}}}}}}",
-            "spec.replicaSpecs.a.replica, spec.replicaSpecs.b.x",
+            r"spec.replicaSpecs.a.replica \(did you mean replicas\?\), spec.replicaSpecs.b.x",
             id="in a map",
         ),
         pytest.param(f"{DIJOB}status: {{foo: 1}}", "", id="a status is nobody's business here"),
@@ -186,9 +215,23 @@ def test_a_field_that_would_be_dropped_silently_is_an_error(text: str, names: st
         pytest.param("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {a: b}", "", id="secret"),
         pytest.param(
             f"{DIJOB}metadata: {{name: a}}\nspec: {{coordinator: {TEMPLATE.replace('[sh]', 'sh')}}}",
-            "dijob/a, spec.coordinator.template: json: cannot unmarshal string into Go struct field "
-            "Container.spec.containers.command of type []string; give it another value",
+            "dijob/a, spec.coordinator.template.spec.containers[0].command must be a list; write [sh]",
             id="a word for a list",
+        ),
+        pytest.param(
+            f"{DIJOB}metadata: {{name: a}}\nspec: {{coordinator: {TEMPLATE.replace('[sh]', '[sleep, 5]')}}}",
+            'template.spec.containers[0].command[1] must be text; write it in quotes: "5"',
+            id="a number for text",
+        ),
+        pytest.param(
+            f"{DIJOB}metadata: {{name: a}}\nspec: {{coordinator: {TEMPLATE.replace('command', 'tty: so, args')}}}",
+            'template.spec.containers[0].tty must be true or false; it is "so"',
+            id="words for a boolean",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: [1]",
+            "configmap/a, data must be an object; it is [1]",
+            id="a list for an object",
         ),
     ],
 )

@@ -154,7 +154,7 @@ def test_an_invalid_override_is_refused(text: str, said: str) -> None:
     ("text", "said"),
     [
         pytest.param("metadata={}", "this AITrainingJob has no metadata.name; give it one", id="no name"),
-        pytest.param("metadata.name=5", "this AITrainingJob has no metadata.name", id="a number for a name"),
+        pytest.param("metadata.name=5", "metadata.name is not text for YAML", id="a number for a name"),
         pytest.param("kind=Pod", "Pod is served as v1, not as elasticdeeplearning.ai/v1", id="another kind"),
     ],
 )

@@ -4,7 +4,7 @@ An API server drops what it does not know without a word; who wrote ``replica: 4
 runs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 Schema = Mapping[str, Any]
@@ -27,15 +27,15 @@ def names_at(schema: Schema, path: tuple[str | int, ...]) -> list[str] | None:
     return list(here["properties"])
 
 
-def unknown(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
-    """The paths of all fields that would be dropped."""
+def unknown(schema: Schema, value: Any, path: str = "") -> Iterator[tuple[str, Iterable[str]]]:
+    """The paths of all fields that would be dropped, each with the names that are known in its place."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             if not path and name in (_METADATA, _STATUS):
                 continue
             where = f"{path}.{name}" if path else str(name)
             if _is_closed(schema) and name not in schema["properties"]:
-                yield where
+                yield where, schema["properties"]
             elif (deeper := _inside(schema, name)) is not None:
                 yield from unknown(deeper, inner, where)
     elif isinstance(value, list) and "items" in schema:

@@ -1,8 +1,10 @@
 """Reads manifests: several files with several documents each. Errors name the file and the document."""
 
 import copy
+import difflib
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import msgspec
 import yaml
 
 from trainmaster.cli import field
-from trainmaster.core.errors import BadConfig
+from trainmaster.core.errors import ApiError, BadConfig
 from trainmaster.core.ids import POD, SERVICE, Key, Resource
 from trainmaster.kinds.crd import all_crds
 from trainmaster.kinds.registry import DEFINITIONS, KINDS
@@ -27,6 +29,18 @@ _DEFINED = tuple(resource for definition in DEFINITIONS for resource in definiti
 _JOBS = tuple(r for definition in DEFINITIONS if definition.resource in _STORED for r in definition.resources)
 # In the order of creation: objects before those that refer to them.
 _KNOWN = (NAMESPACE, CONFIG_MAP, SECRET, SERVICE, POD, *(r for r in _DEFINED if r not in _JOBS), *_JOBS)
+
+_NOUNS = {
+    "string": "text",
+    "bool": "true or false",
+    "int32": "a whole number",
+    "int64": "a whole number",
+    "intstr.IntOrString": "a whole number or text",
+}
+"""What to write for a type of Go; other types are lists and objects."""
+
+_UNCHECKED = re.compile(r", <nil>: Invalid value: null: some validation rules were not checked [^\]]*")
+"""What an API server adds to the errors of an object that its rules were not applied to."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -107,10 +121,15 @@ def _unknown_fields(document: Document) -> list[str]:
     schema = _schemas().get(document.resource)
     if schema is None:
         return _unknown_in(document, document.resource.kind, document.body)
-    names = list(field.unknown(schema, document.body))
+    names = [_with_meant(path, known) for path, known in field.unknown(schema, document.body)]
     for path, template in _templates(document.body.get("spec"), "spec"):
         names += [f"{path}.{name}" for name in _unknown_in(document, "Pod", template, path)]
     return names
+
+
+def _with_meant(path: str, known: Iterable[str]) -> str:
+    question = meant(path.rpartition(".")[2], known)
+    return f"{path} ({question})" if question else path
 
 
 def _unknown_in(document: Document, kind: str, body: dict[str, Any], path: str = "") -> list[str]:
@@ -118,8 +137,24 @@ def _unknown_in(document: Document, kind: str, body: dict[str, Any], path: str =
     try:
         return builtin_types.read(kind, copy.deepcopy(body))
     except builtin_types.WrongType as error:
-        place = f", {path}" if path else ""
-        raise BadConfig(f"{document.where}: {document}{place}: {error}; give it another value") from error
+        raise BadConfig(f"{document.where}: {document}, {_type_error(error, path)}") from error
+
+
+def _type_error(error: builtin_types.WrongType, path: str) -> str:
+    if not error.path:
+        return f"{path}: {error}; give it another value" if path else f"{error}; give it another value"
+    place = f"{path}.{error.path}" if path else error.path
+    if error.wanted == "string" and not isinstance(error.value, dict | list):
+        return f'{place} must be text; write it in quotes: "{msgspec.json.encode(error.value).decode()}"'
+    if error.wanted == "[]string" and isinstance(error.value, str):
+        return f"{place} must be a list; write [{', '.join(error.value.split())}]"
+    noun = _NOUNS.get(error.wanted, "a list" if error.wanted.startswith("[]") else "an object")
+    return f"{place} must be {noun}; it is {msgspec.json.encode(error.value).decode()[:80]}"
+
+
+def refusal(document: Document, error: ApiError) -> str:
+    """Why the API server refuses a document."""
+    return f"{document.where}: {_UNCHECKED.sub('', str(error))}"
 
 
 def _templates(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -156,9 +191,17 @@ def _text(file: str) -> str:
         content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
         return content.decode()
     except OSError as error:
-        raise BadConfig(f"{_name(file)}: cannot be read: {error.strerror}; check the path") from error
+        raise BadConfig(f"{_name(file)}: cannot be read: {_why_unread(file, error)}") from error
     except UnicodeDecodeError as error:
         raise BadConfig(f"{_name(file)}: is not UTF-8 text: byte {error.start} is wrong") from error
+
+
+def _why_unread(file: str, error: OSError) -> str:
+    if file.startswith(("http://", "https://")):
+        return f"it is a URL; type: curl --silent --show-error --fail {file} | trainmaster run -"
+    if isinstance(error, IsADirectoryError):
+        return f"it is a folder; name its files: {Path(file) / '*.yaml'}"
+    return f"{error.strerror}; check the path"
 
 
 def _bodies(text: str, name: str) -> Iterator[Any]:
@@ -206,8 +249,11 @@ def document_of(body: Any, where: str) -> Document:
             raise BadConfig(f"{where}: has no {name}; each document is an object with apiVersion, kind and metadata")
     resource = _resource(body["apiVersion"], body["kind"], where)
     meta = body.get("metadata")
-    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
+    name = meta.get("name") if isinstance(meta, dict) else None
+    if not name:
         raise BadConfig(f"{where}: this {resource.kind} has no metadata.name; give it one")
+    if not isinstance(name, str):
+        raise BadConfig(f'{where}: metadata.name is not text for YAML; write it in quotes: name: "{name}"')
     try:
         # Through JSON, as it is sent: keys become strings, dates become text.
         body = msgspec.json.decode(msgspec.json.encode(body))
@@ -223,7 +269,15 @@ def _resource(api_version: str, kind: str, where: str) -> Resource:
     for resource in _KNOWN:
         if resource.kind == kind:
             raise BadConfig(f"{where}: {kind} is served as {resource.api_version}, not as {api_version}")
-    raise BadConfig(f"{where}: kind {kind} ({api_version}) is not supported; supported are {_choices(_KNOWN)}")
+    kinds = meant(kind, {resource.kind for resource in _KNOWN}) or f"supported are {_choices(_KNOWN)}"
+    raise BadConfig(f"{where}: kind {kind} ({api_version}) is not supported; {kinds}")
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """A question that names the most similar word; empty if none is similar."""
+    similar = {each.lower(): each for each in sorted(known)}
+    found = difflib.get_close_matches(word.lower(), similar, n=1, cutoff=0.75)
+    return f"did you mean {similar[found[0]]}?" if found else ""
 
 
 def _choices(resources: Sequence[Resource]) -> str:

@@ -23,7 +23,7 @@ from trainmaster.cli.keyboard import keyboard
 from trainmaster.cli.leftover import end_leftovers
 from trainmaster.cli.local import Local, local_cluster
 from trainmaster.cli.log import Journal, configure_logging
-from trainmaster.cli.manifest import NAMESPACE, Document
+from trainmaster.cli.manifest import NAMESPACE, Document, refusal
 from trainmaster.cli.plain import Lines
 from trainmaster.cli.run_model import Job, Notice, RunModel
 from trainmaster.cli.tail import Line, Tails
@@ -253,7 +253,7 @@ class Session:
             try:
                 written = await self._cluster.create(document.resource, document.key.namespace, encoded)
             except ApiError as error:
-                raise BadConfig(f"{document.where}: {error}") from error
+                raise BadConfig(refusal(document, error)) from error
             for warning in written.warnings:
                 self._message(f"Warning: {document.where}: {document}: {warning}")
             self._created.append((document, written.uid))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from trainmaster.cli.job_finder import FoundJob, JobFinder
-from trainmaster.cli.manifest import Document
+from trainmaster.cli.manifest import Document, refusal
 from trainmaster.client.errors import Refused
 from trainmaster.core.errors import AlreadyExists, ApiError
 
@@ -23,7 +23,7 @@ async def create(finder: JobFinder, documents: Sequence[Document], warn: Callabl
                 f"{finder.connection.title}; rename it, or delete the other one"
             ) from error
         except ApiError as error:
-            raise Refused(f"{document.where}: {error}") from error
+            raise Refused(refusal(document, error)) from error
         for warning in written.warnings:
             warn(f"{document.where}: {document}: {warning}")
         if document.is_job:

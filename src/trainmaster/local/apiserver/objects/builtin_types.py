@@ -278,7 +278,12 @@ class Field(NamedTuple):
 
 
 class WrongType(Exception):
-    """A value that Go's decoder would not take; the message is the decoder's own."""
+    """A value that Go's decoder would not take; the message is the decoder's own. ``wanted`` is Go's type; like the
+    path of the value it is empty where the decoder does not say it."""
+
+    def __init__(self, message: str, *, path: str = "", wanted: str = "", value: Any = None) -> None:
+        super().__init__(message)
+        self.path, self.wanted, self.value = path, wanted, value
 
 
 _FIELD = re.compile(r"(?P<name>\w+)(?P<omitted>\?)?:(?P<open>[\[{])?(?P<type>[\w-]+)[\]}]?(?P<merge>~(?P<key>\w*))?")
@@ -344,7 +349,8 @@ class _Place(NamedTuple):
 
     def refusal(self, value: Any, wanted: str) -> WrongType:
         field = f"{self.around}.{_INDEX.sub('', self.path)}"
-        return WrongType(f"json: cannot unmarshal {_json_type(value)} into Go struct field {field} of type {wanted}")
+        message = f"json: cannot unmarshal {_json_type(value)} into Go struct field {field} of type {wanted}"
+        return WrongType(message, path=self.path, wanted=wanted, value=value)
 
 
 def _json_type(value: Any) -> str:
