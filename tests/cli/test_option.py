@@ -40,6 +40,11 @@ def test_a_duration_is_written_as_in_go(text: str, seconds: float) -> None:
     assert Duration().convert(text, None, None) == pytest.approx(seconds)
 
 
+def test_where_seconds_are_usual_a_duration_needs_no_unit() -> None:
+    assert Duration(takes_seconds=True).convert("15", None, None) == 15.0
+    assert Duration(takes_seconds=True).convert("1m", None, None) == 60.0
+
+
 @pytest.mark.parametrize(
     "text",
     [

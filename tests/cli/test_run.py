@@ -61,7 +61,7 @@ def test_without_options_there_is_no_end_and_nothing_is_kept(given: list[RunOpti
         pytest.param(["missing.yaml"], "trainmaster: missing.yaml: cannot be read", id="file"),
         pytest.param(["FILE", "--set", "spec.x.y=1"], "trainmaster: --set spec.x.y=1: spec of", id="path"),
         pytest.param(["FILE", "--set", "spec.x=1"], "trainmaster: --set spec.x=1: spec of", id="field"),
-        pytest.param(["FILE", "--timeout", "10"], "'10' is not a duration", id="duration"),
+        pytest.param(["FILE", "--timeout", "10x"], "'10x' is not a duration", id="duration"),
         pytest.param([], "nothing to run: give a manifest, or a program after --", id="nothing"),
         pytest.param(["--"], "there is no program after --", id="no program"),
         pytest.param(["train.py"], "train.py is a program and not a manifest; type: trainmaster run -- ", id="script"),

@@ -16,15 +16,18 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, written as Go writes a duration: ``2s``, ``1m30s``, ``500ms``."""
+    """Seconds, written as Go writes a duration: ``2s``, ``1m30s``, ``500ms``; or ``takes_seconds`` without a unit."""
 
     name = "duration"
+
+    def __init__(self, *, takes_seconds: bool = False) -> None:
+        self._takes_seconds = takes_seconds
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
-        if value == "0":
-            return 0.0
+        if value == "0" or (self._takes_seconds and re.fullmatch(r"\d+(\.\d+)?", str(value))):
+            return float(value)
         if not re.fullmatch(rf"(?:{_PART.pattern})+", str(value)):
             self.fail(f"{value!r} is not a duration; write for example 2s, 1m30s or 500ms", param, ctx)
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))

@@ -58,7 +58,9 @@ _RESTARTS = ("never", "onfailure", "always")
     multiple=True,
     help="Set a value in all jobs that have this path; may be repeated.",
 )
-@click.option("--timeout", type=Duration(), default="0", help="Stop after this time, for example 10m.")
+@click.option(
+    "--timeout", type=Duration(takes_seconds=True), default="0", help="Stop after this time, for example 10m or 90 (s)."
+)
 @click.option("--keep", is_flag=True, help="Keep the folder of the run, with all logs, and print its path.")
 @click.option(
     "--logs",
