@@ -133,8 +133,17 @@ def test_conditions_give_the_outcome_and_message_of_a_job(
     model.observe_job(AITJ, None, job(phase="Any", conditions=conditions))
     (seen,) = model.jobs
 
-    assert (seen.phase, seen.outcome, seen.message) == ("Any", outcome, message)
+    assert (seen.outcome, seen.message) == (outcome, message)
     assert model.outcome(AITJ, Key("default", "mnist")) == outcome
+
+
+def test_the_phase_of_a_job_that_has_ended_is_its_result(model: RunModel) -> None:
+    """The phase of an MxJob says only that it is Done."""
+    model.observe_job(AITJ, None, job(phase="Running"))
+    running = model.jobs[0].phase
+    model.observe_job(AITJ, None, job(phase="Done", conditions=[said("Finished", reason="Failed")]))
+
+    assert (running, model.jobs[0].phase) == ("Running", "Failed")
 
 
 def test_a_job_that_was_deleted_has_no_good_end(model: RunModel) -> None:

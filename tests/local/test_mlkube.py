@@ -19,7 +19,7 @@ def test_the_local_example_runs_to_its_good_end(start: Start, tmp_path: Path) ->
     code, said, _ = start("run", str(EXAMPLES / "mx_job_local.yaml"), "--timeout", "2m").end()
 
     assert "worker-0 | Epoch[2] Train-accuracy=0.8" in said
-    assert "mxjob/example-local-job Done: job example-local-job has succeeded" in said
+    assert "mxjob/example-local-job Succeeded: job example-local-job has succeeded" in said
     assert code == 0
     assert containers_of(tmp_path) == []
 

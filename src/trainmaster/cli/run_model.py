@@ -405,7 +405,7 @@ class RunModel:
         found = Job(
             kind=resource.kind,
             name=key.name,
-            phase=job.status.phase,
+            phase=finished.reason if finished and is_finished else job.status.phase,
             message=message_of(conditions),
             outcome=self.outcome(resource, key),
             since=job.metadata.creation_timestamp,
