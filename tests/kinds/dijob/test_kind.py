@@ -134,7 +134,7 @@ def test_a_coordinator_on_its_way_out_counts_as_nothing_and_keeps_its_slot(exit_
             a_pod(JOB, "coordinator"),
             "Running",
             "DIJobRunning",
-            "coordinator and aggregator of DIJob cartpole are running",
+            "coordinator of DIJob cartpole is running",
             [],
             id="running",
         ),

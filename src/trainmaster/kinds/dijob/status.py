@@ -131,9 +131,14 @@ def _entered(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
             # Time in which nothing may run is not charged to the deadline.
             return msgspec.structs.replace(entered, conditions=conditions, start_time=None if is_suspended else now)
     if job.status.phase and _is_running(job, report):
-        return enter(job, RUNNING, f"coordinator and aggregator of {_title(job)} are running", now)
+        return enter(job, RUNNING, _running(job), now)
     # Every job is Created first, however fast its coordinator starts.
     return enter(job, job.status.phase or CREATED, message, now)
+
+
+def _running(job: DIJob) -> str:
+    roles = profile_of(job).fixed_roles
+    return f"{' and '.join(roles)} of {_title(job)} {'are' if len(roles) > 1 else 'is'} running"
 
 
 _SUSPENSION = {"suspend": "Suspended", "resume": "Resumed"}
