@@ -52,6 +52,15 @@ async def test_unsupported_requests_have_a_message(api: Client, method: str, pat
     assert "is not supported by the local cluster" in answer.body["message"]
 
 
+async def test_a_node_cannot_be_drained_and_the_response_says_what_to_use(api: Client) -> None:
+    answer = await api.request("DELETE", f"{PODS}/a", b"k8s", content_type="application/vnd.kubernetes.protobuf")
+
+    assert answer.code == 501
+    assert answer.body["message"].startswith(
+        "kubectl drain is not supported by the local cluster; end jobs with `train"
+    )
+
+
 def applied(name: str, **data: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 

@@ -422,6 +422,10 @@ async def _optional_body(request: web.Request) -> Any:
     raw = await request.read()
     if not raw:
         return None
+    if request.content_type == protobuf.MEDIA_TYPE:
+        raise not_supported(
+            "kubectl drain", "end jobs with `trainmaster suspend JOB`, and pods with `kubectl delete pod`"
+        )
     if request.headers.get("Content-Type") and request.content_type != JSON:
         raise unsupported_media_type(JSON)
     body = _decoded(raw, "the DeleteOptions cannot be read")
