@@ -377,6 +377,13 @@ def test_an_ended_job_keeps_the_counters_of_its_last_pods() -> None:
     assert job["status"]["replicaStatuses"] == {"ps": {"succeeded": 1}, "trainer": {"succeeded": 2}}
 
 
+def test_an_ended_job_has_no_active_pods_after_they_are_deleted() -> None:
+    job = with_spec(JOB, completePolicy="Rank0")
+    job, _ = settled(running(job), [a_pod(job, "ps", exit_code=0), *children_of(job)[1:]])
+
+    assert job["status"]["replicaStatuses"] == {"ps": {"succeeded": 1}, "trainer": {}}
+
+
 @pytest.mark.parametrize("policy", ["All", "None"])
 def test_an_edit_is_acknowledged_in_the_pass_that_ends_the_job(policy: str) -> None:
     job, children = ended(an_aitj(clean=policy))
