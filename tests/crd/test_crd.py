@@ -85,7 +85,11 @@ def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_j
             "DIJob",
             "dijobs.diengine.opendilab.org",
             ("dijobs", "dijob", "DIJobList", ["dijob"]),
-            [("Phase", ".status.phase"), ("Age", ".metadata.creationTimestamp")],
+            [
+                ("Phase", ".status.phase"),
+                ("Age", ".metadata.creationTimestamp"),
+                ("Message", ".status.conditions[-1:].message"),
+            ],
             id="DIJob",
         ),
         pytest.param(
@@ -103,7 +107,11 @@ def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_j
             "NerveXJob",
             "nervexjobs.nervex.sensetime.com",
             ("nervexjobs", "nervexjob", "NerveXJobList", ["nvxjob"]),
-            [("Phase", ".status.phase"), ("Age", ".metadata.creationTimestamp")],
+            [
+                ("Phase", ".status.phase"),
+                ("Age", ".metadata.creationTimestamp"),
+                ("Message", ".status.conditions[-1:].message"),
+            ],
             id="NerveXJob",
         ),
         pytest.param(

@@ -9,6 +9,7 @@ from trainmaster.kinds.definition import (
     DIGITS,
     IS_OLD,
     MANAGED_BY,
+    MESSAGE,
     NAME,
     PHASE,
     SERVICE_NAME,
@@ -125,7 +126,7 @@ DEFINITION = Definition(
     resource=RESOURCE,
     job=UnionJob,
     short_name="dijob",
-    columns=(PHASE, AGE),
+    columns=(PHASE, AGE, MESSAGE),
     other_versions=(
         Version(
             VERSION,
@@ -136,6 +137,7 @@ DEFINITION = Definition(
                 Column("Restarts", "integer", ".status.restarts"),
                 Column("Reschedules", "integer", ".status.reschedules"),
                 AGE,
+                MESSAGE,
             ),
         ),
     ),
