@@ -81,11 +81,18 @@ async def test_event_is_seen_during_the_watch(serve: Serve, connect: Connect) ->
         assert await anext(lines) == b"one"
 
 
-async def test_silent_connection_is_noticed(serve: Serve, connect: Connect) -> None:
+async def test_a_silent_watch_ends(serve: Serve, connect: Connect) -> None:
     server = await serve(stream(b"one\n", then=asyncio.Event().wait))
     cluster = await connect(a_config(server.url), watch_idle=0.05)
 
-    with pytest.raises(Unreachable, match="watch pods: no answer within"):
+    assert await lines_of(cluster) == [b"one"]
+
+
+async def test_silence_within_a_line_is_an_error(serve: Serve, connect: Connect) -> None:
+    server = await serve(stream(b"one\ntw", then=asyncio.Event().wait))
+    cluster = await connect(a_config(server.url), watch_idle=0.05)
+
+    with pytest.raises(Unreachable, match="watch pods: the connection was cut in the middle of a line"):
         await lines_of(cluster)
 
 

@@ -12,8 +12,9 @@ _LONGEST_LINE = 16 * 1024 * 1024
 
 
 class WatchLines:
-    """Ends when the server ends the watch. It is a class and not a generator, so that a reader that stops early does
-    not have to close it.
+    """Ends when the server ends the watch, or after ``idle`` seconds of silence: the connection may be broken. That is
+    no error, because an API server sends no bookmarks for a resource that has not changed since it started. It is a
+    class and not a generator, so that a reader that stops early does not have to close it.
 
     If the connection breaks within a line, the incomplete line is dropped. The event is received again when the caller
     watches on from the last version that it has seen.
@@ -44,5 +45,7 @@ class WatchLines:
     async def _chunk(self) -> bytes:
         try:
             return await self._content.readany()
+        except aiohttp.SocketTimeoutError:
+            return b""
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(f"{self._what}: {explain(error, self._idle)}") from safe_cause(error)
