@@ -117,11 +117,29 @@ def test_a_command_that_is_wrong_is_not_explained_twice() -> None:
     assert not any(line.startswith("event") for line in lines)
 
 
+def test_output_that_only_the_log_has_is_in_the_first_line() -> None:
+    """With terminationMessagePolicy File the kubelet does not copy it."""
+    lines = story_of(TRAINERS, output=["step 16", "ValueError: loss is NaN"])
+
+    assert lines[0].endswith("exited with code 3: ValueError: loss is NaN")
+    assert lines[1] == "  | step 16"
+
+
+@pytest.mark.parametrize(("reason", "is_cause"), [("Liveness", True), ("Startup", True), ("Readiness", False)])
+def test_a_container_that_was_ended_because_of_a_probe_has_the_event_of_the_probe(reason: str, is_cause: bool) -> None:
+    job = an_aitj(trainer=2, status=ended("trainer-1 failed", failure=failed(137, signal="SIGKILL")))
+    lines = story_of(job, events=[warning("pod mnist-trainer-1", "Unhealthy", f"{reason} probe failed: 503")])
+
+    assert lines[0].endswith("exited with code 137 (SIGKILL)" + (f": {reason} probe failed: 503" if is_cause else ""))
+
+
 OUTPUT = ["Traceback", "ValueError: loss is NaN"]
 STORY = [
-    "aitrainingjob/mnist has failed 1m30s ago: trainer-1 (pod mnist-trainer-1, node n1) exited with code 3",
+    (
+        "aitrainingjob/mnist has failed 1m30s ago: trainer-1 (pod mnist-trainer-1, node n1) exited with code 3: "
+        "ValueError: loss is NaN"
+    ),
     "  | Traceback",
-    "  | ValueError: loss is NaN",
     "rule: trainer restarts never (restartPolicy Never); failPolicy Any of trainer and Any of the job",
     "1 more pod failed after it",
     "next: nothing; the job has ended",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import an_aitj, pod_json, view_of_pod
+from tests.build import NOW, an_aitj, pod_json, view_of_pod
 from trainmaster.core.slot import Slot, slot_of
 from trainmaster.core.view import PodView
 from trainmaster.lifecycle import failure, fault
@@ -34,7 +34,7 @@ def failed(pod: PodView) -> FailedPod:
 
 
 def first_of(*pods: PodView) -> Failure:
-    found = failure.of_job("mnist", [failed(each) for each in pods], SLOTS)
+    found = failure.of_job("mnist", [failed(each) for each in pods], SLOTS, NOW)
     assert found is not None
     return found
 
@@ -117,7 +117,7 @@ def test_the_words_of_the_ancestor_are_followed_by_what_it_did_not_say(
 def test_a_pod_that_failed_without_a_container_has_the_message_of_its_fault() -> None:
     lost = FailedPod("trainer", 3, Fault(FAILED, "pod mnist-trainer-3 is lost", node="n1", reason="PodLost"))
 
-    found = failure.of_job("mnist", [lost], SLOTS)
+    found = failure.of_job("mnist", [lost], SLOTS, NOW)
 
     assert found is not None
     assert (found.exit_code, found.reason, found.node) == (None, "PodLost", "n1")
@@ -125,7 +125,7 @@ def test_a_pod_that_failed_without_a_container_has_the_message_of_its_fault() ->
 
 
 def test_the_message_of_a_node_is_bounded() -> None:
-    found = failure.of_job("mnist", [FailedPod("trainer", 0, Fault(FAILED, "x" * 60_000))], SLOTS)
+    found = failure.of_job("mnist", [FailedPod("trainer", 0, Fault(FAILED, "x" * 60_000))], SLOTS, NOW)
 
     assert found is not None
     assert len(found.message) == 1024
@@ -134,11 +134,11 @@ def test_the_message_of_a_node_is_bounded() -> None:
 def test_a_replica_without_an_index_is_known_by_the_name_of_its_pod() -> None:
     slot = Slot("collector", 0, "mnist-collector-5xjnl", key="mnist-collector-5xjnl")
 
-    found = failure.of_job("mnist", [FailedPod("collector", 0, Fault(FAILED, "oh"))], [slot])
+    found = failure.of_job("mnist", [FailedPod("collector", 0, Fault(FAILED, "oh"))], [slot], NOW)
 
     assert found is not None
     assert found.replica == "collector-5xjnl"
 
 
 def test_a_job_without_failed_pods_has_no_failure() -> None:
-    assert failure.of_job("mnist", [], SLOTS) is None
+    assert failure.of_job("mnist", [], SLOTS, NOW) is None

@@ -4,6 +4,7 @@ The first line has the cause: of the end, of a restart, or of the wait. The line
 replica, the rule that decided, Events, the next step of the operator, and what to type.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -76,7 +77,10 @@ def story(
 
 def failure_of(job: FoundJob, observed: Observed) -> Failure | None:
     """The first failure: the one that the status has, or that of the pods that are there."""
-    return status_of(job).failure or failure.first(failures_of(job, observed))
+    stored = status_of(job).failure
+    if stored and not stored.is_consequence:
+        return stored
+    return failure.first([*([stored] if stored else []), *failures_of(job, observed)])
 
 
 class _Story:
@@ -102,7 +106,7 @@ class _Story:
         self.warnings = [event for event in self.warnings if self._is_own(event)]
         self.phase = phase_of(job, self.status)
         self.waits = restart.waits(self.status.by_role, now)
-        self.failed = failure_of(job, observed)
+        self.failed = self._with_output(failure_of(job, observed))
         self.spec = msgspec.json.decode(job.view.raw).get("spec") or {}
 
     def lines(self) -> Iterator[str]:
@@ -131,7 +135,7 @@ class _Story:
         if succeeded:
             yield f"{self.job} has succeeded {when}: {self.message}"
         elif failed:
-            yield f"{self.job} has failed {when}: {failed.sentence}"
+            yield f"{self.job} has failed {when}: {self._described(failed)}"
             yield from self._output(failed)
             yield self._rule(failed)
             yield self._others(failed)
@@ -146,6 +150,16 @@ class _Story:
             return None
         return self.failed if self.failed and self.failed.exit_code is not None else None
 
+    def _with_output(self, failed: Failure | None) -> Failure | None:
+        has_none = failed is not None and not failed.output
+        return msgspec.structs.replace(failed, output=tuple(self.output)) if failed and has_none else failed
+
+    def _described(self, failed: Failure) -> str:
+        """A failure; only an Event says that the kubelet ended a container because of a probe."""
+        probe = re.compile(r"(Liveness|Startup) probe failed")
+        events = [e.message for e in self.warnings if e.what == f"pod {failed.pod}" and probe.match(e.message)]
+        return f"{failed.sentence}: {events[-1]}" if failed.signal and events else failed.describe()
+
     def _stopped(self) -> str:
         left = len(self.observed.all_pods)
         match self.phase:
@@ -156,7 +170,8 @@ class _Story:
         return f"{self.job} is suspended; {left} pods are left"
 
     def _output(self, failed: Failure) -> Iterator[str]:
-        lines = [line for line in self.output if line.strip()]
+        """The last lines, without the one that the sentence has."""
+        lines = [line for line in self.output if line.strip() and line != failed.line]
         for line in () if failed.is_start_error else lines[-OUTPUT_LINES:]:
             yield f"  | {line}"
 
@@ -179,7 +194,7 @@ class _Story:
             yield f"{self.job} is {self.phase}: {self._running()}"
             yield self._restarts()
         if self.failed:
-            yield f"failed: {self.failed.sentence}"
+            yield f"failed: {self._described(self.failed)}"
             yield from self._output(self.failed)
         yield from self._events()
 

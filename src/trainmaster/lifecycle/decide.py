@@ -14,10 +14,10 @@ from trainmaster.core.plan import Batch, Body, Create, Delete, Event, Patch, Pla
 from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner, with_output_kept
 from trainmaster.core.view import PodView
-from trainmaster.lifecycle import environment, failure, gang, restart
+from trainmaster.lifecycle import environment, failure, gang, restart, waiting
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.lifecycle.completion import Result
-from trainmaster.lifecycle.deadline import overdue, seconds_left
+from trainmaster.lifecycle.deadline import Limit, overdue, seconds_left
 from trainmaster.lifecycle.environment import Environment
 from trainmaster.lifecycle.facts import Facts, Rules, Waiting, classify
 from trainmaster.lifecycle.failure import Failure
@@ -174,8 +174,13 @@ class Pass(Generic[J]):
         if model.is_suspended and model.starts_anew:
             return self._resume()
         if over := overdue(model.run.limits, self.now):
-            return self._end(Result(model.run.overdue_phase, over.message), "deadline")
+            return self._end(Result(model.run.overdue_phase, self._late(over)), "deadline")
         return self._go_on(verdict)
+
+    def _late(self, over: Limit) -> str:
+        """What took too long, and what pods are waiting for."""
+        blocked = waiting.message(self.facts.waiting)
+        return f"{over.message}: {blocked}" if blocked else over.message
 
     def _go_on(self, verdict: Verdict) -> Plan:
         if verdict.restarts:
@@ -421,7 +426,10 @@ class Pass(Generic[J]):
         """The first failure is stored with the result: nothing but the status has it when the pods are deleted."""
         roles = self.model.roles
         causes = tuple(f for f in verdict.failed if roles[f.role].ends_job) or verdict.failed
-        first = failure.of_job(self.model.name, causes, self.model.slots)
+        first = failure.of_job(self.model.name, causes, self.model.slots, self.now)
+        has_peers = "Running" in self.facts.states.values()
+        if first and has_peers and (wait := first.seconds_to_wait(self.now)):
+            return Plan(requeue_after=wait)
         if first and first.others:
             result = msgspec.structs.replace(result, message=f"{result.message}; the first failure: {first.describe()}")
         return self._end(result, "limit" if verdict.is_spent else "outcome", first)

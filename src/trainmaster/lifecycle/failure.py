@@ -1,7 +1,13 @@
-"""The failure that ended a job, as its status keeps it: pods and their logs may be deleted with the end of the job."""
+"""The failure that ended a job, as its status keeps it: pods and their logs may be deleted with the end of the job.
 
+The cause is the replica that failed first. But when a replica of a distributed job fails, its peers lose their
+connections and fail within milliseconds, and kubelets report whole seconds. So of replicas that failed within
+``TOGETHER`` of the first, those that are a consequence of another failure, by their signal or their output, come last.
+"""
+
+import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -13,6 +19,17 @@ from trainmaster.lifecycle.restart import FailedPod
 
 _SENT = frozenset({"SIGHUP", "SIGINT", "SIGKILL", "SIGTERM"})
 """Signals that one process ends another with. A program that crashes has another one."""
+TOGETHER = timedelta(seconds=10)
+CAUSE_SECONDS = 2.0
+"""For so long after a replica has lost its peer, the failure of the peer is waited for: it may be reported later."""
+_PEER_LOST = re.compile(
+    r"connection (?:\w+ )?(?:reset|refused|closed|aborted|lost)|closed by (?:the )?peer|peer closed|broken ?pipe"
+    r"|remote (?:process|peer|rank) .*(?:exited|closed|died)|socket closed",
+    re.IGNORECASE,
+)
+"""Output of a program that has lost another one."""
+_EXCEPTION = re.compile(r"(?:\[[^\]]*\]:? ?)*[\w.]*(?:[Ee]rror|Exception|KeyboardInterrupt)(?::|$)")
+"""The line of a Python traceback that names the exception. PyTorch writes the rank before it."""
 
 
 class Failure(Wire, frozen=True):
@@ -39,7 +56,9 @@ class Failure(Wire, frozen=True):
     memory_limit: str = ""
     """Of a container that ran out of memory."""
     time: datetime | None = None
-    """When the container ended."""
+    """When the container ended, or when the failure was seen."""
+    is_init: bool = False
+    """The container is an init container: the program of the replica has not started."""
     output: tuple[str, ...] = ()
     """The last lines of its output: at most ten, and 1 KiB. The kubelet copies them into the pod's status, unless the
     template sets terminationMessagePolicy to File."""
@@ -56,12 +75,35 @@ class Failure(Wire, frozen=True):
         if self.exit_code is None:
             return f"{self.replica}: {self.message or self.reason}"
         where = f", node {self.node}" if self.node else ""
-        return f"{self.replica} (pod {self.pod}{where}) {self._end}"
+        who = f"init container {self.container} of {self.replica}" if self.is_init else self.replica
+        return f"{who} (pod {self.pod}{where}) {self._end}"
 
     def describe(self) -> str:
-        """The sentence, with the last line of output."""
-        has_own_words = self.is_start_error or self.reason == OUT_OF_MEMORY
-        return self.sentence if has_own_words or not self.output else f"{self.sentence}: {self.output[-1]}"
+        """The sentence, with the line of output that says why."""
+        return f"{self.sentence}: {self.line}" if self.line else self.sentence
+
+    @property
+    def line(self) -> str:
+        """The line of output that says why: the last exception, else the last line."""
+        if self.is_start_error or self.reason == OUT_OF_MEMORY:
+            return ""
+        exceptions = [line for line in self.output if _EXCEPTION.match(line)]
+        return (exceptions or self.output or ("",))[-1]
+
+    @property
+    def is_consequence(self) -> bool:
+        """Probably of another failure: another process ended it, or it lost its connection to one."""
+        is_own = self.exit_code is None or self.reason == OUT_OF_MEMORY
+        return not is_own and (self.signal in _SENT or self.has_lost_peer)
+
+    @property
+    def has_lost_peer(self) -> bool:
+        return any(map(_PEER_LOST.search, self.output))
+
+    def seconds_to_wait(self, now: datetime) -> float:
+        """Until its cause should be known; 0 if it needs no other. A clock that is wrong delays nothing."""
+        left = CAUSE_SECONDS - (now - self.time).total_seconds() if self.time and self.has_lost_peer else 0.0
+        return left if 0 < left <= CAUSE_SECONDS else 0.0
 
     @property
     def _end(self) -> str:
@@ -75,13 +117,14 @@ class Failure(Wire, frozen=True):
 
 
 def first(failures: Sequence[Failure]) -> Failure | None:
-    """The one that ended first. Those without a time come last."""
-    return min(failures, key=lambda f: (f.time is None, f.time, _is_sent(f), f.pod)) if failures else None
+    """The cause of the others. Those without a time come last; of equal ones it is the first in the sequence."""
+    begin = min((failed.time for failed in failures if failed.time), default=None)
 
+    def order(failed: Failure) -> tuple[object, ...]:
+        is_late = begin is None or failed.time is None or failed.time > begin + TOGETHER
+        return is_late, failed.is_consequence, failed.time is None, failed.time
 
-def _is_sent(end: Failure | Fault) -> bool:
-    """Another process ended it. The kernel, which ends it at its memory limit, is none."""
-    return end.signal in _SENT and end.reason != OUT_OF_MEMORY
+    return min(failures, key=order, default=None)
 
 
 def of_container(pod: PodView, ended: ContainerView, replica: str, role: str) -> Failure:
@@ -98,28 +141,22 @@ def of_container(pod: PodView, ended: ContainerView, replica: str, role: str) ->
         message=" ".join(lines) if is_start_error else "",
         memory_limit=ended.memory,
         time=ended.finished,
+        is_init=ended in pod.init_containers,
         output=() if is_start_error else lines,
     )
 
 
-def of_job(job: str, failed: Sequence[FailedPod], slots: Iterable[Slot]) -> Failure | None:
-    """The first of these pods of a job that fails. Of pods that ended in the same second, one that a signal of another
-    process ended is not the first, and of the rest it is the one whose end was reported first."""
-    if not failed:
-        return None
-    cause = min(failed, key=lambda each: _order(each.fault))
-    slot = next(slot for slot in slots if (slot.role, slot.index) == (cause.role, cause.index))
-    replica = slot.name.removeprefix(f"{job}-") if slot.key else slot.place
-    return msgspec.structs.replace(_of_fault(cause.fault, replica, slot.role), others=len(failed) - 1)
+def of_job(job: str, failed: Sequence[FailedPod], slots: Iterable[Slot], now: datetime) -> Failure | None:
+    """The first of these pods of a job that fails; of those that ended in the same second, the one whose end was
+    reported first."""
+    by_place = {(slot.role, slot.index): slot for slot in slots}
+    reported = sorted(failed, key=lambda each: each.fault.pod.resource_version if each.fault.pod else 0)
+    cause = first([_of_fault(each.fault, by_place[each.role, each.index], job, now) for each in reported])
+    return msgspec.structs.replace(cause, others=len(failed) - 1) if cause else None
 
 
-def _order(fault: Fault) -> tuple[object, ...]:
-    ended = fault.ended
-    time = ended.finished if ended else None
-    return (time is None, time, _is_sent(fault), fault.pod.resource_version if fault.pod else 0)
-
-
-def _of_fault(fault: Fault, replica: str, role: str) -> Failure:
+def _of_fault(fault: Fault, slot: Slot, job: str, now: datetime) -> Failure:
+    replica, role = slot.name.removeprefix(f"{job}-") if slot.key else slot.place, slot.role
     if fault.pod and fault.ended:
         return of_container(fault.pod, fault.ended, replica, role)
     return Failure(
@@ -129,4 +166,5 @@ def _of_fault(fault: Fault, replica: str, role: str) -> Failure:
         node=fault.node,
         reason=fault.reason,
         message=fault.message[:OUTPUT_BYTES],
+        time=now,
     )

@@ -96,7 +96,7 @@ def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
         is_node=is_node,
         comes_again=False if any(c.reason in START_ERRORS for c in ended) else None,
         exits=tuple(c.exit_code for c in failed if c.exit_code),
-        reason=failed[0].reason if failed else pod.reason,
+        reason=failed[0].reason if failed and not is_node else pod.reason,
         line=failed[0].line if failed else "",
         pod=pod,
         ended=ended[0] if ended and not is_node else None,

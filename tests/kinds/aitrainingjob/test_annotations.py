@@ -16,6 +16,7 @@ from tests.build import (
     children_of,
     names_of,
     plan_of,
+    replicas_of,
     services_of,
     settled,
     with_spec,
@@ -246,6 +247,18 @@ def test_a_job_may_not_wait_for_ever(field: str, node: str, says: str, phase: st
 
     assert early.requeue_after == 10.0
     assert status_of(late)["ending"] == {"phase": "Timeout", "message": says, "clean": "All"}
+
+
+def test_a_job_that_waited_for_too_long_says_what_its_pods_waited_for() -> None:
+    job = timed(creatingTimeLimit=60)
+    waits = {"aitj-main": 'CreateContainerConfigError: secret "nope" not found'}
+    pods = [a_pod(JOB, *place, phase="Pending", node="node-1", containers=waits) for place in replicas_of(JOB)]
+    children = [*pods, *services_of(JOB)]
+    job = with_status(with_status(job, plan_of(job)), plan_of(with_status(job, plan_of(job)), children))
+    message = status_of(plan_of(job, children, now=later(60)))["ending"]["message"]
+
+    assert message.startswith("containers have been created for 60 seconds (creatingTimeLimit): pod mnist-ps-0 ")
+    assert 'secret "nope" not found' in message
 
 
 @pytest.mark.parametrize(("field", "node"), [("pendingTimeLimit", "node-1"), ("creatingTimeLimit", "")])

@@ -23,14 +23,17 @@ from tests.build import (
     kind_of,
     names_of,
     plan_of,
+    pod_json,
     services_of,
     settled,
     view_of_create,
+    view_of_pod,
     with_spec,
     with_status,
 )
 from trainmaster.core.ids import POD, SERVICE
 from trainmaster.core.plan import BRIEF, Event, Plan
+from trainmaster.core.view import PodView
 
 LATER = NOW + timedelta(minutes=5)
 JOB = an_aitj(trainer=2, ps=1)
@@ -375,13 +378,6 @@ def test_an_ended_job_keeps_the_counters_of_its_last_pods() -> None:
     job, _ = settled(job, children)
 
     assert job["status"]["replicaStatuses"] == {"ps": {"succeeded": 1}, "trainer": {"succeeded": 2}}
-
-
-def test_an_ended_job_has_no_active_pods_after_they_are_deleted() -> None:
-    job = with_spec(JOB, completePolicy="Rank0")
-    job, _ = settled(running(job), [a_pod(job, "ps", exit_code=0), *children_of(job)[1:]])
-
-    assert job["status"]["replicaStatuses"] == {"ps": {"succeeded": 1}, "trainer": {}}
 
 
 @pytest.mark.parametrize("policy", ["All", "None"])
@@ -751,3 +747,34 @@ def test_pods_that_are_deleted_at_the_end_are_not_active() -> None:
 
     assert (after_all["status"]["phase"], left) == ("Succeed", [])
     assert after_all["status"]["replicaStatuses"] == {"ps": {}, "trainer": {"succeeded": 1}}
+
+
+def ended_with(job: Json, index: int, output: str) -> PodView:
+    """A worker that ended at NOW with this output."""
+    pod = pod_json(job, "worker", index, exit_code=1)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"] |= {"message": output, "finishedAt": STAMP}
+    return view_of_pod(pod)
+
+
+LOST = "ConnectionResetError: [Errno 104] Connection reset by peer"
+
+
+def test_a_job_whose_workers_have_lost_their_peer_waits_for_the_failure_of_the_peer() -> None:
+    job = an_aitj(worker=3)
+    lost = [*services_of(job), ended_with(job, 0, LOST), ended_with(job, 1, LOST)]
+    early = plan_of(job, [*lost, a_pod(job, "worker", 2)], now=NOW)
+    late = plan_of(job, [*lost, a_pod(job, "worker", 2)], now=NOW + timedelta(seconds=2))
+    known = plan_of(job, [*lost, ended_with(job, 2, "ValueError: loss is NaN")], now=NOW)
+
+    assert (early.status, early.requeue_after) == (None, 2.0)
+    assert status_of(late)["failure"]["replica"] == "worker-0"
+    assert status_of(known)["failure"]["replica"] == "worker-2"
+    assert "the first failure: worker-2 (pod mnist-worker-2, " in status_of(known)["ending"]["message"]
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600], ids=["a kubelet is ahead", "a kubelet is behind"])
+def test_a_wrong_clock_does_not_delay_the_end_of_a_job(seconds: int) -> None:
+    job = an_aitj(worker=2)
+    children = [*services_of(job), ended_with(job, 0, LOST), a_pod(job, "worker", 1)]
+
+    assert status_of(plan_of(job, children, now=NOW + timedelta(seconds=seconds)))["failure"]["replica"] == "worker-0"
