@@ -26,6 +26,7 @@ _LONG = (
     "tests/client/test_local.py",
     "tests/client/test_notebook.py",
     "tests/local/test_",
+    "tests/why/test_local.py",
     "tests/examples/",
     "tests/hostile/",
     "tests/deploy/test_image.py",
