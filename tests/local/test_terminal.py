@@ -166,14 +166,16 @@ def test_a_new_size_of_the_window_leaves_nothing_behind(terminals: list[Terminal
 
 def test_why_a_pod_does_not_start_is_drawn(terminals: list[Terminal], tmp_path: Path) -> None:
     body = role(script("exit"))
-    body["template"]["spec"]["volumes"] = [{"name": "data", "configMap": {"name": "nope"}}]
+    items = {"name": "settings", "items": [{"key": "nope", "path": "nope"}]}
+    body["template"]["spec"]["volumes"] = [{"name": "data", "configMap": items}]
     body["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    terminals.append(terminal := Terminal("run", written(tmp_path, job(trainer=body)), folder=tmp_path))
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+    terminals.append(terminal := Terminal("run", written(tmp_path, settings, job(trainer=body)), folder=tmp_path))
     terminal.until("FailedMount")
     terminal.press_ctrl_c()
 
     assert terminal.end() == 130
-    assert 'configmap "nope" not found' in " ".join(conclusion(terminal.text))
+    assert "references non-existent config" in " ".join(conclusion(terminal.text))
 
 
 @pytest.mark.parametrize(("environ", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

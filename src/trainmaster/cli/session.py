@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from trainmaster.cli import demand
+from trainmaster.cli import demand, reference
 from trainmaster.cli.archive import LIMIT, Archive
 from trainmaster.cli.exit_code import BAD_INPUT, BROKEN_PIPE, FAILED, SUCCEEDED, TIMED_OUT
 from trainmaster.cli.interrupt import Interrupts
@@ -137,6 +137,7 @@ def open_display(*, is_json: bool = False, has_keys: bool = False) -> Iterator[D
 
 async def _run(options: RunOptions, state: State, display: Display, archive: Archive | None) -> int:
     interrupts = Interrupts()
+    reference.check(options.documents)
     gpus = await _checked_gpus(options.documents)
     for warning in demand.warnings(options.documents, capacity()):
         display.message(f"Warning: {warning}")
