@@ -24,8 +24,8 @@ def raw(body: dict[str, Any]) -> JobView:
     return JobView(key, meta["uid"], 1, "deletionTimestamp" in meta, msgspec.json.encode(body))
 
 
-def job(name: str = "mnist", uid: str = "job", phase: str = "", conditions: Any = ()) -> JobView:
-    status = {"phase": phase, "conditions": list(conditions)}
+def job(name: str = "mnist", uid: str = "job", phase: str = "", conditions: Any = (), **more: Any) -> JobView:
+    status = {"phase": phase, "conditions": list(conditions), **more}
     return raw({"metadata": {"name": name, "uid": uid, "creationTimestamp": START}, "status": status})
 
 
@@ -427,6 +427,16 @@ def test_a_job_that_is_stopped_with_its_run_says_so(model: RunModel) -> None:
     model.observe_pod(None, pod(phase="Running", deleting=True))
     model.observe_pod(pod(), None)
     assert (model.jobs[0].phase, model.jobs[0].message) == ("Stopped", "stopped by Ctrl-C")
+
+
+def test_a_job_that_is_stopped_while_it_restarts_says_why_it_restarts(model: RunModel) -> None:
+    history = [{"time": "2026-11-15T12:00:00Z", "replica": "ps-0", "scope": "All", "exitCode": 3, "line": "no module"}]
+    model.observe_job(AITJ, None, job(phase="Restarting", restartHistory=history))
+    model.stop("stopped, because --timeout was reached")
+
+    assert model.jobs[0].message == (
+        "stopped, because --timeout was reached; its last restart was because ps-0 exited with code 3: no module"
+    )
 
 
 def test_a_job_that_had_ended_before_its_run_was_stopped_keeps_its_end(model: RunModel) -> None:

@@ -1,13 +1,9 @@
-"""Failed containers of a job that are still there, and restarts, as sentences."""
-
-from datetime import datetime
+"""Failed containers of a job that are still there."""
 
 from trainmaster.cli.job_finder import FoundJob
-from trainmaster.cli.text import age
 from trainmaster.core.observed import Observed
 from trainmaster.core.view import ContainerView, PodView
 from trainmaster.lifecycle.failure import Failure, of_container
-from trainmaster.lifecycle.restart import Restart
 
 
 def failures_of(job: FoundJob, observed: Observed) -> list[Failure]:
@@ -33,13 +29,3 @@ def _replica_of(job: FoundJob, pod: PodView) -> tuple[str, str]:
     role, index = slots.slot_of(pod.labels) or ("", 0)
     name = f"{role.lower()}-{index}" if role and slots.index else pod.key.name.removeprefix(f"{job.key.name}-")
     return name, role
-
-
-def restart_sentence(entry: Restart, now: datetime) -> str:
-    """An entry of the restart history."""
-    has_code = entry.exit_code is not None
-    how = f"exited with code {entry.exit_code}" if has_code else entry.reason or "failed"
-    detail = ", ".join(word for word in (entry.signal, entry.reason if has_code else "") if word not in ("", "Error"))
-    where = f" on node {entry.node}" if entry.node else ""
-    line = f": {entry.line}" if entry.line else ""
-    return f"{entry.replica} {how}{f' ({detail})' if detail else ''}{where} {age(entry.time, now)} ago{line}"

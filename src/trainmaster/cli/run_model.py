@@ -20,6 +20,7 @@ from trainmaster.core.view import OUT_OF_MEMORY, JobView
 from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.fault import START_ERRORS, signal_of
+from trainmaster.lifecycle.restart import Restart
 
 LINES = 100
 """The last lines of each replica that are remembered."""
@@ -214,6 +215,7 @@ class _JobStatus(Wire, frozen=True):
     conditions: tuple[Condition, ...] = ()
     restarts: dict[str, _Restart] | int = 0
     """By role, or only their number, as a kind has it."""
+    restart_history: tuple[Restart, ...] = ()
 
 
 class _Job(Wire, frozen=True):
@@ -417,7 +419,8 @@ class RunModel:
         if not self._why_stopped or found.outcome in ("succeeded", "failed", "refused"):
             return found
         phase = "Stopped" if all(replica.is_over for replica in found.replicas) else "Stopping"
-        return msgspec.structs.replace(found, phase=phase, message=self._why_stopped, restart_at=None)
+        message = f"{self._why_stopped}{_last_restart(job.status.restart_history)}"
+        return msgspec.structs.replace(found, phase=phase, message=message, restart_at=None)
 
     def _replicas(self, owner: str, cause: str) -> tuple[Replica, ...]:
         """``cause`` is the reason of stopped replicas."""
@@ -520,6 +523,11 @@ def _failure(pod: _Pod) -> str:
             message = ended.message if ended.reason in START_ERRORS else pod.status.message
             return f"exit code {ended.exit_code}{f' ({why})' if why else ''}{f': {message}' if message else ''}"
     return ": ".join(part for part in (pod.status.reason, pod.status.message) if part)
+
+
+def _last_restart(history: Sequence[Restart]) -> str:
+    """What a stopped job has failed of before."""
+    return f"; its last restart was because {history[-1].describe()}" if history else ""
 
 
 def _next_restart(status: _JobStatus) -> datetime | None:

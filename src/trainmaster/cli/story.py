@@ -10,7 +10,7 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.cli.failure import failures_of, restart_sentence
+from trainmaster.cli.failure import failures_of
 from trainmaster.cli.job_finder import FoundJob
 from trainmaster.cli.job_row import Status, phase_of, status_of
 from trainmaster.cli.next_step import next_step
@@ -23,6 +23,7 @@ from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.lifecycle import failure, reason, restart
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.model import JobModel, Role
+from trainmaster.lifecycle.restart import Restart
 
 MOST_LINES = 10
 OUTPUT_LINES = 3
@@ -262,14 +263,17 @@ class _Story:
 
     def _last_restart(self) -> str:
         history = self.status.restart_history
-        return restart_sentence(history[-1], self.now) if history else self.message
+        return self._described_restart(history[-1]) if history else self.message
 
     def _restarts(self) -> str:
         history = self.status.restart_history
         if not history:
             return ""
         count = f"{len(history)} restarts" if len(history) > 1 else "1 restart"
-        return f"{count} before, the last: {restart_sentence(history[-1], self.now)}"
+        return f"{count} before, the last: {self._described_restart(history[-1])}"
+
+    def _described_restart(self, entry: Restart) -> str:
+        return entry.describe(f"{age(entry.time, self.now)} ago")
 
     def _events(self) -> Iterator[str]:
         """The last Warning Events of pods that say something new."""

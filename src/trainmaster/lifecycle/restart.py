@@ -109,6 +109,16 @@ class Restart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The last line of the termination message of the container. With ``terminationMessagePolicy:
     FallbackToLogsOnError`` in the template it is the last line of its log."""
 
+    def describe(self, when: str = "") -> str:
+        """Which replica, how it ended, and ``when``: a second ago."""
+        has_code = self.exit_code is not None
+        how = f"exited with code {self.exit_code}" if has_code else self.reason or "failed"
+        words = (self.signal, self.reason if has_code else "")
+        detail = ", ".join(word for word in words if word not in ("", "Error"))
+        where = f" on node {self.node}" if self.node else ""
+        line = f": {self.line}" if self.line else ""
+        return f"{self.replica} {how}{f' ({detail})' if detail else ''}{where}{when and f' {when}'}{line}"
+
 
 class FailedPod(msgspec.Struct, frozen=True):
     """A pod with a fault."""
