@@ -70,9 +70,10 @@ class Failure:
     """Nothing but Events has the cause. An API server keeps them for an hour."""
 
 
-def program(name: str, command: list[str], *says: str, count: int = 1, **spec: Any) -> Failure:
-    """A program in an AITrainingJob; ``says`` is in the first line beside its replica."""
-    return Failure(name, job(name, spec=spec, worker=role(command, count)), ("worker-0", *says))
+def program(name: str, command: list[str], *says: str, **fields: Any) -> Failure:
+    """A program in an AITrainingJob; ``says`` is in the first line beside its replica. ``fields`` are those of its
+    role."""
+    return Failure(name, job(name, worker=role(command, **fields)), ("worker-0", *says))
 
 
 def pods(
@@ -115,7 +116,7 @@ EXITS = (
     program("dns", python(f"import socket; socket.getaddrinfo('{NOWHERE}', 1)"), "gaierror"),
     program("no-space", python(FULL), "No space left on device"),
     program("cuda-memory", python(TORCH), "CUDA out of memory"),
-    program("restart-limit", python(NAN), "code 1", "loss is NaN"),
+    program("restart-limit", python(NAN), "code 1", "loss is NaN", restartPolicy="OnFailure", restartLimit=1),
     Failure(
         "rank-3",
         job("rank-3", worker=role(python(WORKERS), 8, ports=(29500,))),
@@ -129,7 +130,6 @@ EXITS = (
     ),
 )
 """A program ends."""
-EXITS[13].job["spec"]["replicaSpecs"]["worker"] |= {"restartPolicy": "OnFailure", "restartLimit": 1}
 
 LIMITS = (
     pods("deadline", main(), "timeLimit", timeLimit=1),
@@ -188,7 +188,7 @@ STARTS = (
         waits=True,
     ),
     pods("secret", main(envFrom=[{"secretRef": {"name": "nope"}}]), 'secret "nope" not found', waits=True),
-    pods("gpu", main(resources={"limits": {"nvidia.com/gpu": 8}}), "nvidia.com/gpu", waits=True),
+    pods("gpu", main(resources={"limits": {"nvidia.com/gpu": 64}}), "nvidia.com/gpu", waits=True),
 )
 """A program is not started."""
 
