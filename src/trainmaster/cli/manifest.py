@@ -249,11 +249,11 @@ def document_of(body: Any, where: str) -> Document:
             raise BadConfig(f"{where}: has no {name}; each document is an object with apiVersion, kind and metadata")
     resource = _resource(body["apiVersion"], body["kind"], where)
     meta = body.get("metadata")
-    name = meta.get("name") if isinstance(meta, dict) else None
-    if not name:
+    given = meta.get("name") if isinstance(meta, dict) else None
+    if not given:
         raise BadConfig(f"{where}: this {resource.kind} has no metadata.name; give it one")
-    if not isinstance(name, str):
-        raise BadConfig(f'{where}: metadata.name is not text for YAML; write it in quotes: name: "{name}"')
+    if not isinstance(given, str):
+        raise BadConfig(f'{where}: metadata.name is not text for YAML; write it in quotes: name: "{given}"')
     try:
         # Through JSON, as it is sent: keys become strings, dates become text.
         body = msgspec.json.decode(msgspec.json.encode(body))

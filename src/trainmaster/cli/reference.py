@@ -42,8 +42,8 @@ def references_of(spec: Mapping[str, Any]) -> Iterator[Reference]:
     """All that a pod cannot start without."""
     for path, volume in _items(spec, "volumes"):
         yield from _reference(path, volume)
-        for source, each in _items(volume.get("projected"), f"{path}.projected.sources"):
-            yield from _reference(source, each)
+        for inner, source in _items(volume.get("projected"), f"{path}.projected.sources"):
+            yield from _reference(inner, source)
     for field in ("initContainers", "containers"):
         for index, container in enumerate(containers_in(spec, field)):
             for path, source in _items(container, f"{field}[{index}].envFrom"):

@@ -347,6 +347,7 @@ class Pass(Generic[J]):
 
     def _restart(self, failed: Sequence[FailedPod]) -> Plan:
         memory, rules = self.model.memory, self.model.rules()
+        failed = failure.cause_first(self.model.name, failed, self.model.slots, self.now)
         decision = restart.decide(failed, rules, memory.restarts, memory.history, calm=self._calm, now=self.now)
         new = msgspec.structs.replace(
             self._seen(),

@@ -149,10 +149,25 @@ def of_container(pod: PodView, ended: ContainerView, replica: str, role: str) ->
 def of_job(job: str, failed: Sequence[FailedPod], slots: Iterable[Slot], now: datetime) -> Failure | None:
     """The first of these pods of a job that fails; of those that ended in the same second, the one whose end was
     reported first."""
+    cause = first([record for _, record in _records(job, failed, slots, now)])
+    return msgspec.structs.replace(cause, others=len(failed) - 1) if cause else None
+
+
+def cause_first(job: str, failed: Sequence[FailedPod], slots: Iterable[Slot], now: datetime) -> tuple[FailedPod, ...]:
+    """These pods of a job that restarts, beginning with the one that ``of_job`` describes."""
+    records = _records(job, failed, slots, now)
+    first_record = first([record for _, record in records])
+    cause = next((pod for pod, record in records if record is first_record), None)
+    return (*(pod for pod in failed if pod is cause), *(pod for pod in failed if pod is not cause))
+
+
+def _records(
+    job: str, failed: Sequence[FailedPod], slots: Iterable[Slot], now: datetime
+) -> list[tuple[FailedPod, Failure]]:
+    """In the order in which they were reported."""
     by_place = {(slot.role, slot.index): slot for slot in slots}
     reported = sorted(failed, key=lambda each: each.fault.pod.resource_version if each.fault.pod else 0)
-    cause = first([_of_fault(each.fault, by_place[each.role, each.index], job, now) for each in reported])
-    return msgspec.structs.replace(cause, others=len(failed) - 1) if cause else None
+    return [(each, _of_fault(each.fault, by_place[each.role, each.index], job, now)) for each in reported]
 
 
 def _of_fault(fault: Fault, slot: Slot, job: str, now: datetime) -> Failure:

@@ -778,3 +778,10 @@ def test_a_wrong_clock_does_not_delay_the_end_of_a_job(seconds: int) -> None:
     children = [*services_of(job), ended_with(job, 0, LOST), a_pod(job, "worker", 1)]
 
     assert status_of(plan_of(job, children, now=NOW + timedelta(seconds=seconds)))["failure"]["replica"] == "worker-0"
+
+
+def test_a_restart_has_the_failure_that_is_no_consequence_as_its_cause() -> None:
+    job = an_aitj(worker=a_replica(3, restartPolicy="OnFailure"))
+    failed = [ended_with(job, 0, LOST), ended_with(job, 1, "ValueError: loss is NaN"), ended_with(job, 2, LOST)]
+
+    assert status_of(plan_of(job, [*services_of(job), *failed]))["restartHistory"][-1]["replica"] == "worker-1"
