@@ -130,7 +130,9 @@ def commands() -> str:
 
 
 def _command(name: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=f"trainmaster {name}")
+    # With the settings of the group: click keeps the help option that a command gets in its first context.
+    group = click.Context(cli, info_name="trainmaster", **cli.context_settings)
+    context = click.Context(command, info_name=name, parent=group)
     usage = " ".join(command.collect_usage_pieces(context))
     shown = [param for param in options_of(command) if not param.hidden]
     hidden = sorted(f"`{param.opts[0]}`" for param in options_of(command) if param.hidden)

@@ -83,9 +83,10 @@ def _of_ours(words: list[str]) -> str:
     if words[:1] == ["--version"]:
         return ""
     try:
-        name, command, rest = cli.resolve_command(click.Context(cli), list(words))
+        group = click.Context(cli, **cli.context_settings)
+        name, command, rest = cli.resolve_command(group, list(words))
         assert command is not None
-        with command.make_context(name, rest):
+        with command.make_context(name, rest, parent=group):
             return _missing(words)
     except click.exceptions.Exit:  # --help
         return ""

@@ -106,8 +106,7 @@ class Restart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     node: str = ""
     """The node of the pod."""
     line: str = ""
-    """The last line of the termination message of the container. With ``terminationMessagePolicy:
-    FallbackToLogsOnError`` in the template it is the last line of its log."""
+    """The last line of the output of the container, or of its termination message if the program wrote one."""
 
     def describe(self, when: str = "") -> str:
         """Which replica, how it ended, and ``when``: a second ago."""
