@@ -1,5 +1,6 @@
-"""Generates the manifests beside this file: di-manager.yaml, nervex-manager.yaml and mx-manager.yaml, each a whole
-installation, and rbac.yaml and webhook.yaml, the rights and the webhooks for programs that you run yourself.
+"""Generates the manifests beside this file: install.yaml, the installation for all kinds, di-manager.yaml,
+nervex-manager.yaml and mx-manager.yaml, each for the kinds of one ancestor, and rbac.yaml and webhook.yaml, the rights
+and the webhooks for programs that you run yourself.
 
     python -m deploy.manager
 
@@ -35,6 +36,8 @@ PRIORITY = 1_000_000_000
 FLOW_CONTROL = "flowcontrol.apiserver.k8s.io/v1"
 FLOW_SHARES = 100
 """Part of the API server's concurrency, as all other service accounts have it together (workload-low)."""
+LOST_NODE_SECONDS = 20
+"""After which a pod on a node that is lost or not ready is replaced. Kubernetes' default is five minutes."""
 METRICS_NAMESPACES = {"metrics": "enabled"}
 """The label of namespaces whose pods may read metrics, as kubebuilder's projects have it."""
 
@@ -57,6 +60,8 @@ class Variant:
     """The kind of job that its operator drives and its server serves; empty for all."""
     has_server: bool = True
     """Its jobs ask di-server for replicas."""
+    server_replicas: int = 1
+    """As many as the ancestor had."""
     has_v2: bool = False
     """di-server is also where clients of DI-orchestrator v1.1 look for it."""
 
@@ -66,7 +71,7 @@ class Variant:
 
     @property
     def file(self) -> Path:
-        return HERE / f"{self.prefix}-manager.yaml"
+        return HERE / (f"{self.prefix}-manager.yaml" if self.group else "install.yaml")
 
     @property
     def server_ports(self) -> dict[str, int]:
@@ -99,12 +104,12 @@ VARIANTS = (
 )
 """Those with di-server."""
 MX = Variant("mx", "mxnet.mlkube.io", "mxjob.mxnet.mlkube.io", has_server=False)
-ALL = Variant(SYSTEM_NAMESPACE.removesuffix("-system"))
-"""All kinds. You run its programs yourself."""
+ALL = Variant(SYSTEM_NAMESPACE.removesuffix("-system"), server_replicas=2, has_v2=True)
+"""All kinds."""
 
 
 def image() -> str:
-    """One image for all three; README and docs/install.md say how to name another one."""
+    """One image for all three; docs/install.md says how to name another one."""
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
     return f"{project['name']}:{project['version']}"
 
@@ -158,7 +163,7 @@ _ADMISSION = """
 def to_yaml(variant: Variant) -> str:
     head = f"""
 #
-#   kubectl create -f deploy/{variant.file.name}     (or apply)
+#   kubectl {"create" if variant.group else "apply"} -f deploy/{variant.file.name}
 #
 # docs/install.md says how to use another image, and how to remove all of it.
 """
@@ -168,7 +173,7 @@ def to_yaml(variant: Variant) -> str:
 def manifests() -> dict[Path, str]:
     """All files that are generated here, and their content."""
     return {
-        **{variant.file: to_yaml(variant) for variant in (*VARIANTS, MX)},
+        **{variant.file: to_yaml(variant) for variant in (ALL, *VARIANTS, MX)},
         HERE / "rbac.yaml": _manifest(_RBAC, rbac(ALL)),
         HERE / "webhook.yaml": _manifest(_ADMISSION, admission(ALL)),
     }
@@ -280,7 +285,7 @@ def _programs(variant: Variant) -> Iterator[Program]:
         [
             "operator",
             "--run-in-cluster",
-            f"--enable-scheme={variant.scheme}",
+            *_scheme(variant),
             *([server] if variant.has_server else []),
             "--metrics-bind-address=:8080",
             "--health-probe-bind-address=:8081",
@@ -320,23 +325,28 @@ def _server(variant: Variant) -> Program:
         [
             "server",
             "--run-in-cluster",
-            f"--enable-scheme={variant.scheme}",
+            *_scheme(variant),
             f"--bind-address=:{SERVER_PORT}",
-            f"--agconfig-namespace={variant.namespace}",
+            *([f"--agconfig-namespace={variant.namespace}"] if variant.group else []),
         ],
         {"http": SERVER_PORT},
         "http",
         {"cpu": "100m", "memory": "128Mi"},
         "512Mi",
-        replicas=1,
+        replicas=variant.server_replicas,
     )
+
+
+def _scheme(variant: Variant) -> list[str]:
+    return [f"--enable-scheme={variant.scheme}"] if variant.scheme else []
 
 
 def _deployment(variant: Variant, program: Program) -> Object:
     labels = _selector(program.name)
     template = {"metadata": {"labels": labels}, "spec": _pod_spec(variant, program)}
     spec = {
-        "replicas": program.replicas,
+        # One is Kubernetes' default: an apply leaves alone what somebody set by hand.
+        **({"replicas": program.replicas} if program.replicas > 1 else {}),
         # The next one is ready before the last one goes: a coordinator is always answered.
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "selector": {"matchLabels": labels},
@@ -378,6 +388,15 @@ def _pod_spec(variant: Variant, program: Program) -> Object:
                 "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchLabels": _selector(program.name)},
             }
+        ],
+        "tolerations": [
+            {
+                "key": f"node.kubernetes.io/{trouble}",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": LOST_NODE_SECONDS,
+            }
+            for trouble in ("not-ready", "unreachable")
         ],
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from deploy import manager
-from deploy.manager import MX, VARIANTS, Variant
+from deploy.manager import ALL, MX, VARIANTS, Variant
 from testbed.operator import RBAC
 from trainmaster.cli.main import cli
 from trainmaster.kinds.crd import all_crds
@@ -24,7 +24,8 @@ DI, NERVEX = VARIANTS
 LAST_APPLIED_LIMIT = 262_144
 """Bytes of an annotation: what `kubectl apply` keeps of an object must fit."""
 
-each_variant = pytest.mark.parametrize("variant", [*VARIANTS, MX], ids=lambda variant: variant.prefix)
+each_variant = pytest.mark.parametrize("variant", [ALL, *VARIANTS, MX], ids=lambda variant: variant.prefix)
+each_of_one_ancestor = pytest.mark.parametrize("variant", [*VARIANTS, MX], ids=lambda variant: variant.prefix)
 
 
 def of_kind(kind: str, variant: Variant = DI) -> dict[str, Object]:
@@ -94,7 +95,7 @@ def ports(service: Object) -> list[tuple[int, int]]:
     return [(port["port"], numbers[port["targetPort"]]) for port in service["spec"]["ports"]]
 
 
-@each_variant
+@each_of_one_ancestor
 def test_an_installation_names_nothing_of_another_one(variant: Variant) -> None:
     others = {each.prefix for each in (*VARIANTS, MX)} - {variant.prefix}
     groups = {crd["spec"]["group"] for crd in all_crds()} - {variant.group}
@@ -174,6 +175,18 @@ def test_every_binding_joins_a_role_and_an_account_that_are_there(variant: Varia
             assert subject["namespace"] == variant.namespace
 
 
+def test_the_installation_for_all_kinds_has_every_definition_and_drives_every_kind() -> None:
+    definitions = of_kind("CustomResourceDefinition", ALL)
+    arguments = [arg for container in containers(ALL).values() for arg in container["args"]]
+    [reviewed] = of_kind("ValidatingWebhookConfiguration", ALL).values()
+
+    assert [*definitions.values()] == [*all_crds()]
+    assert not any(arg.startswith("--enable-scheme") for arg in arguments)
+    assert len(reviewed["webhooks"]) == len(all_resource_kinds(OPERATOR.jobs))
+    assert {*of_kind("Deployment", ALL)} == {"trainmaster-operator", "trainmaster-server", "trainmaster-webhook"}
+    assert {body["spec"]["replicas"] for body in of_kind("Deployment", ALL).values()} == {2}
+
+
 # --- redundancy ---
 
 
@@ -187,6 +200,16 @@ def test_operator_and_webhook_survive_the_loss_of_a_node(variant: Variant) -> No
         assert spread["topologyKey"] == "kubernetes.io/hostname"
         assert spread["whenUnsatisfiable"] == "ScheduleAnyway"  # a cluster of one node has both there
         assert spread["labelSelector"] == spec["selector"]
+
+
+@each_variant
+def test_pods_of_a_lost_node_are_replaced_within_half_a_minute(variant: Variant) -> None:
+    for deployment in of_kind("Deployment", variant).values():
+        tolerated = {each["key"]: each for each in deployment["spec"]["template"]["spec"]["tolerations"]}
+        assert tolerated.keys() == {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+        for each in tolerated.values():
+            assert each["effect"] == "NoExecute"
+            assert 15 <= each["tolerationSeconds"] <= 30
 
 
 @each_variant

@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 TEAM = "team"
 INSTALLATIONS = (*VARIANTS, MX, ALL)
-FILES = ("crds.yaml", "rbac.yaml", "webhook.yaml", "rbac-gang.yaml", *(v.file.name for v in (*VARIANTS, MX)))
+FILES = ("crds.yaml", "rbac.yaml", "webhook.yaml", "rbac-gang.yaml", *(v.file.name for v in INSTALLATIONS))
 OURS = {"app.kubernetes.io/managed-by": "trainmaster"}
 LEFT = {"mxnet.mlkube.io": ""}
 """The label of what the mxnet-operator created without an owner."""
