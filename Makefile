@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path contract histories races hostile bench generate clean
+.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path helm contract histories races hostile bench generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ testbed: $(STAMP) ## build the control plane of the test bed into the user's cac
 testbed-path: $(STAMP) ## print the folder of the test bed's binaries (make -s testbed-path)
 	@$(BIN)/python -m testbed.build --path
 
+helm: $(STAMP) ## build Helm into the user's cache, once, and print its path: for the tests of the chart
+	@$(BIN)/python -m testbed.helm
+
 test: check testbed ## make check, then the tests against a real control plane and 1000 histories
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "cluster or long" -p tests.summary
 	$(MAKE) histories N=1000
@@ -79,6 +82,7 @@ bench: testbed ## compare with a plain API client and Kubernetes' Job controller
 generate: $(STAMP) ## write the generated files (deploy/crds.yaml, deploy/*-manager.yaml, docs/reference, …)
 	$(BIN)/trainmaster crds > deploy/crds.yaml
 	$(BIN)/python -m deploy.manager
+	$(BIN)/python -m deploy.helm
 	$(BIN)/python -m deploy.kustomize
 	$(BIN)/python -m deploy.monitoring
 	$(BIN)/python -m reference

@@ -88,7 +88,7 @@ class Variant:
 
     @property
     def webhook(self) -> WebhookNames:
-        if not self.group:  # the defaults of the program
+        if self.namespace == SYSTEM_NAMESPACE:  # the defaults of the program
             names = WEBHOOK.configuration, WEBHOOK.configuration
             return WebhookNames(WEBHOOK.service_name, WEBHOOK.secret_name, *names)
         configurations = [self.name(f"{phase}-webhook-configuration") for phase in ("mutating", "validating")]
@@ -180,11 +180,11 @@ def manifests() -> dict[Path, str]:
 
 
 def _manifest(head: str, objects: Sequence[Object]) -> str:
-    documents = yaml.dump_all(objects, Dumper=_Dumper, explicit_start=True, sort_keys=False, width=118)
+    documents = yaml.dump_all(objects, Dumper=Dumper, explicit_start=True, sort_keys=False, width=118)
     return f"{_GENERATED}{head}{documents}"
 
 
-class _Dumper(yaml.SafeDumper):
+class Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True  # anchors are legal, but nobody wants to read them in a diff
 

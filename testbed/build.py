@@ -29,11 +29,11 @@ HEARTBEAT = 60.0
 
 _HERE = Path(__file__).resolve().parent
 _VERSION = "k8s.io/component-base/version"
-_PLAIN = "-s -w"
+PLAIN = "-s -w"
 _MAJOR, _MINOR, _ = KUBERNETES[1:].split(".")
 # Without the stamp kubectl and some checks of the API server see v0.0.0.
-_STAMPED = (
-    f"{_PLAIN} -X {_VERSION}.gitVersion={KUBERNETES} -X {_VERSION}.gitMajor={_MAJOR} -X {_VERSION}.gitMinor={_MINOR}"
+STAMPED = (
+    f"{PLAIN} -X {_VERSION}.gitVersion={KUBERNETES} -X {_VERSION}.gitMajor={_MAJOR} -X {_VERSION}.gitMinor={_MINOR}"
 )
 
 
@@ -49,21 +49,22 @@ class Binary(NamedTuple):
     package: str
     ldflags: str
     cold: str
+    tags: str = ""
 
 
 BINARIES = (
-    Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", _PLAIN, "1 min"),
-    Binary("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", _STAMPED, "6 min"),
+    Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", PLAIN, "1 min"),
+    Binary("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", STAMPED, "6 min"),
     Binary(
         "kube-controller-manager",
         "kubernetes",
         "k8s.io/kubernetes/cmd/kube-controller-manager",
-        _STAMPED,
+        STAMPED,
         "2 min",
     ),
-    Binary("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _STAMPED, "30 s"),
-    Binary("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", _STAMPED, "1 min"),
-    Binary("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", _PLAIN, "4 min"),
+    Binary("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", STAMPED, "30 s"),
+    Binary("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", STAMPED, "1 min"),
+    Binary("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", PLAIN, "4 min"),
 )
 NAMES = tuple(binary.name for binary in BINARIES)
 
@@ -88,11 +89,16 @@ _DISK_FULL = re.compile(r"no space left on device|[Dd]isk quota exceeded")
 
 
 class Site(NamedTuple):
-    """Where the inputs are read and where the results go; tests give their own."""
+    """Where the inputs are read and where the results go; tests give their own.
+
+    `target` is the target of make that builds it, and the name of its folder in the cache.
+    """
 
     cache: Path
     modules: Path = _HERE / "modules"
     go_pin: Path = _HERE.parent / "requirements" / "go.txt"
+    binaries: tuple[Binary, ...] = BINARIES
+    target: str = "testbed"
 
 
 def user_site() -> Site:
@@ -105,21 +111,23 @@ def folder(site: Site | None = None) -> Path:
     """Where the binaries of this checkout are, or will be."""
     site = site or user_site()
     digest = hashlib.sha256()
-    for binary in BINARIES:
+    for binary in site.binaries:
         digest.update(repr((binary.name, binary.module, binary.package, binary.ldflags)).encode())
+        digest.update(binary.tags.encode())
     digest.update(repr((_BUILD_FLAGS, sorted(_GO_SETTINGS.items()))).encode())
     digest.update(f"{sys.platform}/{platform.machine()}".encode())
     for file in sorted(site.modules.glob("*/*")):
-        if file.name in {"go.mod", "go.sum", "commands.go"}:
+        if file.suffix in {".mod", ".sum", ".go"}:
             digest.update(f"{file.relative_to(site.modules).as_posix()}\0".encode())
             digest.update(file.read_bytes())
-    return site.cache / "testbed" / digest.hexdigest()[:12]
+    return site.cache / site.target / digest.hexdigest()[:12]
 
 
 def missing(site: Site | None = None) -> list[str]:
     """Which binaries are not built yet."""
+    site = site or user_site()
     where = folder(site)
-    return [name for name in NAMES if not (where / name).is_file()]
+    return [binary.name for binary in site.binaries if not (where / binary.name).is_file()]
 
 
 def _say(line: str) -> None:
@@ -152,14 +160,14 @@ class Builder:
             with self._lock():
                 self._build_missing()
         except OSError as error:
-            raise BuildFailed(f"the test bed could not be written to {self.folder}: {error}") from error
+            raise BuildFailed(f"what is built could not be written to {self.folder}: {error}") from error
         return self.folder
 
     def _build_missing(self) -> None:
         # Whatever an interrupted build left; the lock says that nobody is writing it now.
         for partial in self.folder.glob(".*.partial"):
             partial.unlink()
-        todo = [binary for binary in BINARIES if binary.name in missing(self.site)]
+        todo = [binary for binary in self.site.binaries if binary.name in missing(self.site)]
         if not todo:
             return
         go = self._find_go()
@@ -174,7 +182,7 @@ class Builder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._say("test bed: another build is running; waiting for it …")
+                self._say(f"{self.site.target}: another build is running; waiting for it …")
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -267,14 +275,14 @@ class Builder:
                 pause = min(pause * 2, LONGEST_PAUSE)
         raise BuildFailed(
             f"the Go modules of {module} could not be fetched in {DOWNLOAD_ATTEMPTS} attempts ({reason});"
-            " check the network or GOPROXY and run make testbed again: it resumes"
+            f" check the network or GOPROXY and run make {self.site.target} again: it resumes"
         )
 
     def _link(self, go: Path, binary: Binary) -> None:
         self._say(f"{binary.name}: building (about {binary.cold} cold on two cores) …")
         started = time.monotonic()
         partial = self.folder / f".{binary.name}.partial"
-        command = [str(go), "build", *_BUILD_FLAGS, "-ldflags", binary.ldflags]
+        command = [str(go), "build", *_BUILD_FLAGS, "-tags", binary.tags, "-ldflags", binary.ldflags]
         command += ["-o", str(partial), binary.package]
         code, output = self._run(f"{binary.name}: still building", command, binary.module)
         if code != 0:
@@ -312,7 +320,7 @@ class Builder:
         if _DISK_FULL.search(output):
             raise BuildFailed(
                 f"the disk is full: a cold build needs about 6 GB for Go's caches and {self.folder.parent};"
-                " make room and run make testbed again"
+                f" make room and run make {self.site.target} again"
             )
 
 

@@ -78,6 +78,7 @@ _RESTARTS = ("never", "onfailure", "always")
 @click.option("--namespace", "-n", default="", help="Namespace of objects without one; default: default.")
 @click.option("--context", default="", help="Run on the cluster of this context of the kubeconfig, not here.")
 @click.option("--kubeconfig", default="", help="Run on the cluster of this kubeconfig, not here.")
+@click.option("--run-in-cluster", is_flag=True, help="Run on the cluster whose pod this is, with its service account.")
 @click.pass_context
 def run(
     click_context: click.Context,
@@ -91,6 +92,7 @@ def run(
     namespace: str,
     context: str,
     kubeconfig: str,
+    run_in_cluster: bool,
     dry_run: bool,
     **program_options: Any,
 ) -> None:
@@ -121,7 +123,7 @@ def run(
         is_json = format_ == "json"
         if dry_run:
             code = _print(documents, namespace)
-        elif context or kubeconfig:
+        elif context or kubeconfig or run_in_cluster:
             place = Place(kubeconfig, context, None, namespace)
             code = _submit(documents, place, timeout, has_folder=keep or bool(logs), is_json=is_json)
         else:

@@ -49,8 +49,9 @@ class ResourceKinds:
 
     @property
     def spellings(self) -> frozenset[str]:
-        """What options may call it."""
-        return frozenset({self.resource.kind.lower(), *(kind.name for kind in self.kinds)})
+        """What options may call it. Several kinds may have the same name; with its group it is one of them."""
+        singular = self.resource.kind.lower()
+        return frozenset({singular, f"{singular}.{self.resource.group}", *(kind.name for kind in self.kinds)})
 
     @cached_property
     def related(self) -> tuple[Related, ...]:

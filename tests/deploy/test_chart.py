@@ -1,0 +1,220 @@
+"""The Helm chart without a cluster: what it renders, and which values it refuses. test_release.py installs it."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy import helm, manager, rights
+from deploy.helm import CHART
+from deploy.manager import ALL
+from testbed.helm import Helm, HelmFailed
+from trainmaster.cli.accelerator import accelerators_in
+from trainmaster.kinds.registry import DEFINITIONS
+
+Object = dict[str, Any]
+Key = tuple[str, str, str]
+
+RELEASE = ("template", "trainmaster", CHART, "--namespace=trainmaster-system")
+GROUPS = {helm.kind_name(each): each for each in ALL.kinds}
+
+
+@pytest.fixture(scope="module")
+def helm_command(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """``binaries`` marks what needs more than Python."""
+    return Helm(tmp_path_factory.mktemp("helm"))
+
+
+def key(body: Object) -> Key:
+    return body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]
+
+
+def objects(text: str) -> dict[Key, Object]:
+    return {key(body): body for body in yaml.load_all(text, yaml.CSafeLoader) if body}
+
+
+def rendered(command: Helm, values: str = "", *more: str) -> dict[Key, Object]:
+    return objects(command(*RELEASE, "--skip-tests", *more, values=values))
+
+
+def arguments(found: dict[Key, Object], program: str) -> list[str]:
+    [deployment] = [body for (kind, _, name), body in found.items() if (kind, name) == ("Deployment", program)]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    args: list[str] = container["args"]
+    return args
+
+
+@pytest.mark.parametrize("file", helm.files(), ids=lambda file: file.name)
+def test_the_file_is_what_is_generated(file: Path) -> None:
+    assert file.read_text() == helm.files()[file], f"{file} is stale: run make generate"
+
+
+def test_every_value_has_a_comment() -> None:
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    for number, line in enumerate(lines):
+        if re.match(r"( {2})?\w+:", line) and "requests" not in line:
+            assert lines[number - 1].lstrip().startswith("#"), f"values.yaml:{number + 1}: {line.strip()}"
+
+
+def test_the_schema_knows_every_value_and_every_kind() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    assert schema["properties"].keys() - {"global"} == values.keys()
+    assert set(schema["properties"]["kinds"]["items"]["enum"]) == GROUPS.keys()
+    for name, value in values.items():
+        if "properties" in schema["properties"][name]:
+            assert schema["properties"][name]["properties"].keys() == value.keys(), name
+
+
+# --- with Helm ---
+
+
+def test_helm_finds_no_fault(helm_command: Helm) -> None:
+    assert "0 chart(s) failed" in helm_command("lint", "--strict", CHART)
+
+
+def test_the_chart_renders_what_kustomize_renders(helm_command: Helm, binaries: Path) -> None:
+    """Object by object. Helm itself creates the namespace."""
+    command = [binaries / "kubectl", "kustomize", CHART.parent]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    wanted = objects(done.stdout)
+    del wanted["Namespace", "", "trainmaster-system"]
+    found = rendered(helm_command)
+
+    assert found.keys() == wanted.keys()
+    for each, body in wanted.items():
+        assert found[each] == body, each
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_an_operator_of_one_kind_has_the_rights_of_that_kind(helm_command: Helm, kind: str) -> None:
+    found = rendered(helm_command, f"kinds: [{kind}]")
+    role = found["ClusterRole", "", "trainmaster-operator"]
+    one = GROUPS[kind]
+
+    assert role["rules"] == [*rights.rules(rights.operator([one])), *rights.operator_definitions([one])]
+    assert f"--enable-scheme={kind}" in arguments(found, "trainmaster-operator")
+    [webhook] = found["ValidatingWebhookConfiguration", "", "trainmaster"]["webhooks"]
+    assert webhook["rules"][0]["apiGroups"] == [one.resource.group]
+    assert (("Deployment", "trainmaster-system", "trainmaster-server") in found) == (kind in ("dijob", "nervexjob"))
+    assert len([each for each in found if each[0] == "CustomResourceDefinition"]) == len(DEFINITIONS)
+
+
+def test_several_kinds_add_up(helm_command: Helm) -> None:
+    found = rendered(helm_command, "kinds: [dijob, mxjob.mxnet.mlkube.io]")
+    wanted = rights.operator([GROUPS["dijob"], GROUPS["mxjob.mxnet.mlkube.io"]])
+    granted: dict[tuple[str, str], set[str]] = {}
+    for rule in found["ClusterRole", "", "trainmaster-operator"]["rules"]:
+        for resource in rule["resources"]:
+            granted.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
+    del granted["apiextensions.k8s.io", "customresourcedefinitions"]
+
+    assert granted == {place: set(verbs) for place, verbs in wanted.items()}
+
+
+def test_one_namespace_needs_no_object_of_the_cluster(helm_command: Helm) -> None:
+    found = rendered(helm_command, "namespace: team", "--namespace=team")
+
+    assert {namespace for _, namespace, _ in found} == {"team"}
+    assert "--namespace=team" in arguments(found, "trainmaster-operator")
+    assert ("NetworkPolicy", "team", "trainmaster-deny") not in found  # it would isolate the pods of jobs
+    [role] = [body for (kind, _, name), body in found.items() if (kind, name) == ("Role", "trainmaster-operator")]
+    assert not {"nodes", "customresourcedefinitions"} & {each for rule in role["rules"] for each in rule["resources"]}
+    pods = found["Deployment", "team", "trainmaster-operator"]["spec"]["template"]["spec"]
+    assert "priorityClassName" not in pods
+
+
+def test_accelerators_become_the_file_of_the_operator(helm_command: Helm, tmp_path: Path) -> None:
+    volume = "{name: lib, mountPath: /usr/local/nvidia/lib64, hostPath: /home/kubernetes/bin/nvidia/lib}"
+    found = rendered(helm_command, f"accelerators: {{alpha.kubernetes.io/nvidia-gpu: {{volumes: [{volume}]}}}}")
+    data = found["ConfigMap", "trainmaster-system", "trainmaster-controller-config"]["data"]
+    [(name, content)] = data.items()
+    (tmp_path / name).write_text(content)
+
+    assert accelerators_in(str(tmp_path / name)).keys() == {"alpha.kubernetes.io/nvidia-gpu"}
+    assert f"--controller-config-file=/etc/trainmaster/{name}" in arguments(found, "trainmaster-operator")
+    pod = found["Deployment", "trainmaster-system", "trainmaster-operator"]["spec"]["template"]["spec"]
+    assert pod["volumes"] == [{"name": "config", "configMap": {"name": "trainmaster-controller-config"}}]
+    assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == "/etc/trainmaster"
+
+
+def test_with_cert_manager_the_webhook_has_no_rights(helm_command: Helm) -> None:
+    found = rendered(helm_command, "certificates: {source: cert-manager}")
+    certificate = found["Certificate", "trainmaster-system", "trainmaster-webhook"]
+    configuration = found["MutatingWebhookConfiguration", "", "trainmaster"]
+    pod = found["Deployment", "trainmaster-system", "trainmaster-webhook"]["spec"]["template"]["spec"]
+
+    roles = [name for kind, _, name in found if "Role" in kind or kind == "Secret"]
+    assert not [name for name in roles if "webhook" in name]
+    assert certificate["spec"]["dnsNames"][0] == "trainmaster-webhook.trainmaster-system.svc"
+    assert pod["volumes"][0]["secret"]["secretName"] == certificate["spec"]["secretName"]
+    assert "--cert-dir=/etc/webhook" in pod["containers"][0]["args"]
+    inject = configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert inject == "trainmaster-system/trainmaster-webhook"
+
+
+def test_a_gang_scheduler_comes_with_the_rights_for_its_groups(helm_command: Helm) -> None:
+    found = rendered(helm_command, "gangScheduler: volcano")
+    [rule] = found["ClusterRole", "", "trainmaster-operator-gang"]["rules"]
+    [written] = yaml.safe_load_all((manager.HERE / "rbac-gang.yaml").read_text().split("---")[0])
+
+    assert rule["apiGroups"] == ["scheduling.volcano.sh"]
+    assert rule["verbs"] == written["rules"][0]["verbs"]
+    assert "--gang-scheduler-name=volcano" in arguments(found, "trainmaster-operator")
+
+
+@pytest.mark.parametrize(
+    ("values", "gone"),
+    [
+        ("networkPolicies: {enabled: false}", "NetworkPolicy"),
+        ("crds: {install: false}", "CustomResourceDefinition"),
+        ("admissionPolicies: false", "ValidatingAdmissionPolicy"),
+        ("webhook: {enabled: false}", "ValidatingWebhookConfiguration"),
+    ],
+)
+def test_what_is_switched_off_is_not_there(helm_command: Helm, values: str, gone: str) -> None:
+    assert gone in {kind for kind, _, _ in rendered(helm_command)}
+    assert gone not in {kind for kind, _, _ in rendered(helm_command, values)}
+
+
+def test_an_image_is_named_by_its_digest(helm_command: Helm) -> None:
+    digest = f"sha256:{'0' * 64}"
+    found = rendered(helm_command, f"image: {{repository: registry.example/ml/trainmaster, digest: '{digest}'}}")
+    images = {
+        container["image"]
+        for (kind, _, _), body in found.items()
+        if kind == "Deployment"
+        for container in body["spec"]["template"]["spec"]["containers"]
+    }
+
+    assert images == {f"registry.example/ml/trainmaster@{digest}"}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("kinds: [tfjob]", r"kinds/0.*must be one of"),
+        ("kind: [dijob]", r"additional properties 'kind' not allowed"),
+        ("operator: {replicas: two}", r"operator/replicas.*got string, want null or integer"),
+        ("certificates: {source: letsencrypt}", r"certificates/source.*must be one of 'own', 'cert-manager'"),
+        ("image: {digest: latest}", r"image/digest.*does not match pattern"),
+        ("crds: {install: 'no'}", r"crds/install.*got string, want boolean"),
+        ("namespace: Team", r"namespace.*does not match pattern"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_a_sentence(helm_command: Helm, values: str, said: str) -> None:
+    with pytest.raises(HelmFailed, match=re.compile(said, re.DOTALL)):
+        rendered(helm_command, values)
+
+
+def test_helm_test_has_a_job_of_every_kind_that_needs_nothing_else(helm_command: Helm) -> None:
+    found = objects(helm_command(*RELEASE))
+    jobs = yaml.safe_load_all(found["ConfigMap", "trainmaster-system", "trainmaster-test"]["data"]["jobs.yaml"])
+    groups = {job["apiVersion"].partition("/")[0] for job in jobs}
+
+    assert groups == {each.resource.group for each in ALL.kinds} - {"nervex.sensetime.com"}
