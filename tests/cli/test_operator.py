@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ DEFAULTS = OperatorOptions(
     run_in_cluster=False,
     namespace="",
     kinds=(),
+    install_crds=False,
     server_url="di-server.di-system:8080",
     service_domain_name="svc.cluster.local",
     agconfig_namespace="",
@@ -102,6 +104,9 @@ DEFAULTS = OperatorOptions(
         pytest.param(["--leader-elect"], {}, id="election"),
         pytest.param(["--leader-elect=true"], {}, id="election as Go writes it"),
         pytest.param(["--leader-elect=false"], {"leader_elect": False}, id="no election"),
+        pytest.param(["-leader-elect=false"], {"leader_elect": False}, id="one dash, as Go allows it"),
+        pytest.param(["-thread-num", "4", "-v=8"], {"thread_num": 4}, id="one dash and a value"),
+        pytest.param(["--install-crds"], {"install_crds": True}, id="definitions"),
         pytest.param(
             ["--leader-elect-resource-name=a", "--leader-elect-resource-namespace=b"],
             {"leader_elect_resource_name": "a", "leader_elect_resource_namespace": "b"},
@@ -135,6 +140,7 @@ def test_options_reach_the_operator(given: list[OperatorOptions], args: list[str
         pytest.param(["--gc-interval=10m"], "--gc-interval", id="garbage"),
         pytest.param(["--chaos-level", "-1"], "--chaos-level", id="chaos"),
         pytest.param(["--alsologtostderr=true"], "--alsologtostderr", id="also stderr"),
+        pytest.param(["-alsologtostderr", "-v=8"], "--alsologtostderr", id="as the mxnet-operator's guide writes it"),
         pytest.param(["--leader-elect-resource-lock", "leases"], "--leader-elect-resource-lock", id="lock"),
         pytest.param(["--sync-period=1m"], "--sync-period", id="period of v1.1"),
         pytest.param(["--qps=100"], "--qps", id="requests a second"),
@@ -155,6 +161,35 @@ def test_an_option_without_meaning_is_accepted_with_a_warning(
     assert result.exit_code == 0
     assert given == [DEFAULTS]
     assert logs == [{"event": "option has no effect and is ignored", "option": option, "log_level": "warning"}]
+
+
+def test_the_command_of_the_trainingjob_operators_guide_starts(given: list[OperatorOptions]) -> None:
+    command = "--master 10.0.0.1:8080 --v 4 --thread-num 1000 --logtostderr --leader-elect=true"
+    result = run(*command.split(), "--enable-creating-failed=true")
+
+    assert result.exit_code == 0
+    assert given == [msgspec.structs.replace(DEFAULTS, master="10.0.0.1:8080", thread_num=1000)]
+
+
+def test_the_environment_of_the_mxnet_operators_guide_names_the_cluster(
+    given: list[OperatorOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {"USE_KUBE_CONFIG": "/home/me/.kube/config", "MY_POD_NAMESPACE": "default", "MY_POD_NAME": "my-pod"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    run()
+    run("--kubeconfig=/other")
+
+    assert [options.kubeconfig for options in given] == ["/home/me/.kube/config", "/other"]
+    assert {options.leader_elect_resource_namespace for options in given} == {""}
+
+
+def test_it_says_its_version_and_ends(given: list[OperatorOptions]) -> None:
+    result = run("-alsologtostderr", "-v=8", "--version")
+
+    assert result.exit_code == 0
+    assert re.search(r"version \d+\.\d+", result.output)
+    assert given == []
 
 
 def test_nothing_is_warned_of_that_was_not_given(given: list[OperatorOptions]) -> None:
@@ -188,6 +223,8 @@ def test_a_bad_option_is_told_and_nothing_starts(given: list[OperatorOptions], a
     [
         pytest.param((), [resource.kind for resource in dict.fromkeys(kind.resource for kind in KINDS)], id="all"),
         pytest.param(("dijob",), ["DIJob"], id="one"),
+        pytest.param(("mxjob",), ["MXJob", "MxJob", "MxJob"], id="a name of three"),
+        pytest.param(("mxjob.kubeflow.org",), ["MXJob"], id="one of three, by its group"),
         pytest.param(("AITrainingJob", "DIJOB"), ["DIJob", "AITrainingJob"], id="in any order and case"),
     ],
 )
@@ -199,4 +236,6 @@ def test_a_kind_that_is_not_there_is_told() -> None:
     with pytest.raises(BadConfig) as told:
         chosen(all_resource_kinds(Settings())[:1], ("dijob", "tfjob"))
 
-    assert str(told.value) == "--enable-scheme tfjob: there is no such kind; there are dijob, dijob-v2alpha1"
+    assert str(told.value) == (
+        "--enable-scheme tfjob: there is no such kind; there are dijob, dijob-v2alpha1, dijob.diengine.opendilab.org"
+    )

@@ -8,7 +8,6 @@ from trainmaster.cli.log import configure_logging
 from trainmaster.cli.option import (
     COMMON_V1_1,
     CONTEXT,
-    KUBECONFIG,
     LOG_FORMAT,
     MASTER,
     RUN_IN_CLUSTER,
@@ -35,7 +34,12 @@ _IGNORED = Ignored(
 
 
 @click.command(cls=GoCommand)
-@KUBECONFIG
+@click.option(
+    "--kubeconfig",
+    default="",
+    envvar="USE_KUBE_CONFIG",
+    help="Path of the kubeconfig. Default: $USE_KUBE_CONFIG, then $KUBECONFIG, then ~/.kube/config.",
+)
 @CONTEXT
 @MASTER
 @RUN_IN_CLUSTER
@@ -44,7 +48,11 @@ _IGNORED = Ignored(
     "--enable-scheme",
     "kinds",
     multiple=True,
-    help="Reconcile jobs of this kind only, for example dijob; may be repeated. Default: all kinds.",
+    help="Reconcile jobs of this kind only, for example dijob or mxjob.kubeflow.org; may be repeated. Default: all "
+    "kinds.",
+)
+@click.option(
+    "--install-crds", is_flag=True, help="Create the definitions of the kinds that the API server does not have."
 )
 @click.option(
     "--server-url",
@@ -206,6 +214,7 @@ _IGNORED = Ignored(
     help="Log level; 4 and more logs every action with its reason.",
 )
 @_IGNORED
+@click.version_option(package_name="trainmaster")
 def operator(log_format: str, verbosity: int, **given: Any) -> None:
     """Reconcile the training jobs of a cluster.
 

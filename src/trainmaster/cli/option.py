@@ -40,10 +40,15 @@ def go_duration(seconds: float) -> str:
 
 
 class GoCommand(click.Command):
-    """Takes ``--flag=true`` and ``--flag=false`` for every ``--flag/--no-flag``."""
+    """Takes ``--flag=true`` and ``--flag=false`` for every ``--flag/--no-flag``, and one dash instead of two."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [self._rewritten(arg) for arg in args])
+        return super().parse_args(ctx, [self._rewritten(self._with_two_dashes(arg)) for arg in args])
+
+    def _with_two_dashes(self, arg: str) -> str:
+        known = {name for param in self.params for name in param.opts}
+        name = arg.partition("=")[0]
+        return f"-{arg}" if f"-{name}" in known and name not in known else arg
 
     def _rewritten(self, arg: str) -> str:
         name, equals, value = arg.partition("=")

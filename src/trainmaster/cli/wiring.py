@@ -16,7 +16,8 @@ import structlog
 
 from trainmaster.cli.accelerator import accelerators_in
 from trainmaster.cli.exit_code import FAILED
-from trainmaster.core.errors import BadConfig, NotLeading, Trainmaster
+from trainmaster.core.definition import UPDATE_COMMAND
+from trainmaster.core.errors import AlreadyExists, BadConfig, Forbidden, NotLeading, Trainmaster
 from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import (
@@ -51,7 +52,7 @@ from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.clock import Clock
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.controller import Controller
-from trainmaster.runtime.definition_check import DefinitionCheck
+from trainmaster.runtime.definition_check import DEFINITION, DefinitionCheck
 from trainmaster.runtime.elector import Elector, lease_name
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts, is_free_here
@@ -88,6 +89,7 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     run_in_cluster: bool
     namespace: str
     kinds: tuple[str, ...]
+    install_crds: bool
     server_url: str
     service_domain_name: str
     agconfig_namespace: str
@@ -164,6 +166,8 @@ async def _operate(options: OperatorOptions) -> None:
         _electing(options, kinds, config, observe) as electors,
     ):
         gate.electors = set(electors.values())
+        if options.install_crds:
+            await _install_crds(cluster, kinds)
         manager = build_manager(
             cluster,
             kinds,
@@ -180,6 +184,22 @@ async def _operate(options: OperatorOptions) -> None:
             log.info("starting", server=config.server, namespace=options.namespace or "all")
             await manager.run(stop)
     log.info("stopped")
+
+
+async def _install_crds(cluster: Cluster, kinds: Sequence[ResourceKinds]) -> None:
+    """Creates what is missing. An old definition is not changed: other programs may use it."""
+    for body in crds_of({*(each.resource for each in kinds), *(r.resource for each in kinds for r in each.related)}):
+        name = body["metadata"]["name"]
+        try:
+            await cluster.create(DEFINITION, "", msgspec.json.encode(body))
+        except AlreadyExists:
+            continue
+        except Forbidden as error:
+            raise BadConfig(
+                f"--install-crds: {error}; leave the option out, and let somebody who may create definitions run: "
+                f"{UPDATE_COMMAND}"
+            ) from error
+        log.info("created the definition", name=name)
 
 
 def _job_settings(options: OperatorOptions) -> JobSettings:

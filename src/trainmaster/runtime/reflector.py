@@ -280,7 +280,7 @@ class Reflector(Generic[V]):
                 "the API server does not have this resource: nothing is done with it until its CRD is installed",
                 resource=str(self._store.resource),
                 because=str(error),
-                hint=UPDATE_COMMAND,
+                hint=f"{UPDATE_COMMAND}, or start the operator with --install-crds",
             )
             self.settled.set()
         self._failures += 1

@@ -13,6 +13,7 @@ from trainmaster.kinds.definition import (
     STATE,
     UNIQUE_NAMES,
     Definition,
+    Version,
     few_replicas,
 )
 from trainmaster.kinds.mxjob.types import RESOURCE, MXJob, MXJobSpec
@@ -67,10 +68,13 @@ _JOB = (
     ),
 )
 
+_COLUMNS = (STATE, AGE, MESSAGE)
+
 DEFINITION = Definition(
     resource=RESOURCE,
     job=MXJob,
-    columns=(STATE, AGE, MESSAGE),
+    columns=_COLUMNS,
+    other_versions=(Version("v1beta1", _COLUMNS),),
     rules={
         MXJob: _JOB,
         MXJobSpec: _SPEC,
