@@ -77,31 +77,46 @@ def _place(body: Object) -> tuple[str, str] | None:
     kind, name = body["kind"], body["metadata"]["name"]
     program = next((each for each in PROGRAMS if name.startswith(ALL.name(each))), "")
     is_there = {"server": _HAS_SERVER, "webhook": _HAS_WEBHOOK}.get(program, "")
+    if kind == "Namespace":
+        return None  # helm creates it
+    if file := _CLUSTER_FILES.get(kind):
+        return file, _cluster_condition(kind, program)
     match kind:
-        case "Namespace":
-            return None  # helm creates it
-        case "CustomResourceDefinition":
-            return "crds.yaml", f"and .Values.crds.install ({_IS_CLUSTER})"
-        case "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding":
-            own = _OWN_CERTIFICATE.removeprefix("and ") if program == "webhook" else f"({_IS_CLUSTER})"
-            return "policies.yaml", f"and .Values.admissionPolicies {own}"
-        case "PriorityClass" | "PriorityLevelConfiguration" | "FlowSchema":
-            return "priority.yaml", _IS_CLUSTER
         case "NetworkPolicy":
             return "network-policies.yaml", _when(".Values.networkPolicies.enabled", is_there or _is_apart(program))
         case "Service":
             return "services.yaml", _when(".Values.metrics.enabled" if "metrics" in name else "", is_there)
         case "Deployment" | "PodDisruptionBudget":
             return f"{program}.yaml", is_there
-        case "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration":
-            return "webhooks.yaml", _HAS_WEBHOOK
         case "ServiceAccount":
             return "accounts.yaml", is_there
     if program == "webhook":  # the Secret and the rights of who writes certificates
         return "certificate.yaml", _OWN_CERTIFICATE
-    if body["metadata"].get("namespace"):
-        return "rights.yaml", is_there
-    return "rights.yaml", _when(_IS_CLUSTER, is_there)
+    return "rights.yaml", is_there if body["metadata"].get("namespace") else _when(_IS_CLUSTER, is_there)
+
+
+_CLUSTER_FILES = {
+    "CustomResourceDefinition": "crds.yaml",
+    "ValidatingAdmissionPolicy": "policies.yaml",
+    "ValidatingAdmissionPolicyBinding": "policies.yaml",
+    "PriorityClass": "priority.yaml",
+    "PriorityLevelConfiguration": "priority.yaml",
+    "FlowSchema": "priority.yaml",
+    "MutatingWebhookConfiguration": "webhooks.yaml",
+    "ValidatingWebhookConfiguration": "webhooks.yaml",
+}
+"""Of objects that no namespace has."""
+
+
+def _cluster_condition(kind: str, program: str) -> str:
+    match kind:
+        case "CustomResourceDefinition":
+            return _when(".Values.crds.install", _IS_CLUSTER)
+        case "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding":
+            return _when(".Values.admissionPolicies", _OWN_CERTIFICATE if program == "webhook" else _IS_CLUSTER)
+        case "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration":
+            return _HAS_WEBHOOK
+    return _IS_CLUSTER
 
 
 def _is_apart(program: str) -> str:
