@@ -24,7 +24,7 @@ from trainmaster.local.node.process import sweep
 Object = dict[str, Any]
 
 NODE = "machine"
-WORKLOADS = ("deployment-controller", "replicaset-controller")
+WORKLOADS = ("deployment-controller", "replicaset-controller", "job-controller")
 START_TIMEOUT = 60.0
 TAIL = 4000
 

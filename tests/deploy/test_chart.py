@@ -80,8 +80,9 @@ def test_helm_finds_no_fault(helm_command: Helm) -> None:
 
 def test_the_chart_renders_what_kustomize_renders(helm_command: Helm, binaries: Path) -> None:
     """Object by object. Helm itself creates the namespace."""
-    command = [binaries / "kubectl", "kustomize", CHART.parent]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [binaries / "kubectl", "kustomize", CHART.parent], capture_output=True, text=True, timeout=120, check=True
+    )
     wanted = objects(done.stdout)
     del wanted["Namespace", "", "trainmaster-system"]
     found = rendered(helm_command)

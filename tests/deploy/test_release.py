@@ -161,8 +161,9 @@ def test_replicas_of_a_kustomization_are_those_that_it_names(
     (tmp_path / "install.yaml").write_text((HERE / "install.yaml").read_text())
     own = {"resources": ["install.yaml"], "replicas": [{"name": "trainmaster-operator", "count": 3}]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
-    command = [binaries / "kubectl", "kustomize", tmp_path]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    made = subprocess.run(
+        [binaries / "kubectl", "kustomize", tmp_path], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
     plane.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=made)
 
     assert replicas(plane, "trainmaster-operator") == 3

@@ -34,7 +34,7 @@ def start(plane: ControlPlane, tmp_path: Path) -> Iterator[Start]:
         guide = {"USE_KUBE_CONFIG": str(plane.kubeconfig(user)), "MY_POD_NAMESPACE": "default", "MY_POD_NAME": "my-pod"}
         words = ("-alsologtostderr", "-v=8", "--leader-elect=false", "--enable-scheme=mxjob.kubeflow.org")
         silent = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
-        command = [COMMAND, "operator", *words, *silent, *options]
+        command: list[str | Path] = [COMMAND, "operator", *words, *silent, *options]
         started.append(Process(command, log=tmp_path / "log", environ=_environ(tmp_path) | guide, watchdog=watchdog))
         return started[-1]
 
