@@ -78,6 +78,13 @@ def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_j
     assert field_of("MXJob", "spec.runPolicy")["default"] == {}
 
 
+SUMMARY = [
+    ("Ready", ".status.summary.ready"),
+    ("Restarts", ".status.summary.restarts"),
+    ("Message", ".status.summary.message"),
+]
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "names", "columns"),
     [
@@ -85,11 +92,7 @@ def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_j
             "DIJob",
             "dijobs.diengine.opendilab.org",
             ("dijobs", "dijob", "DIJobList", ["dijob"]),
-            [
-                ("Phase", ".status.phase"),
-                ("Age", ".metadata.creationTimestamp"),
-                ("Message", ".status.conditions[-1:].message"),
-            ],
+            [("Phase", ".status.phase"), ("Age", ".metadata.creationTimestamp"), *SUMMARY],
             id="DIJob",
         ),
         pytest.param(
@@ -99,7 +102,7 @@ def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_j
             [
                 ("Phase", ".status.phase"),
                 ("Age", ".metadata.creationTimestamp"),
-                ("Message", ".status.conditions[-1:].message"),
+                *SUMMARY,
             ],
             id="AITrainingJob",
         ),
@@ -107,11 +110,7 @@ def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_j
             "NerveXJob",
             "nervexjobs.nervex.sensetime.com",
             ("nervexjobs", "nervexjob", "NerveXJobList", ["nvxjob"]),
-            [
-                ("Phase", ".status.phase"),
-                ("Age", ".metadata.creationTimestamp"),
-                ("Message", ".status.conditions[-1:].message"),
-            ],
+            [("Phase", ".status.phase"), ("Age", ".metadata.creationTimestamp"), *SUMMARY],
             id="NerveXJob",
         ),
         pytest.param(
@@ -123,8 +122,8 @@ def test_an_mxjob_always_has_a_run_policy_because_the_kubeflow_client_reads_no_j
                 ("Phase", ".status.phase"),
                 ("State", ".status.state"),
                 ("Age", ".metadata.creationTimestamp"),
+                *SUMMARY,
                 ("Reason", ".status.reason"),
-                ("Message", ".status.conditions[?(@.type=='Ready')].message"),
             ],
             id="MxJob",
         ),

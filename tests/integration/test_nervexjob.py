@@ -141,7 +141,7 @@ async def test_kubectl_knows_it_by_its_short_name(plane: ControlPlane, scene: Sc
 
     head, row = plane.kubectl("--namespace", scene.namespace, "get", "nvxjob").splitlines()
 
-    assert head.split() == ["NAME", "PHASE", "AGE"]
+    assert head.split() == ["NAME", "PHASE", "AGE", "READY", "RESTARTS"]
     assert row.split()[:2] == ["job", "Succeeded"]
 
 

@@ -53,7 +53,7 @@ async def told(scene: Scene, operator: OperatorProcess) -> Job:
 def test_kubectl_get_shows_the_job_by_its_short_name(told: Job, plane: ControlPlane) -> None:
     head, line = plane.kubectl("get", "aitj", f"--namespace={told.scene.namespace}").splitlines()
 
-    assert head.split() == ["NAME", "PHASE", "AGE"]
+    assert head.split() == ["NAME", "PHASE", "AGE", "READY", "RESTARTS"]
     assert line.split()[:2] == ["job", "Succeed"]
 
 

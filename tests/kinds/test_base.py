@@ -403,7 +403,9 @@ def test_a_refusal_during_a_pass_without_a_status_keeps_the_stored_one(job: Json
     status = concluded(stored, Plan(), a_failure(job)).status
 
     assert status is not None
-    assert {**status, "conditions": status["conditions"][1:]} == stored["status"]
+    summary = stored["status"]["summary"]
+    assert status["summary"] == {**summary, "message": status["conditions"][0]["message"]}
+    assert {**status, "conditions": status["conditions"][1:], "summary": summary} == stored["status"]
 
 
 # --- templates ---------------------------------------------------------------------------------

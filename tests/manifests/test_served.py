@@ -69,7 +69,7 @@ async def test_kubectl_get_shows_phase_and_age_by_the_short_name(
 
     assert [line.split()[:2] for line in dijobs.splitlines()] == [["NAME", "PHASE"], ["rl", "Created"]]
     assert [line.split()[:2] for line in trainings.splitlines()] == [["NAME", "PHASE"], ["mnist", "Pending"]]
-    assert trainings.splitlines()[0].split() == ["NAME", "PHASE", "AGE"]
+    assert trainings.splitlines()[0].split() == ["NAME", "PHASE", "AGE", "READY", "RESTARTS"]
 
 
 async def test_kubectl_get_wide_says_what_a_training_waits_for(
@@ -298,4 +298,5 @@ async def _expect_schema(resource: Resource, admin: Admin, namespace: str) -> No
 
 
 def _status(phase: str, message: str) -> Manifest:
-    return {"phase": phase, "conditions": [{"type": phase, "status": "True", "message": message}]}
+    conditions = [{"type": phase, "status": "True", "message": message}]
+    return {"phase": phase, "conditions": conditions, "summary": {"ready": "0/1", "message": message}}

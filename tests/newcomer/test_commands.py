@@ -27,6 +27,7 @@ OTHER_PROGRAMS = {
     "echo": "of the shell",
     "eval": "of the shell",
     "export": "of the shell",
+    "helm": "installs the chart: tests/deploy/test_release.py",
     "jq": "reads the JSON of our commands",
     "mkdir": "makes a folder",
     "pip": "installs frameworks, which are large: tests/contract",
@@ -144,7 +145,7 @@ def test_a_command_of_a_document_can_be_typed(
         ("trainmaster crds | kubectl aply -f -", "kubectl has no command aply"),
         ("kubectl apply -f deploy/nothing.yaml", "there is no file deploy/nothing.yaml"),
         ("make instal", "there is no target instal"),
-        ("cd x && helm install", "helm is not known here"),
+        ("cd x && terraform apply", "terraform is not known here"),
     ],
 )
 def test_a_command_that_cannot_be_typed_is_found(text: str, expected: str) -> None:

@@ -15,6 +15,7 @@ from trainmaster.core.plan import Create, Event, Plan, normal, warning
 from trainmaster.core.view import CHILD_CODEC, ChildView, JobView, PodView, ServiceView
 from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kinds.base import Kind, Related, Settings
+from trainmaster.lifecycle.summary import Summary
 
 Json = dict[str, Any]
 
@@ -28,6 +29,7 @@ class ToyStatus(Wire, frozen=True):
     observed_generation: int = 0
     conditions: Conditions = ()
     active: int = 0
+    summary: Summary = Summary()
 
 
 class Toy(Wire, frozen=True):

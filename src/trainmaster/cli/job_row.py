@@ -15,6 +15,7 @@ from trainmaster.core.view import PodView
 from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.restart import Restart
+from trainmaster.lifecycle.summary import restarts
 from trainmaster.runtime.job_summary import StatusSummary
 
 HEAD = ("NAMESPACE", "KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE", "MESSAGE")
@@ -81,12 +82,8 @@ def phase_of(job: FoundJob, status: Status) -> str:
 
 
 def restarts_of(status: Status) -> int:
-    """A restart of all pods raises the count of each role and is charged to one; evictions are charged to none. Kinds
-    whose status has a number count by themselves."""
-    if isinstance(status.restarts, int):
-        return status.restarts
-    charged = sum(role.used for role in status.restarts.values())
-    return max((charged, *(role.count for role in status.restarts.values())))
+    """Kinds whose status has a number count by themselves."""
+    return status.restarts if isinstance(status.restarts, int) else restarts(status.restarts.values())
 
 
 def _total(job: FoundJob, pods: Sequence[PodView]) -> int | None:

@@ -37,6 +37,7 @@ from trainmaster.lifecycle.facts import Rules as FaultRules
 from trainmaster.lifecycle.model import JobModel
 from trainmaster.lifecycle.port import PortError, PortRules
 from trainmaster.lifecycle.restart import FailedPod
+from trainmaster.lifecycle.summary import told
 from trainmaster.settings import JobSettings
 
 Settings = JobSettings
@@ -346,7 +347,8 @@ class Kind(ABC, Generic[J]):
             message,
             now.replace(microsecond=0),
         )
-        changed = changed_status(stored, msgspec.structs.replace(stored, conditions=conditions))
+        # No sentence: the definition may lack the field.
+        changed = _on_the_wire(stored, msgspec.structs.replace(stored, conditions=conditions))
         return Plan(status=changed, events=(warning(condition.DEFINITION_OUTDATED, message),))
 
     def _stored(self, job: J, plan: Plan, now: datetime) -> Plan:
@@ -479,7 +481,11 @@ _VOLATILE = re.compile(r"\w*\d\w*")
 
 
 def changed_status(old: Wire, new: Wire) -> dict[str, Any] | None:
-    """The new status as it goes onto the wire; None when nothing changed."""
+    """The new status as it goes onto the wire, with its sentence; None when nothing changed."""
+    return _on_the_wire(old, told(new))
+
+
+def _on_the_wire(old: Wire, new: Wire) -> dict[str, Any] | None:
     # through JSON, so that tuples and times are what the API server will give back
     return None if old == new else msgspec.json.decode(msgspec.json.encode(new))
 

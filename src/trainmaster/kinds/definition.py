@@ -69,8 +69,12 @@ PHASE = Column("Phase", "string", ".status.phase")
 # Kubeflow's name of the phase.
 STATE = Column("State", "string", ".status.phase")
 AGE = Column("Age", "date", ".metadata.creationTimestamp")
-# The last condition is the phase; its message says what the job waits for or why it failed.
-MESSAGE = Column("Message", "string", ".status.conditions[-1:].message", priority=1)
+SUMMARY = (
+    Column("Ready", "string", ".status.summary.ready"),
+    Column("Restarts", "integer", ".status.summary.restarts"),
+    Column("Message", "string", ".status.summary.message", priority=1),
+)
+"""The same for every kind. They follow the columns of the older operators, whose order clients may depend on."""
 
 # Every rule accepts what was stored before the rule existed, as long as it does not change: the operator must be able
 # to write into the status of such a job what is wrong with it, and the garbage collector to remove its finalizers. The

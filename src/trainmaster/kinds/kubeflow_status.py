@@ -20,6 +20,7 @@ from trainmaster.lifecycle.decide import Report, Verdict
 from trainmaster.lifecycle.facts import joined
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.restart import FailedPod, Restart, Restarts
+from trainmaster.lifecycle.summary import Summary
 
 CREATED = "Created"
 RUNNING = "Running"
@@ -77,6 +78,8 @@ class JobStatus(Wire, frozen=True):
     """When the job was started, or resumed."""
     completion_time: datetime | None = None
     """When the job ended."""
+    summary: Summary = Summary()
+    """What kubectl get shows of the job."""
 
 
 Counters = dict[str, ReplicaStatus]

@@ -65,7 +65,7 @@ def _explained(conditions: Conditions, failure: Failure, now: datetime) -> Condi
 
 def delay(old: Any, new: Any, counters: Iterable[str]) -> float:
     """Seconds that the new status may wait. Only ``counters`` may; successes wait for a moment."""
-    fields = [field for field in (*counters, "done") if hasattr(new, field)]
+    fields = [field for field in (*counters, "done", "summary") if hasattr(new, field)]
     counted = msgspec.structs.replace(old, **{field: getattr(new, field) for field in fields})
     if old == new or new != counted:
         return 0.0

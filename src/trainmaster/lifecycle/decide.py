@@ -14,7 +14,7 @@ from trainmaster.core.plan import Batch, Body, Create, Delete, Event, Patch, Pla
 from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner, with_output_kept
 from trainmaster.core.view import PodView
-from trainmaster.lifecycle import environment, failure, gang, restart, waiting
+from trainmaster.lifecycle import environment, failure, gang, restart, summary, waiting
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.deadline import Limit, overdue, seconds_left
@@ -241,7 +241,7 @@ class Pass(Generic[J]):
             port_error=allotted.error,
             extra=extra,
         )
-        new = self.kind.status(self.job, report, self.now)
+        new = self._status(report)
         leaving = (*facts.outdated, *facts.surplus, *facts.abandoned)
         return Plan(
             deletes=(
@@ -398,7 +398,7 @@ class Pass(Generic[J]):
             restarts = restart.all_anew(memory.restarts, model.roles) if has_pods else memory.restarts
             memory = msgspec.structs.replace(memory, restarts=restarts, ran={}, done={})
         report = self._report("suspend", memory)
-        new = self.kind.status(self.job, report, self.now)
+        new = self._status(report)
         removed = Removal() if is_news else self._stop(leaving)
         return Plan(
             deletes=removed.deletes,
@@ -509,9 +509,14 @@ class Pass(Generic[J]):
     def _report(self, step: Step, memory: Memory, **fields: Any) -> Report:
         return Report(step=step, now=self.now, model=self.model, facts=self.facts, memory=memory, **fields)
 
+    def _status(self, report: Report) -> Any:
+        new = self.kind.status(self.job, report, self.now)
+        is_stopped = report.step in ("suspend", "end", "adopt")
+        return summary.counted(new, report.model, report.facts, report.memory, is_stopped=is_stopped)
+
     def _store(self, report: Report) -> Plan:
         """Stores the status; the next pass acts on it."""
-        new = self.kind.status(self.job, report, self.now)
+        new = self._status(report)
         events = self.kind.events(self.job, report, new)
         return Plan(status=self.kind.changed(self.job, new), status_first=True, events=events)
 

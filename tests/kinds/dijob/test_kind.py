@@ -80,6 +80,7 @@ def test_a_new_job_gets_its_coordinator_after_the_service_and_is_created() -> No
         ],
         "replicaStatus": {"Coordinator": {}, "Aggregator": {}, "Collector": {}, "Learner": {}},
         "startTime": STAMP,
+        "summary": {"ready": "0/1", "message": "DIJob cartpole created"},
     }
 
 

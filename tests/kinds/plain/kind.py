@@ -13,7 +13,7 @@ from trainmaster.core.plan import Body, Event
 from trainmaster.core.slot import Slot, numbered, slot_of
 from trainmaster.core.wire import ObjectMeta, Template, Wire
 from trainmaster.kinds import kubeflow_status, run_policy
-from trainmaster.kinds.definition import AGE, MANAGED_BY, MESSAGE, PHASE, SERVICE_NAME, Definition
+from trainmaster.kinds.definition import AGE, MANAGED_BY, PHASE, SERVICE_NAME, SUMMARY, Definition
 from trainmaster.kinds.kubeflow_status import JobStatus, Writer
 from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.kinds.run_policy import RunPolicy
@@ -49,7 +49,7 @@ class PlainJob(Wire, frozen=True):
 DEFINITION = Definition(
     resource=RESOURCE,
     job=PlainJob,
-    columns=(PHASE, AGE, MESSAGE),
+    columns=(PHASE, AGE, *SUMMARY),
     rules={PlainJob: (SERVICE_NAME,), RunPolicy: (MANAGED_BY,)},
 )
 

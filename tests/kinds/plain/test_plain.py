@@ -142,4 +142,10 @@ def test_its_definition_is_generated_from_its_types() -> None:
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert spec["required"] == ["template"]
     assert spec["properties"]["restartPolicy"]["enum"] == ["Never", "OnFailure", "OnNodeFail"]
-    assert [column["name"] for column in version["additionalPrinterColumns"]] == ["Phase", "Age", "Message"]
+    assert [column["name"] for column in version["additionalPrinterColumns"]] == [
+        "Phase",
+        "Age",
+        "Ready",
+        "Restarts",
+        "Message",
+    ]

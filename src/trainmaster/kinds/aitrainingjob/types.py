@@ -12,6 +12,7 @@ from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import EndPolicy
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.restart import EXIT_CODES, Restart, RestartPolicy, Restarts, RestartScope
+from trainmaster.lifecycle.summary import Summary
 
 RESOURCE = Resource("elasticdeeplearning.ai", "v1", "aitrainingjobs", "AITrainingJob")
 
@@ -191,6 +192,8 @@ class AITrainingJobStatus(Wire, frozen=True):
     """When all pods ran for the first time."""
     end_time: datetime | None = None
     """When the job ended."""
+    summary: Summary = Summary()
+    """What kubectl get shows of the job."""
 
 
 class AITrainingJob(Wire, frozen=True):

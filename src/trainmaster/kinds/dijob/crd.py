@@ -2,7 +2,7 @@
 ``kinds/ditask``."""
 
 from trainmaster.core.name import MAX_LABEL
-from trainmaster.kinds.definition import AGE, IS_OLD, MANAGED_BY, MESSAGE, NAME, PHASE, SERVICE_NAME, Definition
+from trainmaster.kinds.definition import AGE, IS_OLD, MANAGED_BY, NAME, PHASE, SERVICE_NAME, SUMMARY, Definition
 from trainmaster.kinds.dijob import aggregatorconfig, nervexjob
 from trainmaster.kinds.dijob.types import DIJobSpec
 from trainmaster.kinds.schema import Rule
@@ -36,7 +36,7 @@ NERVEXJOB = Definition(
     resource=nervexjob.RESOURCE,
     job=nervexjob.NerveXJob,
     short_name="nvxjob",
-    columns=(PHASE, AGE, MESSAGE),
+    columns=(PHASE, AGE, *SUMMARY),
     rules={nervexjob.NerveXJob: (SERVICE_NAME, _NERVEXJOB_NAME), DIJobSpec: (MANAGED_BY,)},
 )
 AGGREGATOR_CONFIG, NERVEX_AGGREGATOR_CONFIG = (

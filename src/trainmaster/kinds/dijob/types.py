@@ -13,6 +13,7 @@ from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.gang import SchedulingPolicy
 from trainmaster.lifecycle.restart import Restart, Restarts
+from trainmaster.lifecycle.summary import Summary
 
 RESOURCE = Resource("diengine.opendilab.org", "v1alpha1", "dijobs", "DIJob")
 
@@ -102,6 +103,8 @@ class DIJobStatus(Wire, frozen=True):
     """When the job was started, or resumed."""
     completion_time: datetime | None = None
     """When the job ended."""
+    summary: Summary = Summary()
+    """What kubectl get shows of the job."""
 
 
 class DIJob(Wire, frozen=True):

@@ -16,6 +16,7 @@ from trainmaster.kinds.dijob.types import RESOURCE, RoleSpec, RoleStatus, RunPol
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.restart import Restart, Restarts
+from trainmaster.lifecycle.summary import Summary
 
 VERSION = "v2alpha1"
 
@@ -145,6 +146,8 @@ class DITaskStatus(Wire, frozen=True, kw_only=True):
     """When the job was started, or resumed."""
     completion_timestamp: datetime | None = None
     """When a job with tasks ended."""
+    summary: Summary = Summary()
+    """What kubectl get shows of the job."""
 
 
 class DITaskJob(Wire, frozen=True):

@@ -3,7 +3,18 @@
 import msgspec
 
 from trainmaster.core.name import MAX_LABEL
-from trainmaster.kinds.definition import AGE, DIGITS, IS_OLD, MANAGED_BY, NAME, PHASE, SERVICE_NAME, Column, Definition
+from trainmaster.kinds.definition import (
+    AGE,
+    DIGITS,
+    IS_OLD,
+    MANAGED_BY,
+    NAME,
+    PHASE,
+    SERVICE_NAME,
+    SUMMARY,
+    Column,
+    Definition,
+)
 from trainmaster.kinds.mlkube.types import FIRST_RESOURCE, MAX_RUNTIME_ID, RESOURCE, FirstMxJob, MxJob, MxJobSpec
 from trainmaster.kinds.schema import Rule, Rules
 
@@ -12,8 +23,8 @@ _COLUMNS = (
     PHASE,
     Column("State", "string", ".status.state"),
     AGE,
+    *SUMMARY,
     Column("Reason", "string", ".status.reason", priority=1),
-    Column("Message", "string", ".status.conditions[?(@.type=='Ready')].message", priority=1),
 )
 
 # In a loop over the entries r of an MxJob's replicaSpecs.

@@ -14,6 +14,7 @@ from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.gang import SchedulingPolicy
 from trainmaster.lifecycle.restart import EXIT_CODES, Restart, Restarts
+from trainmaster.lifecycle.summary import Summary
 
 RESOURCE = Resource("mxnet.mlkube.io", "v1beta1", "mxjobs", "MxJob")
 FIRST_RESOURCE = Resource("mlkube.io", "v1beta1", "mxjobs", "MxJob")
@@ -137,6 +138,8 @@ class MxJobStatus(Wire, frozen=True):
     """When the job got its first status."""
     completion_time: datetime | None = None
     """When the job ended."""
+    summary: Summary = Summary()
+    """What kubectl get shows of the job."""
 
 
 class MxJob(Wire, frozen=True):

@@ -7,10 +7,10 @@ from trainmaster.kinds.definition import (
     IS_OLD,
     IS_OLD_NAME,
     MANAGED_BY,
-    MESSAGE,
     NAME,
     SERVICE_NAME,
     STATE,
+    SUMMARY,
     UNIQUE_NAMES,
     Definition,
     Version,
@@ -68,7 +68,7 @@ _JOB = (
     ),
 )
 
-_COLUMNS = (STATE, AGE, MESSAGE)
+_COLUMNS = (STATE, AGE, *SUMMARY)
 
 DEFINITION = Definition(
     resource=RESOURCE,
