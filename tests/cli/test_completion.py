@@ -29,6 +29,7 @@ class Bash:
             start_new_session=True,
         )
         os.close(window)
+        self._unread = ""
         self._until(PROMPT)
         self.type('eval "$(trainmaster completion bash)"\n')
         self._until(PROMPT)
@@ -53,10 +54,11 @@ class Bash:
         os.close(self._master)
 
     def _until(self, words: str) -> str:
-        text = ""
-        while words not in text:
-            text += os.read(self._master, 65536).decode()
-        return text
+        """What is printed up to these words. What was read beyond them is kept."""
+        while words not in self._unread:
+            self._unread += os.read(self._master, 65536).decode()
+        text, _, self._unread = self._unread.partition(words)
+        return text + words
 
 
 @pytest.fixture
