@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,16 +56,21 @@ class Authority:
         _write_key(file, self._key)
         return file
 
-    def server(self, name: str = "server") -> Pair:
-        """A certificate for a server on loopback."""
+    def server(
+        self,
+        name: str = "server",
+        *,
+        addresses: Sequence[str] = ("127.0.0.1", "::1"),
+        names: Sequence[str] = ("localhost",),
+    ) -> Pair:
+        """A certificate for a server, on loopback unless told."""
         alternatives = x509.SubjectAlternativeName(
             [
-                x509.IPAddress(ipaddress.IPv4Address("127.0.0.1")),
-                x509.IPAddress(ipaddress.IPv6Address("::1")),
-                x509.DNSName("localhost"),
+                *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses),
+                *(x509.DNSName(each) for each in names),
             ]
         )
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         return self._issue(name, subject, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def client(self, user: str, *groups: str, name: str = "client") -> Pair:

@@ -1,0 +1,18 @@
+// Command coredns is CoreDNS with the plugins that the test bed's Corefile names, and no others:
+// with all of them it brings the client libraries of several clouds.
+package main
+
+import (
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/cache"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/ready"
+)
+
+func main() {
+	dnsserver.Directives = []string{"health", "ready", "errors", "cache", "kubernetes"}
+	coremain.Run()
+}

@@ -1,0 +1,3 @@
+module trainmaster.test/pause
+
+go 1.26.0
