@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path helm contract histories races hostile bench generate clean
+.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path helm contract histories races hostile bench cluster cluster-down e2e image generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -47,7 +47,7 @@ check: $(STAMP) ## format, lint, layers, types, generated files, tests that need
 	$(BIN)/ruff check -q .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n 2 -m "not cluster and not long" -p tests.summary
+	$(BIN)/python -m pytest -q -n 2 -m "not cluster and not long and not e2e" -p tests.summary
 
 testbed: $(STAMP) ## build the control plane of the test bed into the user's cache, once
 	$(BIN)/python -m testbed.build
@@ -78,6 +78,18 @@ hostile: testbed ## attack a whole installation for five minutes; prints times a
 
 bench: testbed ## compare with a plain API client and Kubernetes' Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench
+
+cluster: testbed ## start a real cluster of three nodes on this machine (kubelet, containerd, CoreDNS); needs root
+	$(BIN)/python -m testbed.cluster up
+
+cluster-down: $(STAMP) ## end it and remove everything of it
+	$(BIN)/python -m testbed.cluster down
+
+e2e: testbed ## install on such a cluster, run every kind, and break nodes, network and API; needs root; writes docs/reliability.md
+	$(BIN)/python -m pytest -q -n 0 -m e2e tests/e2e
+
+image: $(STAMP) ## build the image of the Dockerfile without docker into dist/: make image [BASE=rootfs.tar]
+	$(BIN)/python -m deploy.image $(if $(BASE),--base $(BASE))
 
 generate: $(STAMP) ## write the generated files (deploy/crds.yaml, deploy/*-manager.yaml, docs/reference, …)
 	$(BIN)/trainmaster crds > deploy/crds.yaml

@@ -1,0 +1,1 @@
+"""An installation on a real cluster of three nodes: `make e2e`."""
