@@ -206,8 +206,8 @@ async def check(case: Case, outcome: Outcome) -> None:
         case Waits(says=says):
             await case.until(lambda: case.status_says(says), f"its conditions say {says}")
             await case.event_says(says)
-            case.is_held = lambda pod: False
             await case.scene.report("Running", case.victim)
+            case.is_held = lambda pod: False  # only now: two that bind a pod at once are in conflict
             await case.run()
         case Fails(says=says):
             await case.until(lambda: case.row.result(case.job.stored) == "Failed", "it has failed")

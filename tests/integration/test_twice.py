@@ -294,6 +294,8 @@ def told(status: Object) -> Object:
         for key, value in status.items()
         if "replicaStatus" not in key and key not in ("displaced", "ran", "done", *COUNTERS)
     }
+    if summary := kept.get("summary"):
+        kept["summary"] = {key: value for key, value in summary.items() if key != "ready"}
     found: Object = timeless(kept)
     return found
 
