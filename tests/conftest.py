@@ -43,10 +43,15 @@ _LONG = (
 )
 
 
+_HELM = ("tests/deploy/test_chart.py", "tests/deploy/test_release.py", "tests/deploy/test_helm_test.py")
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m "not cluster" looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "binaries" in getattr(item, "fixturenames", ()):
+        if item.nodeid.startswith(_HELM):
+            item.add_marker(pytest.mark.helm)
+        elif "binaries" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.cluster)
         elif item.nodeid.startswith(_LONG):
             item.add_marker(pytest.mark.long)

@@ -12,6 +12,8 @@ import pytest
 from tests.local.program import containers_of, environ_of
 
 OPENS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell ignores SIGINT
 from trainmaster import Client, Job
 client = Client()
 job = client.submit(Job("long", command=["sh", "-c", "echo ready; exec sleep 600"]))

@@ -58,7 +58,7 @@ def test_a_job_that_fails_raises_its_story(client: Client) -> None:
     unchecked = submitted.wait(timeout=SECONDS, check=False)
 
     assert "worker-0 (pod crash-worker-0, node local) exited with code 3" in caught.value.story
-    assert "\n  | boom\n" in str(caught.value)
+    assert "exited with code 3: boom\n" in str(caught.value)
     assert caught.value.status.outcome == unchecked.outcome == "failed"
     assert submitted.why().splitlines()[0] == caught.value.story.splitlines()[0]
 

@@ -39,7 +39,7 @@ async def test_a_job_is_submitted_followed_and_explained(machine: NodeScene, kub
     assert sorted(lines) == ["worker-0 | hello", "worker-1 | hello"]
     assert (status.phase, status.namespace) == ("Succeed", machine.namespace)
     assert f"worker-0 (pod bad-worker-0, node {machine.name}) exited with code 139 (SIGSEGV)" in caught.value.story
-    assert "\n  | boom\n" in caught.value.story
+    assert "(SIGSEGV): boom\n" in caught.value.story
 
 
 async def test_a_job_is_changed_and_deleted(scene: Scene, kubeconfig: Path) -> None:

@@ -54,7 +54,9 @@ def test_create_and_list_jobs(cluster: ControlPlane) -> None:
     listed = cluster.kubectl("get", "mxjobs")
 
     assert created == "mxjob.mxnet.mlkube.io/example-local-job created\n"
-    assert re.fullmatch(r"NAME +MODE +PHASE +STATE +AGE\nexample-local-job +local +Done +Succeeded +\d+s\n", listed)
+    head, row = listed.splitlines()
+    assert head.split() == ["NAME", "MODE", "PHASE", "STATE", "AGE", "READY", "RESTARTS"]
+    assert re.fullmatch(r"example-local-job +local +Done +Succeeded +\d+s +0/1 +0 *", row)
 
 
 def test_create_the_distributed_demo_and_see_its_jobs(cluster: ControlPlane) -> None:

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.local.conftest import Start
 from tests.local.program import containers_of, python, written
+from tests.local.test_gpu import give_gpus
 from tests.manifests.build import Manifest, container, dijob, template
 
 GROUPS, GPUS = 2, 3
@@ -79,7 +82,10 @@ def aggregator_config() -> Manifest:
     }
 
 
-def test_groups_of_learners_on_one_machine_do_not_meet_each_other(start: Start, tmp_path: Path) -> None:
+def test_groups_of_learners_on_one_machine_do_not_meet_each_other(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_gpus(GROUPS * GPUS, tmp_path / "bin", monkeypatch)
     job = dijob(
         "job",
         coordinator={"template": template(container(command=python(COORDINATOR)))},

@@ -12,13 +12,18 @@ from tests.local.test_run import lines_of
 from tests.manifests.build import Manifest
 
 
-@pytest.fixture
-def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "bin"
+def give_gpus(count: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has so many GPUs, by an nvidia-smi in this folder."""
     folder.mkdir()
-    (folder / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: A (UUID: GPU-a)'; echo 'GPU 1: B (UUID: GPU-b)'\n")
+    lines = "".join(f"echo 'GPU {index}: A (UUID: GPU-{index})'\n" for index in range(count))
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{lines}")
     (folder / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_gpus(2, tmp_path / "bin", monkeypatch)
 
 
 def training(command: list[str], count: int, gpus: int) -> Manifest:

@@ -274,7 +274,9 @@ def listening(pid: int) -> set[str]:
 
 
 def test_cluster_and_watchers_listen_on_loopback_alone(cluster_at_work: Program, state: Path) -> None:
-    assert listening(cluster_at_work.pid) == {"0100007F"}
+    addresses = listening(cluster_at_work.pid)
+    assert "0100007F" in addresses
+    assert all(address.endswith("7F") for address in addresses)  # 127/8: di-server has an address of its own
     for watcher in containers_of(state):
         assert listening(watcher) == set()
 

@@ -37,7 +37,7 @@ _URGENT = (
 class Summary(Wire, frozen=True):
     ready: str = ""
     """How many replicas run, and how many there are, for example 2/3."""
-    restarts: int = 0
+    restarts: int | None = None
     """How often replicas were restarted, all roles together."""
     message: str = ""
     """What the job waits for, what was refused, or why it ended."""

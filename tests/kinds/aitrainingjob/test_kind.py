@@ -95,7 +95,7 @@ def test_a_new_job_is_pending() -> None:
         ],
         "replicaStatuses": {"ps": {}, "trainer": {}},
         "startTime": STAMP,
-        "summary": {"ready": "0/3", "message": "all pods are waiting for scheduling"},
+        "summary": {"ready": "0/3", "restarts": 0, "message": "all pods are waiting for scheduling"},
     }
 
 
@@ -638,7 +638,7 @@ def test_a_change_of_counters_is_complete_in_the_lazy_status() -> None:
         **running(JOB)["status"],
         "replicaStatuses": {"ps": {"succeeded": 1}, "trainer": {"active": 2}},
         "done": {"ps": [0]},
-        "summary": {"ready": "2/3", "message": "all pods are running"},
+        "summary": {"ready": "2/3", "restarts": 0, "message": "all pods are running"},
     }
     assert plan.lazy == BRIEF
 

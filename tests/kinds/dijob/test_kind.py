@@ -80,7 +80,7 @@ def test_a_new_job_gets_its_coordinator_after_the_service_and_is_created() -> No
         ],
         "replicaStatus": {"Coordinator": {}, "Aggregator": {}, "Collector": {}, "Learner": {}},
         "startTime": STAMP,
-        "summary": {"ready": "0/1", "message": "DIJob cartpole created"},
+        "summary": {"ready": "0/1", "restarts": 0, "message": "DIJob cartpole created"},
     }
 
 

@@ -98,6 +98,7 @@ class Api:
             web.HTTPException,
             aiohttp.ClientPayloadError,
             aiohttp.http.HttpProcessingError,
+            web.RequestPayloadError,
             RecursionError,
         ) as error:
             return _refused(bad_request(f"the request cannot be read: {type(error).__name__}"))
