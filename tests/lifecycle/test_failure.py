@@ -8,10 +8,11 @@ import pytest
 from tests.build import NOW, an_aitj, pod_json, view_of_pod
 from trainmaster.core.slot import Slot, slot_of
 from trainmaster.core.view import PodView
-from trainmaster.lifecycle import failure, fault
+from trainmaster.lifecycle import failure, fault, node
 from trainmaster.lifecycle.completion import FAILED
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.fault import Fault
+from trainmaster.lifecycle.node import NodeProblem
 from trainmaster.lifecycle.restart import FailedPod
 
 JOB = an_aitj(trainer=4)
@@ -70,6 +71,15 @@ def test_a_failure_has_all_that_is_known_of_the_container() -> None:
         time=pod(2, second=5).containers[0].finished,
         output=("step 1", "Segmentation fault"),
     )
+
+
+def test_of_pods_that_failed_with_their_node_the_first_replica_is_named_whatever_changed_last() -> None:
+    lost = [pod(0, version=3), pod(1, version=2)]
+    faults = [node.fault_of(each, NodeProblem("NodeOutOfService", "n1 is off")) for each in lost]
+    found = failure.of_job("mnist", [FailedPod("trainer", i, each) for i, each in enumerate(faults)], SLOTS, NOW)
+
+    assert found is not None
+    assert found.replica == "trainer-0"
 
 
 PLACE = "trainer-2 (pod mnist-trainer-2, node n1)"

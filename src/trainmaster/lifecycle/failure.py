@@ -164,10 +164,15 @@ def cause_first(job: str, failed: Sequence[FailedPod], slots: Iterable[Slot], no
 def _records(
     job: str, failed: Sequence[FailedPod], slots: Iterable[Slot], now: datetime
 ) -> list[tuple[FailedPod, Failure]]:
-    """In the order in which they were reported."""
+    """In the order in which their ends were reported. The version of a pod that failed without a container, as with its
+    node, says nothing about that: such pods keep their order."""
     by_place = {(slot.role, slot.index): slot for slot in slots}
-    reported = sorted(failed, key=lambda each: each.fault.pod.resource_version if each.fault.pod else 0)
+    reported = sorted(failed, key=lambda each: _version(each.fault))
     return [(each, _of_fault(each.fault, by_place[each.role, each.index], job, now)) for each in reported]
+
+
+def _version(fault: Fault) -> int:
+    return fault.pod.resource_version if fault.pod and fault.ended else 0
 
 
 def _of_fault(fault: Fault, slot: Slot, job: str, now: datetime) -> Failure:
