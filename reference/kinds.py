@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from reference import forms
 from reference.forms import Form, forms_of
 from reference.markdown import page, section, table, words
-from trainmaster.cli import field
-from trainmaster.cli.field import Schema
+from trainmaster.client import field
+from trainmaster.client.field import Schema
 from trainmaster.kinds.crd import crd
 from trainmaster.kinds.definition import Definition
 from trainmaster.kinds.registry import DEFINITIONS

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.build import Json, a_dijob, a_ditask, a_nervexjob, an_aitj, an_mxjob
-from tests.cli.found import found
+from tests.client.found import found
 from trainmaster.client.change import CONFLICTS, retried, suspension
 from trainmaster.core.errors import Conflict
 

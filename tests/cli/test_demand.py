@@ -6,7 +6,7 @@ import pytest
 
 from tests.manifests.build import aitrainingjob, container, coordinated, replica, template
 from trainmaster.cli import demand
-from trainmaster.cli.manifest import Document, document_of
+from trainmaster.client.manifest import Document, document_of
 from trainmaster.core.errors import BadConfig
 
 ROOM = {"cpu": "2", "memory": "8Gi"}

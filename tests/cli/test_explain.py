@@ -4,8 +4,8 @@ import pytest
 from click.testing import CliRunner
 
 from trainmaster.cli.explain import explanation
-from trainmaster.cli.kind_name import job_kinds
 from trainmaster.cli.main import cli
+from trainmaster.client.kind_name import job_kinds
 from trainmaster.core.errors import BadConfig
 
 

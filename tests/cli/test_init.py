@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from trainmaster.cli.init import starter_of
-from trainmaster.cli.kind_name import job_kinds
 from trainmaster.cli.main import cli
-from trainmaster.cli.manifest import check_fields, parse
+from trainmaster.client.kind_name import job_kinds
+from trainmaster.client.manifest import check_fields, parse
 from trainmaster.core.errors import BadConfig
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from trainmaster.cli.json_lines import JsonLines
-from trainmaster.cli.run_model import Job, Notice, Replica
+from trainmaster.client.run_model import Job, Notice, Replica
 from trainmaster.lifecycle.failure import Failure
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)

@@ -12,12 +12,13 @@ from aiohttp import web
 from tests.cli.test_operator import DEFAULTS
 from tests.kube.build import a_config
 from tests.kube.serve import ApiServer, hang
-from trainmaster.cli.wiring import _electing, chosen
+from trainmaster.cli.operator_process import _electing
 from trainmaster.core.ids import POD
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.transport import CONNECTIONS
+from trainmaster.wiring.manager import chosen
 
 OPTIONS = msgspec.structs.replace(
     DEFAULTS,

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from trainmaster.cli.live import Screen, log_view, rows_of, summary, view
-from trainmaster.cli.run_model import Job, Replica
-from trainmaster.cli.text import age, printable
+from trainmaster.client.run_model import Job, Replica
+from trainmaster.client.text import age, printable
 from trainmaster.lifecycle.failure import Failure
 
 START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)

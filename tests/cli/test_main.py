@@ -113,7 +113,7 @@ def test_a_leader_that_loses_its_lease_ends_with_one_line_of_the_log(
     async def end(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("trainmaster.cli.wiring._operate", end)
+    monkeypatch.setattr("trainmaster.cli.operator_process._operate", end)
 
     with structlog.testing.capture_logs() as logs:
         assert run("operator") == (1, "", "")
@@ -139,7 +139,7 @@ def test_what_else_ends_the_operator_is_told_in_a_sentence(
     async def end(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("trainmaster.cli.wiring._operate", end)
+    monkeypatch.setattr("trainmaster.cli.operator_process._operate", end)
 
     assert run("operator") == (1, "", "trainmaster: no answer\n")
 
@@ -155,7 +155,7 @@ def test_a_defect_of_ours_shows_its_traceback(monkeypatch: pytest.MonkeyPatch, e
     async def end(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("trainmaster.cli.wiring._operate", end)
+    monkeypatch.setattr("trainmaster.cli.operator_process._operate", end)
     monkeypatch.setattr("trainmaster.cli.operator.configure_logging", lambda style, verbosity: None)
     monkeypatch.setattr(sys, "argv", ["trainmaster", "operator"])
 

@@ -8,10 +8,11 @@ import structlog
 from click.testing import CliRunner, Result
 
 from trainmaster.cli.operator import operator
-from trainmaster.cli.wiring import OperatorOptions, chosen
+from trainmaster.cli.operator_process import OperatorOptions
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import KINDS, all_resource_kinds
+from trainmaster.wiring.manager import chosen
 
 Run = Callable[..., Result]
 
@@ -20,7 +21,7 @@ Run = Callable[..., Result]
 def given(monkeypatch: pytest.MonkeyPatch) -> list[OperatorOptions]:
     """What the operator would have been started with; it is not."""
     started: list[OperatorOptions] = []
-    monkeypatch.setattr("trainmaster.cli.wiring.run_operator", started.append)
+    monkeypatch.setattr("trainmaster.cli.operator_process.run_operator", started.append)
     monkeypatch.setattr("trainmaster.cli.operator.configure_logging", lambda style, verbosity: None)
     return started
 

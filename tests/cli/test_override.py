@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cli import manifest, override
-from trainmaster.cli.manifest import Document
+from trainmaster.cli import override
+from trainmaster.client import manifest
+from trainmaster.client.manifest import Document
 from trainmaster.core.errors import BadConfig
 
 JOB = """

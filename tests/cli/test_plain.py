@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from trainmaster.cli.plain import Lines
-from trainmaster.cli.run_model import Job, Notice, Replica
+from trainmaster.client.run_model import Job, Notice, Replica
 from trainmaster.lifecycle.failure import Failure
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.manifests.build import Manifest, aitrainingjob, container, nervexjob, replica
 from trainmaster.cli import reference
-from trainmaster.cli.manifest import Document, document_of, placed
+from trainmaster.client.manifest import Document, document_of, placed
 from trainmaster.core.errors import BadConfig
 
 

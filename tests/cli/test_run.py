@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.local.program import job, role, script, written
-from trainmaster.cli.program import FRAMEWORKS, RESTART_POLICIES
 from trainmaster.cli.run import run
 from trainmaster.cli.session import RunOptions
+from trainmaster.client.program import FRAMEWORKS, RESTART_POLICIES
 from trainmaster.core.errors import BadConfig
 
 

@@ -34,7 +34,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[ServerOptions]:
         started.append(options_of(given))
 
     monkeypatch.setattr("trainmaster.cli.server._serve", run)
-    monkeypatch.setattr("trainmaster.cli.wiring.run_loop", lambda _: None)
+    monkeypatch.setattr("trainmaster.wiring.loop.run_loop", lambda _: None)
     monkeypatch.setattr("trainmaster.cli.server.configure_logging", lambda style, verbosity: None)
     return started
 

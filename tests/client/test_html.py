@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from trainmaster.cli.run_model import Replica
 from trainmaster.client.html import MOST_ROWS, WIDTH, job_table, jobs_table
+from trainmaster.client.run_model import Replica
 from trainmaster.client.status import JobStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

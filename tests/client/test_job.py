@@ -6,9 +6,9 @@ from typing import Any, get_args
 import pytest
 
 from trainmaster import Job, Refused
-from trainmaster.cli.program import FRAMEWORKS, RESTART_POLICIES, ProgramOptions, job_of
 from trainmaster.client import job as described
 from trainmaster.client.job import document_of
+from trainmaster.client.program import FRAMEWORKS, RESTART_POLICIES, ProgramOptions, job_of
 
 
 def test_a_job_is_the_one_that_the_command_line_makes_of_the_same_options() -> None:

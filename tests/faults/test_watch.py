@@ -28,11 +28,11 @@ from tests.faults.conftest import NewLife
 from tests.faults.life import AITRAININGJOB, DIJOB, SUBJECTS, Life, Subject
 from tests.faults.scenario import Outcome, Scenario, Step, Trouble, run_all
 from tests.faults.world import World
-from trainmaster.cli.wiring import build_manager
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.kubeconfig import load_config
+from trainmaster.wiring.manager import build_manager
 
 JOBS = ("dijobs", "aitrainingjobs", "nervexjobs")
 RESOURCES = ("pods", "services", *JOBS)

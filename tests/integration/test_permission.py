@@ -31,12 +31,12 @@ from tests.manifests.build import (
     replica,
     task,
 )
-from trainmaster.cli.wiring import chosen
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.lifecycle.environment import MANY_REPLICAS
+from trainmaster.wiring.manager import chosen
 
 
 class Permission(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 from tests.local.conftest import Start
 from tests.local.test_run import lines_of
 from trainmaster.cli.init import OLD_DIJOB, starter_of
-from trainmaster.cli.kind_name import job_kinds
+from trainmaster.client.kind_name import job_kinds
 
 
 @pytest.mark.parametrize("kind", [*(each.name for each in job_kinds()), OLD_DIJOB])

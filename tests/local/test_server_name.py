@@ -10,8 +10,8 @@ from tests.local.conftest import Start, Up
 from tests.local.network import Network
 from tests.local.program import python, serial, written
 from tests.local.test_caller import LIST, METRICS, asking, grow, idle, of, sent, until_written
-from trainmaster.cli.server_name import PORT, SERVICE, server_name
 from trainmaster.settings import OPERATOR
+from trainmaster.wiring.server_name import PORT, SERVICE, server_name
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
 

@@ -16,7 +16,6 @@ from tests.manifests import good
 from tests.manifests.build import Manifest
 from tests.odd import MARK, WRONG, Json, deep, variants, with_value
 from tests.runtime.cluster import FakeCluster
-from trainmaster.cli import wiring
 from trainmaster.core.ids import CONFIG_MAP, JOB, NODE, POD, SERVICE, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.template import MANAGED_BY
@@ -26,6 +25,7 @@ from trainmaster.diserver.cache import Cache
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime.reflector import Reflector
+from trainmaster.wiring import manager
 
 KINDS = all_resource_kinds(msgspec.structs.replace(SETTINGS, gang_scheduler="volcano"))
 UNREADABLE = ("no JSON", "half a surrogate pair")
@@ -114,9 +114,9 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Reflector[Any], Resourc
         made.append((reflector, store.resource, options.get("selector", "")))
         return reflector
 
-    for module in (wiring, cache):
+    for module in (manager, cache):
         monkeypatch.setattr(module, "Reflector", build)
-    for controller in wiring.build_manager(FakeCluster(), KINDS)._controllers:
+    for controller in manager.build_manager(FakeCluster(), KINDS)._controllers:
         controller._is_working = True
     Cache(FakeCluster())
     return made

@@ -8,9 +8,9 @@ from tests.build import SETTINGS
 from tests.matrix.world import matches
 from tests.runtime.cluster import FakeCluster
 from tests.takeover.load import RESOURCES, items_of
-from trainmaster.cli.wiring import build_manager
 from trainmaster.core.ids import Resource
 from trainmaster.kinds.registry import all_resource_kinds
+from trainmaster.wiring.manager import build_manager
 
 RUNNING = (
     "aitrainingjob-148db3b/ps-trainer/running",

@@ -10,7 +10,6 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from trainmaster.cli.wiring import run_loop
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
 from trainmaster.kinds.base import Settings
@@ -26,6 +25,7 @@ from trainmaster.webhook.folder import FolderKeeper
 from trainmaster.webhook.keeper import Keeper, Place
 from trainmaster.webhook.served import Served
 from trainmaster.webhook.server import serve_admission
+from trainmaster.wiring.loop import run_loop
 
 log = structlog.get_logger(__name__)
 

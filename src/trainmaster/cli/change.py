@@ -9,7 +9,7 @@ from trainmaster.cli.status import JOB
 from trainmaster.client.connection import Place
 
 if TYPE_CHECKING:
-    from trainmaster.cli.job_finder import FoundJob, JobFinder
+    from trainmaster.client.job_finder import FoundJob, JobFinder
 
 
 @click.command()
@@ -103,7 +103,7 @@ def scale(place: Place, job: str, replicas: int, role: str) -> None:
 
 
 def _change(place: Place, work: Any) -> None:
-    from trainmaster.cli.job_finder import with_finder
+    from trainmaster.client.job_finder import with_finder
 
     click.echo(with_finder(place, work))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from trainmaster.cli.manifest import Document
+from trainmaster.client.manifest import Document
 from trainmaster.core.errors import BadConfig, Trainmaster
 from trainmaster.core.quantity import amount_of
 from trainmaster.local.gpu import GPU, VISIBLE, containers_in, gpus_of, requested

@@ -28,7 +28,7 @@ def down(state: Path | None, purge: bool) -> None:
       trainmaster down
       trainmaster down --state /tmp/lab --purge
     """
-    from trainmaster.cli.leftover import GRACE, end_leftovers
+    from trainmaster.client.leftover import GRACE, end_leftovers
     from trainmaster.local.node.process import running_shims
     from trainmaster.local.state import default_folder, is_state, open_state
 

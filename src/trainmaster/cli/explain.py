@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trainmaster.cli import field
-from trainmaster.cli.field import Schema
+from trainmaster.client import field
+from trainmaster.client.field import Schema
 from trainmaster.core.errors import BadConfig
 
 if TYPE_CHECKING:
@@ -99,14 +99,14 @@ def _split(field_path: str) -> "tuple[Definition, Sequence[str]]":
     for end in range(len(parts), 0, -1):
         if (found := _definition(".".join(parts[:end]))) is not None:
             return found, parts[end:]
-    from trainmaster.cli.kind_name import kind_called
+    from trainmaster.client.kind_name import kind_called
 
     kind_called(parts[0])  # raises the error that names all kinds
     raise AssertionError
 
 
 def _definition(name: str) -> "Definition | None":
-    from trainmaster.cli.kind_name import kinds_called
+    from trainmaster.client.kind_name import kinds_called
     from trainmaster.kinds.registry import DEFINITIONS
 
     if kinds := kinds_called(name):

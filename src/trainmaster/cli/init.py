@@ -11,7 +11,7 @@ OLD_DIJOB = "dijob-v1alpha1"
 
 
 def _complete(_context: click.Context, _param: click.Parameter, typed: str) -> list[str]:
-    from trainmaster.cli.kind_name import job_kinds
+    from trainmaster.client.kind_name import job_kinds
 
     return [name for name in (*(each.name for each in job_kinds()), OLD_DIJOB) if name.startswith(typed)]
 
@@ -49,7 +49,7 @@ def init(kind: str, output: Path | None) -> None:
 
 def starter_of(kind: str) -> str:
     # Imported here: reading all kinds would delay --help.
-    from trainmaster.cli.kind_name import kind_called
+    from trainmaster.client.kind_name import kind_called
 
     if kind.lower() == OLD_DIJOB:
         return _read(OLD_DIJOB)

@@ -7,7 +7,7 @@ from typing import Any, Self, TextIO
 
 import msgspec
 
-from trainmaster.cli.run_model import Job, Notice
+from trainmaster.client.run_model import Job, Notice
 
 
 class JsonLines:

@@ -8,7 +8,7 @@ from trainmaster.cli.connection import takes_cluster
 from trainmaster.client.connection import Place, now
 
 if TYPE_CHECKING:
-    from trainmaster.cli.job_finder import JobFinder
+    from trainmaster.client.job_finder import JobFinder
 
 FORMAT = click.option(
     "--format",
@@ -33,10 +33,10 @@ def list_jobs(place: Place, form: str) -> None:
       trainmaster list
       trainmaster list --namespace ml --format json
     """
-    from trainmaster.cli.job_finder import with_finder
-    from trainmaster.cli.job_row import HEAD, Row, cells, row_of
-    from trainmaster.cli.observation import pods_of
-    from trainmaster.cli.text import table, terminal_width, to_json
+    from trainmaster.client.job_finder import with_finder
+    from trainmaster.client.job_row import HEAD, Row, cells, row_of
+    from trainmaster.client.observation import pods_of
+    from trainmaster.client.text import table, terminal_width, to_json
 
     async def rows_of(finder: "JobFinder") -> tuple[list[Row], str]:
         jobs = await finder.all()

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from trainmaster.cli.run_model import LINES, Job, Notice, Replica
-from trainmaster.cli.text import age, printable
+from trainmaster.client.run_model import LINES, Job, Notice, Replica
+from trainmaster.client.text import age, printable
 
 KEYS = "↓ ↑ the log of a replica   f the log of the next one with a problem"
 LOG_KEYS = "↓ ↑ the log of another replica   Esc all replicas"

@@ -13,8 +13,8 @@ from trainmaster.client.connection import Place
 from trainmaster.core.errors import BadConfig
 
 if TYPE_CHECKING:
-    from trainmaster.cli.job_finder import JobFinder
-    from trainmaster.cli.log_reader import LogOptions
+    from trainmaster.client.job_finder import JobFinder
+    from trainmaster.client.log_reader import LogOptions
 
 
 @click.command()
@@ -39,8 +39,8 @@ def logs(
       trainmaster logs mnist
       trainmaster logs mnist --follow --role worker
     """
-    from trainmaster.cli.job_finder import with_finder
-    from trainmaster.cli.log_reader import CONNECTIONS, LogOptions
+    from trainmaster.client.job_finder import with_finder
+    from trainmaster.client.log_reader import CONNECTIONS, LogOptions
 
     if follow and previous:
         raise BadConfig("--follow waits for new lines, and --previous has none; remove one of them")
@@ -58,7 +58,7 @@ def logs(
 
 
 async def _print(finder: "JobFinder", name: str, options: "LogOptions", *, is_following: bool) -> None:
-    from trainmaster.cli.log_reader import LogReader
+    from trainmaster.client.log_reader import LogReader
 
     async def write(label: str, line: str) -> None:
         sys.stdout.write(f"{label} | {line}\n")

@@ -81,9 +81,9 @@ def node(
             "--allow-root if that is what you want"
         )
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
-    from trainmaster.cli.wiring import run_loop
     from trainmaster.local.node.agent import NodeOptions
     from trainmaster.local.state import default_folder
+    from trainmaster.wiring.loop import run_loop
 
     name = name or socket.gethostname().lower()
     place = (folder or default_folder().with_name(f"trainmaster-node-{name}")).absolute()

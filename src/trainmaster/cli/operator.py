@@ -225,6 +225,6 @@ def operator(log_format: str, verbosity: int, **given: Any) -> None:
     configure_logging(log_format, verbosity)
     _IGNORED.drop(given)
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
-    from trainmaster.cli.wiring import OperatorOptions, run_operator
+    from trainmaster.cli.operator_process import OperatorOptions, run_operator
 
     run_operator(OperatorOptions(**given))

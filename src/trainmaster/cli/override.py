@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from trainmaster.cli import field
-from trainmaster.cli.manifest import Document, document_of, schema_of
+from trainmaster.client import field
+from trainmaster.client.manifest import Document, document_of, schema_of
 from trainmaster.core.errors import BadConfig
 
 _PART = re.compile(r"(?:^|\.)((?:\\.|[^.\[\]\\])+)|\[(\d{1,9})\]")

@@ -6,7 +6,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TextIO
 
-from trainmaster.cli.run_model import Job, Notice
+from trainmaster.client.run_model import Job, Notice
 
 MOST_NOTICES = 1000
 """Events that are remembered."""

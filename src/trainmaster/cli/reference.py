@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trainmaster.cli.demand import demands_of
-from trainmaster.cli.manifest import CONFIG_MAP, SECRET, Document
+from trainmaster.client.manifest import CONFIG_MAP, SECRET, Document
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.local.gpu import containers_in

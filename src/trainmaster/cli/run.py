@@ -13,8 +13,8 @@ from trainmaster.client.connection import Place
 from trainmaster.core.errors import BadConfig, Trainmaster
 
 if TYPE_CHECKING:
-    from trainmaster.cli.manifest import Document
-    from trainmaster.cli.program import ProgramOptions
+    from trainmaster.client.manifest import Document
+    from trainmaster.client.program import ProgramOptions
 
 
 # The names are those of program.FRAMEWORKS and program.RESTART_POLICIES, whose import would delay --help.
@@ -143,8 +143,9 @@ def _documents(
     overrides: tuple[str, ...],
 ) -> list["Document"]:
     # Imported step by step: errors in manifests are reported before the HTTP stack is loaded.
-    from trainmaster.cli import manifest, override
-    from trainmaster.cli.program import ProgramOptions, job_of
+    from trainmaster.cli import override
+    from trainmaster.client import manifest
+    from trainmaster.client.program import ProgramOptions, job_of
 
     options = ProgramOptions(**{name: value for name, value in program_options.items() if value is not None})
     _check_source(files, program, options)
@@ -157,7 +158,7 @@ def _documents(
 
 def _check_source(files: tuple[str, ...], program: tuple[str, ...] | None, options: "ProgramOptions") -> None:
     """A job is described by files or by a program and its options."""
-    from trainmaster.cli.program import NOTHING, instead_of
+    from trainmaster.client.program import NOTHING, instead_of
 
     if program and files:
         raise BadConfig(f"{files[0]} and the program after -- are two descriptions of a job; remove one of them")
@@ -176,7 +177,7 @@ def _check_source(files: tuple[str, ...], program: tuple[str, ...] | None, optio
 
 
 def _print(documents: "Sequence[Document]", namespace: str) -> int:
-    from trainmaster.cli.manifest import placed, to_yaml
+    from trainmaster.client.manifest import placed, to_yaml
 
     in_namespace = placed(documents, namespace)
     click.echo(to_yaml(in_namespace if namespace else documents), nl=False)
@@ -184,7 +185,7 @@ def _print(documents: "Sequence[Document]", namespace: str) -> int:
 
 
 def _run(documents: "Sequence[Document]", namespace: str, **options: Any) -> int:
-    from trainmaster.cli.manifest import placed
+    from trainmaster.client.manifest import placed
 
     in_namespace = placed(documents, namespace)
 

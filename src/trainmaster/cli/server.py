@@ -148,7 +148,7 @@ def server(log_format: str, verbosity: int, **given: Any) -> None:
     """
     configure_logging(log_format, verbosity)
     _IGNORED.drop(given)
-    from trainmaster.cli.wiring import run_loop
+    from trainmaster.wiring.loop import run_loop
 
     run_loop(_serve(given))
 

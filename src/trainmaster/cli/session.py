@@ -20,16 +20,14 @@ from trainmaster.cli.exit_code import BAD_INPUT, BROKEN_PIPE, FAILED, SUCCEEDED,
 from trainmaster.cli.interrupt import Interrupts
 from trainmaster.cli.json_lines import JsonLines
 from trainmaster.cli.keyboard import keyboard
-from trainmaster.cli.leftover import end_leftovers
-from trainmaster.cli.local import Local, local_cluster
 from trainmaster.cli.log import Journal, configure_logging
-from trainmaster.cli.manifest import NAMESPACE, Document, refusal
 from trainmaster.cli.plain import Lines
-from trainmaster.cli.run_model import Job, Notice, RunModel
 from trainmaster.cli.tail import Line, Tails
-from trainmaster.cli.wiring import run_loop
+from trainmaster.client.leftover import end_leftovers
+from trainmaster.client.manifest import Document, refusal
+from trainmaster.client.run_model import Job, Notice, RunModel
 from trainmaster.core.errors import AlreadyExists, ApiError, BadConfig, NotFound
-from trainmaster.core.ids import EVENT, JOB, POD, Resource
+from trainmaster.core.ids import EVENT, JOB, NAMESPACE, POD, Resource
 from trainmaster.core.view import WHOLE_CODEC, JobView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import all_resource_kinds
@@ -39,6 +37,8 @@ from trainmaster.local.node.registration import capacity
 from trainmaster.local.state import State, default_folder, temporary_state
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
+from trainmaster.wiring.local import Local, local_cluster
+from trainmaster.wiring.loop import run_loop
 
 TICK = 0.125
 """Seconds between two reads of the logs, and between two updates of the screen."""

@@ -9,9 +9,9 @@ from trainmaster.cli.list_jobs import FORMAT
 from trainmaster.client.connection import Place, now
 
 if TYPE_CHECKING:
-    from trainmaster.cli.job_finder import JobFinder
-    from trainmaster.cli.job_row import Row
-    from trainmaster.cli.run_model import Replica
+    from trainmaster.client.job_finder import JobFinder
+    from trainmaster.client.job_row import Row
+    from trainmaster.client.run_model import Replica
 
 HEAD = ("REPLICA", "STATE", "RESTARTS", "AGE", "POD", "REASON")
 
@@ -32,16 +32,16 @@ def status(place: Place, job: str, form: str) -> None:
       trainmaster status mnist
       trainmaster status aitrainingjob/mnist --format json
     """
-    from trainmaster.cli.job_finder import with_finder
-    from trainmaster.cli.text import to_json
+    from trainmaster.client.job_finder import with_finder
+    from trainmaster.client.text import to_json
 
     row, replicas = with_finder(place, lambda finder: _read(finder, job))
     click.echo(to_json(_document(row, replicas)) if form == "json" else _text(row, replicas))
 
 
 async def _read(finder: "JobFinder", name: str) -> "tuple[Row, tuple[Replica, ...]]":
-    from trainmaster.cli.job_row import row_of
-    from trainmaster.cli.observation import model_of, pods_of
+    from trainmaster.client.job_row import row_of
+    from trainmaster.client.observation import model_of, pods_of
 
     found = await finder.find(name)
     pods = await pods_of(finder.cluster, [found])
@@ -61,8 +61,8 @@ def _document(row: "Row", replicas: "tuple[Replica, ...]") -> dict[str, Any]:
 
 
 def _text(row: "Row", replicas: "tuple[Replica, ...]") -> str:
-    from trainmaster.cli.job_row import ready
-    from trainmaster.cli.text import age, printable, table, terminal_width
+    from trainmaster.client.job_row import ready
+    from trainmaster.client.text import age, printable, table, terminal_width
 
     head = f"{row.kind}/{row.name} in namespace {row.namespace}: {row.phase}, {ready(row)} ready, "
     lines = [f"{head}{row.restarts} restarts, {age(row.created, now())} old"]

@@ -9,13 +9,13 @@ import click
 
 from trainmaster.cli.exit_code import BAD_INPUT, BROKEN_PIPE, FAILED, SUCCEEDED, TIMED_OUT
 from trainmaster.cli.interrupt import Interrupts
-from trainmaster.cli.job_finder import JobFinder, with_finder
-from trainmaster.cli.log_reader import CONNECTIONS, LogOptions, LogReader
-from trainmaster.cli.manifest import Document, placed
-from trainmaster.cli.run_model import Job
 from trainmaster.cli.session import Display, open_display
 from trainmaster.client.connection import Place, now
 from trainmaster.client.creation import create
+from trainmaster.client.job_finder import JobFinder, with_finder
+from trainmaster.client.log_reader import CONNECTIONS, LogOptions, LogReader
+from trainmaster.client.manifest import Document, placed
+from trainmaster.client.run_model import Job
 
 TICK = 0.5
 """Seconds between two updates of the screen."""

@@ -6,12 +6,12 @@ from pathlib import Path
 import structlog
 
 from trainmaster.cli.interrupt import Interrupts
-from trainmaster.cli.leftover import GRACE, end_leftovers
-from trainmaster.cli.local import local_cluster, prepare
-from trainmaster.cli.wiring import run_loop
+from trainmaster.client.leftover import GRACE, end_leftovers
 from trainmaster.local.node.process import running_shims
 from trainmaster.local.node.worker import mark_stopped
 from trainmaster.local.state import State, default_folder, open_state
+from trainmaster.wiring.local import local_cluster, prepare
+from trainmaster.wiring.loop import run_loop
 
 log = structlog.get_logger(__name__)
 

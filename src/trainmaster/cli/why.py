@@ -9,7 +9,7 @@ from trainmaster.cli.status import JOB
 from trainmaster.client.connection import Place
 
 if TYPE_CHECKING:
-    from trainmaster.cli.job_finder import JobFinder
+    from trainmaster.client.job_finder import JobFinder
 
 
 @click.command()
@@ -25,7 +25,7 @@ def why(place: Place, job: str) -> None:
     Example:
       trainmaster why mnist
     """
-    from trainmaster.cli.job_finder import with_finder
+    from trainmaster.client.job_finder import with_finder
 
     click.echo("\n".join(with_finder(place, lambda finder: _read(finder, job))))
 

@@ -1,1 +1,1 @@
-"""The Python API; trainmaster/__init__.py exports it."""
+"""The Python API, which trainmaster/__init__.py exports, and what it shares with the commands."""

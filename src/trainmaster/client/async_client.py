@@ -12,13 +12,7 @@ from typing import Any, NamedTuple, Self, overload
 
 import msgspec
 
-from trainmaster.cli import manifest
-from trainmaster.cli.job_finder import TIMEOUT, FoundJob, JobFinder
-from trainmaster.cli.log_reader import CONNECTIONS, LogOptions, LogReader
-from trainmaster.cli.manifest import Document
-from trainmaster.cli.observation import empty_model
-from trainmaster.cli.wiring import first_error
-from trainmaster.client import change
+from trainmaster.client import change, manifest
 from trainmaster.client.connection import Connection, Place, connect, connection_of, now, running_cluster
 from trainmaster.client.creation import create as create_objects
 from trainmaster.client.embedded import EmbeddedCluster
@@ -26,6 +20,10 @@ from trainmaster.client.errors import JobFailed, JobNotFound, Refused, TimedOut,
 from trainmaster.client.explanation import explain
 from trainmaster.client.html import job_table, jobs_table
 from trainmaster.client.job import Job, document_of
+from trainmaster.client.job_finder import TIMEOUT, FoundJob, JobFinder
+from trainmaster.client.log_reader import CONNECTIONS, LogOptions, LogReader
+from trainmaster.client.manifest import Document
+from trainmaster.client.observation import empty_model
 from trainmaster.client.quiet import log_as_library
 from trainmaster.client.status import JobStatus, read_status, read_statuses
 from trainmaster.core.errors import BadConfig, NotFound
@@ -33,6 +31,7 @@ from trainmaster.core.view import JOB_CODEC, JobView
 from trainmaster.kube.client import KubeCluster
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
+from trainmaster.wiring.loop import first_error
 
 QUEUED_LINES = 1000
 """Lines of logs that wait for the reader. When there are more, no more are read."""

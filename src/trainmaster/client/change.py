@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trainmaster.cli.job_finder import FoundJob
-from trainmaster.cli.job_row import phase_of, status_of
-from trainmaster.cli.manifest import schema_of
-from trainmaster.cli.scaling import scaled
 from trainmaster.client.errors import Refused
+from trainmaster.client.job_finder import FoundJob
+from trainmaster.client.job_row import phase_of, status_of
+from trainmaster.client.manifest import schema_of
+from trainmaster.client.scaling import scaled
 from trainmaster.core import condition
 from trainmaster.core.errors import Conflict
 from trainmaster.runtime.cluster import Cluster

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from trainmaster.cli.job_finder import FoundJob, JobFinder
-from trainmaster.cli.manifest import Document, refusal
 from trainmaster.client.errors import Refused
+from trainmaster.client.job_finder import FoundJob, JobFinder
+from trainmaster.client.manifest import Document, refusal
 from trainmaster.core.errors import AlreadyExists, ApiError
 
 

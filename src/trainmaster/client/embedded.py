@@ -11,11 +11,11 @@ from typing import Self
 
 import structlog
 
-from trainmaster.cli.leftover import GRACE, end_leftovers
-from trainmaster.cli.local import local_cluster, prepare
-from trainmaster.cli.wiring import first_error
+from trainmaster.client.leftover import GRACE, end_leftovers
 from trainmaster.core.errors import Trainmaster
 from trainmaster.local.state import State, open_state, temporary_state
+from trainmaster.wiring.local import local_cluster, prepare
+from trainmaster.wiring.loop import first_error
 
 log = structlog.get_logger(__name__)
 

@@ -1,10 +1,10 @@
 """Reads what is known about a job, and tells it: ``trainmaster why`` and ``job.why()``."""
 
-from trainmaster.cli.evidence import events_of, output_of
-from trainmaster.cli.job_finder import FoundJob, JobFinder
-from trainmaster.cli.observation import observe
-from trainmaster.cli.story import failure_of, story
 from trainmaster.client.connection import now
+from trainmaster.client.evidence import events_of, output_of
+from trainmaster.client.job_finder import FoundJob, JobFinder
+from trainmaster.client.observation import observe
+from trainmaster.client.story import failure_of, story
 
 
 async def explain(finder: JobFinder, job: FoundJob) -> list[str]:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from html import escape
 
-from trainmaster.cli.job_row import ready
-from trainmaster.cli.run_model import Replica
-from trainmaster.cli.text import age, printable
+from trainmaster.client.job_row import ready
+from trainmaster.client.run_model import Replica
 from trainmaster.client.status import JobStatus
+from trainmaster.client.text import age, printable
 
 MOST_ROWS = 50
 WIDTH = 200

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from trainmaster.cli import program
-from trainmaster.cli.manifest import Document
+from trainmaster.client import program
 from trainmaster.client.errors import Refused
+from trainmaster.client.manifest import Document
 
 Framework = Literal["", "torch", "tensorflow", "paddle", "mxnet", "jax"]
 Restart = Literal["", "never", "onfailure", "always"]

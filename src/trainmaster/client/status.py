@@ -2,10 +2,10 @@
 
 import asyncio
 
-from trainmaster.cli.job_finder import FoundJob, JobFinder
-from trainmaster.cli.job_row import Row, row_of
-from trainmaster.cli.observation import empty_model, model_of, pods_of
-from trainmaster.cli.run_model import LogSource, Outcome, Replica, RunModel
+from trainmaster.client.job_finder import FoundJob, JobFinder
+from trainmaster.client.job_row import Row, row_of
+from trainmaster.client.observation import empty_model, model_of, pods_of
+from trainmaster.client.run_model import LogSource, Outcome, Replica, RunModel
 from trainmaster.core.errors import ApiError, Unreachable
 from trainmaster.core.view import PodView
 from trainmaster.kube.client import KubeCluster

@@ -15,8 +15,6 @@ from testbed.plane import ControlPlane
 from tests.build import Json, a_container, a_template
 from tests.kinds.shared.kinds import DEFINITION, FIRST, SECOND, FirstKind, SecondKind, pair
 from tests.webhook.test_server import asking, served
-from trainmaster.cli.local_admission import local_admission
-from trainmaster.cli.wiring import build_manager, chosen
 from trainmaster.core.errors import Invalid
 from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.kinds.base import Settings
@@ -27,6 +25,8 @@ from trainmaster.kube.config import Config, Material, Tls, User
 from trainmaster.kube.kubeconfig import load_config
 from trainmaster.local.apiserver.http.server import ApiOptions, serve_api
 from trainmaster.webhook.server import serve_admission
+from trainmaster.wiring.local_admission import local_admission
+from trainmaster.wiring.manager import build_manager, chosen
 
 GOOD = a_template(a_container("main"))
 SHAPES = {"first": {"template": GOOD, "replicas": 2}, "second": {"task": {"template": GOOD, "replicas": 2}}}

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from trainmaster.core.ids import NAMESPACE
 from trainmaster.local.apiserver.controllers.worker import Worker
 from trainmaster.local.apiserver.http.status import Refusal
-from trainmaster.local.apiserver.objects.catalog import DEFINITION, NAMESPACE
+from trainmaster.local.apiserver.objects.catalog import DEFINITION
 from trainmaster.local.apiserver.objects.delete import DeleteOptions, delete
 from trainmaster.local.apiserver.objects.metadata import CLEANUP
 from trainmaster.local.apiserver.objects.state import State, Target

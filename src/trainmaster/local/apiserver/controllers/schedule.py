@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from trainmaster.core.ids import POD
+from trainmaster.core.ids import NODE, POD
 from trainmaster.local.apiserver.controllers.worker import Worker
 from trainmaster.local.apiserver.http.status import bad_request, conflict, not_found
 from trainmaster.local.apiserver.objects import metadata
-from trainmaster.local.apiserver.objects.catalog import NODE
 from trainmaster.local.apiserver.objects.state import State
 from trainmaster.local.apiserver.store.store import Change, Place, Stored
 from trainmaster.local.gpu import GPU, gpus_of

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from trainmaster.core.ids import POD, Resource
+from trainmaster.core.ids import NODE, POD, Resource
 from trainmaster.local.apiserver.controllers import schedule
 from trainmaster.local.apiserver.http import answer
 from trainmaster.local.apiserver.http.negotiate import JSON, Form, form_of
@@ -42,7 +42,7 @@ from trainmaster.local.apiserver.kubectl.exec import pod_exec
 from trainmaster.local.apiserver.kubectl.log import pod_log
 from trainmaster.local.apiserver.kubectl.port_forward import port_forward
 from trainmaster.local.apiserver.objects import apply, field_error, patch, read, review, scale, strategic, write
-from trainmaster.local.apiserver.objects.catalog import BUILT_IN, METRICS_GROUP, NODE, REVIEWS
+from trainmaster.local.apiserver.objects.catalog import BUILT_IN, METRICS_GROUP, REVIEWS
 from trainmaster.local.apiserver.objects.delete import Deleted, delete, delete_options
 from trainmaster.local.apiserver.objects.field_error import quoted
 from trainmaster.local.apiserver.objects.state import State, Target

@@ -1,6 +1,6 @@
-"""The door for admission: what is asked before a custom object is stored.
+"""Admission: functions that are called before a custom object is stored.
 
-Local mode knows no kinds, so the functions are given to it; ``cli/local_admission.py`` has those of our webhook. They
+Local mode knows no kinds, so it gets the functions; ``wiring/local_admission.py`` has those of our webhook. They
 are called where kube-apiserver calls webhooks: ``mutate`` before the schema is checked, ``validate`` after it.
 """
 

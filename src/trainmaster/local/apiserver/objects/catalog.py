@@ -3,14 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from trainmaster.core.ids import EVENT, JOB, LEASE, POD, SERVICE, Resource
+from trainmaster.core.ids import CONFIG_MAP, EVENT, JOB, LEASE, NAMESPACE, NODE, POD, SERVICE, Resource
 from trainmaster.local.apiserver.objects.resource import Served
 from trainmaster.local.apiserver.schema.schema import Structural
 from trainmaster.local.apiserver.store.store import Change, Store
 
-NAMESPACE = Resource("", "v1", "namespaces", "Namespace")
-NODE = Resource("", "v1", "nodes", "Node")
-CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
 SECRET = Resource("", "v1", "secrets", "Secret")
 SERVICE_ACCOUNT = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ACCESS_REVIEW = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")

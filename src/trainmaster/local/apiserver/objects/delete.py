@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from trainmaster.core.errors import located
+from trainmaster.core.ids import NAMESPACE
 from trainmaster.local.apiserver.http.option import boolean, integer
 from trainmaster.local.apiserver.http.status import bad_request, conflict, forbidden, invalid_options, not_found
 from trainmaster.local.apiserver.objects import field_error as cause
-from trainmaster.local.apiserver.objects.catalog import NAMESPACE
 from trainmaster.local.apiserver.objects.field_error import Cause
 from trainmaster.local.apiserver.objects.resource import Served
 from trainmaster.local.apiserver.objects.state import State, Target, timestamp

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from trainmaster.core.ids import Resource
+from trainmaster.core.ids import NAMESPACE, Resource
 from trainmaster.local.apiserver.http.answer import whole_object
 from trainmaster.local.apiserver.http.option import version_number
 from trainmaster.local.apiserver.http.status import (
@@ -27,7 +27,7 @@ from trainmaster.local.apiserver.http.status import (
 from trainmaster.local.apiserver.objects import admit as content
 from trainmaster.local.apiserver.objects import field_error as cause
 from trainmaster.local.apiserver.objects import metadata, scale
-from trainmaster.local.apiserver.objects.catalog import DEFINITION, NAMESPACE
+from trainmaster.local.apiserver.objects.catalog import DEFINITION
 from trainmaster.local.apiserver.objects.resource import Served
 from trainmaster.local.apiserver.objects.state import State, Target
 from trainmaster.local.apiserver.store.store import Place, Stored

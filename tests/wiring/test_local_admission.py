@@ -13,12 +13,12 @@ from tests.manifests.bad import OF_EITHER_VERSION, VERSIONS, Row
 from tests.manifests.build import Manifest, agconfig, container, coordinated, dijob, resource_of, template
 from tests.manifests.rules import BROKEN, Broken
 from tests.webhook.build import a_request
-from trainmaster.cli.local_admission import local_admission
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.crd import all_crds
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.local.apiserver.http.server import ApiOptions, serve_api
 from trainmaster.webhook.verdict import verdict
+from trainmaster.wiring.local_admission import local_admission
 
 TOKEN = "token"
 RUN = container(command=["run"])

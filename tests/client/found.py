@@ -1,7 +1,7 @@
 """A job as the commands for people find it."""
 
 from tests.build import SETTINGS, Json, view_of
-from trainmaster.cli.job_finder import FoundJob
+from trainmaster.client.job_finder import FoundJob
 from trainmaster.kinds.registry import all_resource_kinds
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from trainmaster.cli.job_finder import FoundJob, listed
-from trainmaster.cli.run_model import RunModel
+from trainmaster.client.job_finder import FoundJob, listed
+from trainmaster.client.run_model import RunModel
 from trainmaster.core.errors import Forbidden, NotFound
 from trainmaster.core.ids import JOB, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed

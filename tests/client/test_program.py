@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmaster.cli.manifest import check_fields
-from trainmaster.cli.program import ProgramOptions, instead_of, job_of, name_of
+from trainmaster.client.manifest import check_fields
+from trainmaster.client.program import ProgramOptions, instead_of, job_of, name_of
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob

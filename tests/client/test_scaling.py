@@ -3,8 +3,8 @@
 import pytest
 
 from tests.build import Json, a_dijob, a_ditask, a_replica, a_task, an_aitj, an_mxjob
-from tests.cli.found import found
-from trainmaster.cli.scaling import scaled
+from tests.client.found import found
+from trainmaster.client.scaling import scaled
 from trainmaster.core.errors import BadConfig
 
 ELASTIC = an_aitj(worker=a_replica(2, edlPolicy="Auto", maxReplicas=8), ps=1)

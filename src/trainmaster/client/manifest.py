@@ -12,15 +12,14 @@ from typing import Any
 import msgspec
 import yaml
 
-from trainmaster.cli import field
+from trainmaster.client import field
 from trainmaster.core.errors import ApiError, BadConfig
-from trainmaster.core.ids import POD, SERVICE, Key, Resource
+from trainmaster.core.ids import NAMESPACE, POD, SERVICE, Key, Resource
 from trainmaster.kinds.crd import all_crds
 from trainmaster.kinds.registry import DEFINITIONS, KINDS
 from trainmaster.local.apiserver.objects import builtin_types
 
 STDIN = "-"
-NAMESPACE = Resource("", "v1", "namespaces", "Namespace")
 CONFIG_MAP = Resource("", "v1", "configmaps", "ConfigMap")
 SECRET = Resource("", "v1", "secrets", "Secret")
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.build import NOW, STAMP, a_dijob, a_ditask, a_pod, a_replica, an_aitj, an_mxjob, settled
-from tests.cli.found import found
-from trainmaster.cli.job_row import cells, row_of
+from tests.client.found import found
+from trainmaster.client.job_row import cells, row_of
 
 RESTARTS = {
     "ps": {"count": 3, "used": 0},

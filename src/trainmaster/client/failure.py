@@ -1,6 +1,6 @@
 """Failed containers of a job that are still there."""
 
-from trainmaster.cli.job_finder import FoundJob
+from trainmaster.client.job_finder import FoundJob
 from trainmaster.core.observed import Observed
 from trainmaster.core.view import ContainerView, PodView
 from trainmaster.lifecycle.failure import Failure, of_container

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from trainmaster.cli.manifest import Document, document_of
+from trainmaster.client.manifest import Document, document_of
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.aitrainingjob.types import RESOURCE
 

@@ -14,11 +14,8 @@ from typing import Any
 
 import msgspec
 
-from trainmaster.cli.local_admission import local_admission
-from trainmaster.cli.manifest import NAMESPACE
-from trainmaster.cli.server_name import ServerName, server_name
-from trainmaster.cli.wiring import build_manager, chosen
 from trainmaster.core.errors import AlreadyExists, BadConfig
+from trainmaster.core.ids import NAMESPACE
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.crd import all_crds
 from trainmaster.kinds.registry import all_resource_kinds
@@ -28,6 +25,9 @@ from trainmaster.local.apiserver.http.server import ApiOptions, serve_api
 from trainmaster.local.node.agent import NodeOptions, run_node
 from trainmaster.local.state import State
 from trainmaster.runtime.cluster import Cluster
+from trainmaster.wiring.local_admission import local_admission
+from trainmaster.wiring.manager import build_manager, chosen
+from trainmaster.wiring.server_name import ServerName, server_name
 
 HOST = "127.0.0.1"
 NODE = "local"
@@ -109,9 +109,9 @@ async def _server(cluster: KubeCluster, state: State, name: ServerName | None) -
         yield address
         return
     # Imported here: most runs have no job that asks for replicas.
-    from trainmaster.cli.local_caller import LocalCallers
     from trainmaster.diserver.limits import Rules
     from trainmaster.diserver.serve import ServerOptions, run_server
+    from trainmaster.wiring.local_caller import LocalCallers
 
     stop = asyncio.Event()
     callers = LocalCallers(state, [address, f"localhost:{address.rpartition(':')[2]}", *name.hosts])

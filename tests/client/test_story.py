@@ -20,8 +20,8 @@ from tests.build import (
     observed,
     with_spec,
 )
-from tests.cli.found import found
-from trainmaster.cli.story import JobEvent, story
+from tests.client.found import found
+from trainmaster.client.story import JobEvent, story
 from trainmaster.lifecycle import failure
 from trainmaster.lifecycle.failure import Failure
 

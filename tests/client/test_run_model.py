@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmaster.cli.run_model import LINES, LONGEST_LINE, Replica, RunModel
+from trainmaster.client.run_model import LINES, LONGEST_LINE, Replica, RunModel
 from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Settings

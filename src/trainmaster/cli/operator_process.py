@@ -1,4 +1,4 @@
-"""The composition root: which parts an operator is made of, and how it starts and stops."""
+"""An operator as a process: how it starts, leads and stops."""
 
 import asyncio
 import os
@@ -6,10 +6,8 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -17,27 +15,8 @@ import structlog
 from trainmaster.cli.accelerator import accelerators_in
 from trainmaster.cli.exit_code import FAILED
 from trainmaster.core.definition import UPDATE_COMMAND
-from trainmaster.core.errors import AlreadyExists, BadConfig, Forbidden, NotLeading, Trainmaster
-from trainmaster.core.ids import NODE, POD, SERVICE, Key, Resource
-from trainmaster.core.template import MANAGED_BY
-from trainmaster.core.view import (
-    CANDIDATE_CODEC,
-    CHILD_CODEC,
-    JOB_CODEC,
-    NODE_CODEC,
-    POD_CODEC,
-    SERVICE_CODEC,
-    WHOLE_CANDIDATE_CODEC,
-    CandidateView,
-    ChildView,
-    Codec,
-    JobView,
-    NodeView,
-    PodView,
-    ServiceView,
-    owned_by,
-)
-from trainmaster.kinds.adoption import Predecessor
+from trainmaster.core.errors import AlreadyExists, BadConfig, Forbidden, NotLeading
+from trainmaster.core.ids import Key
 from trainmaster.kinds.crd import crds_of
 from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
@@ -47,37 +26,23 @@ from trainmaster.kube.incluster import in_cluster_config
 from trainmaster.kube.kubeconfig import load_config
 from trainmaster.monitoring import serve_health, serve_metrics
 from trainmaster.runtime import metrics
-from trainmaster.runtime.adopter import Adopter
-from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.clock import Clock
 from trainmaster.runtime.cluster import Cluster
-from trainmaster.runtime.controller import Controller
-from trainmaster.runtime.definition_check import DEFINITION, DefinitionCheck
+from trainmaster.runtime.definition_check import DEFINITION
 from trainmaster.runtime.elector import Elector, lease_name
-from trainmaster.runtime.executor import Executor
-from trainmaster.runtime.host_ports import HostPorts, is_free_here
-from trainmaster.runtime.manager import Manager
-from trainmaster.runtime.node_index import NodeIndex
-from trainmaster.runtime.recorder import Recorder
-from trainmaster.runtime.reflector import Reflector
-from trainmaster.runtime.store import Store
 from trainmaster.settings import OPERATOR, ElectionTimes, JobSettings
+from trainmaster.wiring.loop import run_loop
+from trainmaster.wiring.manager import build_manager, chosen, utc_now
 
 log = structlog.get_logger(__name__)
 
 LEASE_CONNECTIONS = 2
 """For each lease. When the API server is slow, passes use all the others for longer than a lease can wait."""
 
-T = TypeVar("T")
-
 
 def _elapsed() -> float:
     """Seconds that also pass while the machine sleeps: a lease does not wait for a lid to open."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,32 +88,6 @@ def run_operator(options: OperatorOptions) -> None:
         raise SystemExit(FAILED) from None
 
 
-def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` to its end in a loop of its own."""
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(work)
-    except* Trainmaster as group:
-        # Whatever else was cancelled with it, the first error is the reason.
-        raise first_error(group) from None
-    raise AssertionError("unreachable: the block above returned or raised")
-
-
-def first_error(group: BaseExceptionGroup[Any]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None  # not made for this platform; the standard loop is slower and does the same
-    return uvloop.new_event_loop
-
-
 async def _operate(options: OperatorOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -160,7 +99,7 @@ async def _operate(options: OperatorOptions) -> None:
         raise BadConfig("--request-timeout must be more than 0: every call needs an end")
     observe = metrics.RequestMetrics().observe
     kinds = chosen(all_resource_kinds(_job_settings(options)), options.kinds)
-    clock = Clock(_now, _elapsed)
+    clock = Clock(utc_now, _elapsed)
     async with (
         KubeCluster(config, timeout=timeout, observe=observe, on_date=clock.read, gate=gate.check) as cluster,
         _electing(options, kinds, config, observe) as electors,
@@ -260,7 +199,7 @@ async def _electing(
     connections = LEASE_CONNECTIONS * len(names)
     async with KubeCluster(config, timeout=times.renew_deadline, connections=connections, observe=observe) as cluster:
         electors = {
-            name: Elector(cluster, Key(namespace, name), identity, times, now=_now, monotonic=_elapsed)
+            name: Elector(cluster, Key(namespace, name), identity, times, now=utc_now, monotonic=_elapsed)
             for name in names
         }
         yield {controller: electors[name] for controller, name in leases.items()}
@@ -283,115 +222,3 @@ def _election_times(options: OperatorOptions) -> ElectionTimes:
             f"got {times.lease:g}s, {times.renew_deadline:g}s and {times.retry:g}s"
         )
     return times
-
-
-def build_manager(
-    cluster: Cluster,
-    kinds: Sequence[ResourceKinds],
-    *,
-    shared_network: bool = False,
-    namespace: str = "",
-    workers: int = OPERATOR.workers,
-    electors: Mapping[str, Elector] | None = None,
-    checks_definitions: bool = False,
-    now: Callable[[], datetime] = _now,
-) -> Manager:
-    """Stores, reflectors and one controller for each resource that jobs have, wired. ``checks_definitions`` is for a
-    cluster whose definitions are installed apart from this program."""
-    pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
-    jobs: dict[Resource, Store[JobView]] = {each.resource: Store[JobView](each.resource) for each in kinds}
-    related = {wanted: Store[JobView](wanted.resource) for each in kinds for wanted in each.related}
-    children = {resource: Store[ChildView](resource) for each in kinds for resource in each.children}
-    candidates = {
-        (predecessor, resource): Store[CandidateView](resource)
-        for each in kinds
-        for predecessor in each.predecessors
-        for resource in predecessor.resources
-    }
-    nodes = Store[NodeView](NODE)
-    book = NodeIndex(nodes, pods) if any(each.looks_at_nodes for each in kinds) else None
-    barrier = Barrier({POD: pods, SERVICE: services, **children, **jobs})
-    executor = Executor(cluster, barrier)
-    ports = HostPorts(is_free_here) if shared_network else HostPorts()
-    ports.follow(pods, *jobs.values())
-    controllers: list[Controller] = []
-    recorder = Recorder(cluster, now, is_busy=lambda: any(controller.queue.is_busy for controller in controllers))
-    selector = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
-    # Labels are free for all: somebody else's objects may have ours.
-    is_ours = owned_by((*jobs, *children))
-    reflectors: list[Reflector[Any]] = [
-        Reflector(cluster, pods, POD_CODEC.only(is_ours), namespace=namespace, selector=selector),
-        Reflector(cluster, services, SERVICE_CODEC.only(is_ours), namespace=namespace, selector=selector),
-        *(
-            Reflector(cluster, store, CHILD_CODEC.only(is_ours), namespace=namespace, selector=selector)
-            for store in children.values()
-        ),
-        *(Reflector(cluster, store, JOB_CODEC, namespace=namespace) for store in jobs.values()),
-        *(
-            Reflector(cluster, store, JOB_CODEC, namespace=key.namespace, fields=f"metadata.name={key.name}")
-            for (_, key), store in related.items()
-        ),
-    ]
-    reflectors += [
-        Reflector(
-            cluster,
-            store,
-            _candidate_codec(predecessor, resource, is_ours),
-            namespace=namespace,
-            selector=predecessor.selector,
-        )
-        for (predecessor, resource), store in candidates.items()
-    ]
-    if book is not None:
-        reflectors.append(Reflector(cluster, nodes, NODE_CODEC, is_optional=True))
-    controllers += [
-        Controller(
-            each,
-            jobs=jobs[each.resource],
-            pods=pods,
-            services=services,
-            barrier=barrier,
-            executor=executor,
-            recorder=recorder,
-            ports=ports,
-            now=now,
-            workers=workers,
-            related={wanted: related[wanted] for wanted in each.related},
-            children={resource: children[resource] for resource in each.children},
-            nodes=book if each.looks_at_nodes else None,
-            adopter=Adopter(
-                each,
-                {place: store for place, store in candidates.items() if place[0] in each.predecessors},
-                {POD: pods, SERVICE: services, **children},
-            ),
-        )
-        for each in kinds
-    ]
-
-    def retry_all() -> None:
-        for controller in controllers:
-            controller.queue.retry_all()
-
-    resources = {*jobs, *(store.resource for store in related.values())}
-    definitions = DefinitionCheck(cluster, crds_of(resources), retry_all) if checks_definitions else None
-    return Manager(reflectors, controllers, recorder, electors or {}, definitions)
-
-
-def _candidate_codec(
-    predecessor: Predecessor, resource: Resource, is_ours: Callable[[CandidateView], bool]
-) -> Codec[CandidateView]:
-    """Of children that another operator created. Some operators set no owner references."""
-    codec = WHOLE_CANDIDATE_CODEC if resource == POD and predecessor.reads_pods else CANDIDATE_CODEC
-    if predecessor.sets_owners:
-        return codec.only(is_ours)
-    return codec.only(lambda view: not view.has_owners or is_ours(view))
-
-
-def chosen(kinds: Sequence[ResourceKinds], names: Sequence[str]) -> Sequence[ResourceKinds]:
-    """The kinds of these names, in any case; none for all. A name that two kinds have means both, and kinds that share
-    a resource are chosen together."""
-    known = {spelling for each in kinds for spelling in each.spellings}
-    wanted = {name.lower() for name in names} or known
-    if unknown := sorted(wanted - known):
-        raise BadConfig(f"--enable-scheme {unknown[0]}: there is no such kind; there are {', '.join(sorted(known))}")
-    return [each for each in kinds if not wanted.isdisjoint(each.spellings)]

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
-from trainmaster.cli.job_finder import FoundJob, listed
-from trainmaster.cli.observation import SELECTOR, empty_model, model_of
-from trainmaster.cli.run_model import Job, LogSource
+from trainmaster.client.job_finder import FoundJob, listed
+from trainmaster.client.observation import SELECTOR, empty_model, model_of
+from trainmaster.client.run_model import Job, LogSource
 from trainmaster.core.errors import ApiError, BadConfig, NotFound, Unreachable
 from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.view import WHOLE_CODEC, JobView

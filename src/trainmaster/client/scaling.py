@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from trainmaster.cli.job_finder import FoundJob
+from trainmaster.client.job_finder import FoundJob
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.ditask.role import declared_tasks, scaled_task
 from trainmaster.kinds.ditask.types import DITaskJob

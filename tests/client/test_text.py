@@ -1,6 +1,6 @@
 """Tables for people; ages and lines are tested with the live view."""
 
-from trainmaster.cli.text import table
+from trainmaster.client.text import table
 
 HEAD = ("NAME", "PHASE", "MESSAGE")
 

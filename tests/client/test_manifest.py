@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.cli import manifest
-from trainmaster.cli.manifest import Document
+from trainmaster.client import manifest
+from trainmaster.client.manifest import Document
 from trainmaster.core.errors import BadConfig, Invalid
 
 DIJOB = "apiVersion: diengine.opendilab.org/v1alpha1\nkind: DIJob\n"

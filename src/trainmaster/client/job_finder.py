@@ -5,10 +5,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trainmaster.cli.kind_name import kinds_called
-from trainmaster.cli.wiring import run_loop
 from trainmaster.client.connection import Connection, Place, connect
 from trainmaster.client.errors import JobNotFound
+from trainmaster.client.kind_name import kinds_called
 from trainmaster.core.errors import BadConfig, Forbidden, NotFound
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.view import JOB_CODEC, Codec, JobView, V
@@ -18,6 +17,7 @@ from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.transport import CONNECTIONS
 from trainmaster.runtime.cluster import Cluster
+from trainmaster.wiring.loop import run_loop
 
 PAGE = 500
 MOST = 20_000

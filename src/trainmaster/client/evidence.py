@@ -5,8 +5,8 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.cli.job_finder import FoundJob, listed
-from trainmaster.cli.story import OUTPUT_LINES, JobEvent
+from trainmaster.client.job_finder import FoundJob, listed
+from trainmaster.client.story import OUTPUT_LINES, JobEvent
 from trainmaster.core.errors import ApiError, Unreachable
 from trainmaster.core.ids import EVENT, Key
 from trainmaster.core.observed import Observed

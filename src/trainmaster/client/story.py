@@ -10,12 +10,12 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.cli.failure import failures_of
-from trainmaster.cli.job_finder import FoundJob
-from trainmaster.cli.job_row import Status, phase_of, status_of
-from trainmaster.cli.next_step import next_step
-from trainmaster.cli.run_model import message_of
-from trainmaster.cli.text import age, printable
+from trainmaster.client.failure import failures_of
+from trainmaster.client.job_finder import FoundJob
+from trainmaster.client.job_row import Status, phase_of, status_of
+from trainmaster.client.next_step import next_step
+from trainmaster.client.run_model import message_of
+from trainmaster.client.text import age, printable
 from trainmaster.core import condition
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.observed import Observed

@@ -5,9 +5,9 @@ from datetime import datetime
 
 import msgspec
 
-from trainmaster.cli.job_finder import FoundJob
-from trainmaster.cli.run_model import message_of
-from trainmaster.cli.text import age
+from trainmaster.client.job_finder import FoundJob
+from trainmaster.client.run_model import message_of
+from trainmaster.client.text import age
 from trainmaster.core import condition
 from trainmaster.core.errors import BadSpec
 from trainmaster.core.observed import Observed
