@@ -120,15 +120,19 @@ def test_all_jobs_and_the_notices_are_shown() -> None:
     ]
 
 
-def test_the_seconds_until_a_restart_are_counted_down() -> None:
+def test_the_seconds_until_a_restart_are_counted_down_beside_the_cause() -> None:
     soon = NOW + timedelta(seconds=8)
-    failed = replica(1, "Failed", why="exit code 3")
+    failed = replica(1, "Failed", why="exit code 3", lines=("step 1", "no data"))
     waits = job(
-        replica(0, "CrashLoopBackOff", why="back-off 10s", restart_at=soon), failed, message="oh", restart_at=soon
+        replica(0, "CrashLoopBackOff", why="back-off 10s", restart_at=soon, lines=("oom",)),
+        failed,
+        message="oh",
+        restart_at=soon,
     )
     lines = seen([waits])
 
-    assert (lines[1], lines[3].endswith("restart in 8s")) == ("restart in 8s after trainer-1: exit code 3", True)
+    assert lines[1] == "restart in 8s after trainer-1: exit code 3: no data"
+    assert lines[3].endswith("restart in 8s after: oom")
     assert rendered(view([waits], soon, height=50))[1] == "oh"
 
 

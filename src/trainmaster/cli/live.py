@@ -118,11 +118,12 @@ def _header(job: Job, now: datetime) -> Text:
 
 
 def _countdown(job: Job, now: datetime) -> str:
-    """``restart in 8s after trainer-1: exit code 3``; empty if no restart is waited for."""
+    """``restart in 8s after trainer-1: exit code 3: <last line>``; empty if no restart is waited for."""
     if job.restart_at is None or job.restart_at <= now:
         return ""
-    causes = [f" after {replica.name}: {replica.why}" for replica in job.replicas if replica.state == "Failed"]
-    return f"restart in {age(now, job.restart_at)}{causes[0] if causes else ''}"
+    failed = next((replica for replica in job.replicas if replica.state == "Failed"), None)
+    cause = ": ".join([failed.name, failed.why, *map(printable, failed.lines[-1:])]) if failed else ""
+    return f"restart in {age(now, job.restart_at)}{f' after {cause}' if cause else ''}"
 
 
 def _table(job: Job, now: datetime, room: int) -> RenderableType:
@@ -147,7 +148,8 @@ def _table(job: Job, now: datetime, room: int) -> RenderableType:
 
 def _last(replica: Replica, now: datetime) -> Text:
     if replica.restart_at and replica.restart_at > now:
-        return Text(f"restart in {age(now, replica.restart_at)}", style="yellow")
+        line = "".join(f" after: {printable(line)}" for line in replica.lines[-1:])
+        return Text(f"restart in {age(now, replica.restart_at)}{line}", style="yellow")
     if replica.why:
         return Text(printable(replica.why), style="yellow")
     return Text(printable(replica.lines[-1]) if replica.lines else "")
