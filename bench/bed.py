@@ -70,7 +70,7 @@ class Bed:
 
     @contextmanager
     def namespace(self, prefix: str, *, is_last: bool = False) -> Iterator[str]:
-        """A fresh namespace, emptied for whoever comes next: every phase starts on an empty plane."""
+        """A new namespace, which is emptied at the end: every phase starts on an empty API server."""
         name = f"bench-{prefix}-{next(self._numbers):03}"
         self.admin.ask(Request("POST", path_of("namespaces"), {"metadata": {"name": name}}))
         yield name

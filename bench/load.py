@@ -62,7 +62,7 @@ class Loader:
         )
 
     async def _send(self, requests: Iterator[Request]) -> None:
-        # One iterator for all: whoever is free takes the next request.
+        # One iterator for all: the next free connection takes the next request.
         async def work() -> None:
             for request in requests:
                 await self._one(request)

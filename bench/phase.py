@@ -117,7 +117,7 @@ def compared(bed: Bed, jobs: int, sort: Sort, rounds: int) -> Compared:
 
 
 def bare_jobs(bed: Bed, jobs: int, sort: Sort = TRAINING) -> float:
-    """Seconds that the same jobs take where nobody drives them: somebody has to create them in (c), and not in (a)."""
+    """Seconds to create the same jobs without an operator: this is part of (c), and not of (a)."""
     with bed.namespace("j") as namespace:
         requests = list(work.training_jobs(namespace, jobs, sort))
         started = time.monotonic()
@@ -198,7 +198,7 @@ def _cluster(bed: Bed, sort: Sort) -> Iterator[None]:
 
 @contextmanager
 def nodes(bed: Bed) -> Iterator[None]:
-    """A scheduler, and KWOK in the place of kubelets: pods run until they are told how they ended."""
+    """A scheduler, and KWOK in the place of kubelets: pods run until the benchmark ends them."""
     bed.progress(f"starting kube-scheduler and KWOK with {NODES} nodes")
     bed.plane.start_scheduler()
     bed.plane.start_kwok(completes_jobs=False)

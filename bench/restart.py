@@ -54,7 +54,7 @@ def measure(bed: Bed, pods: int = PODS) -> Restart:
 
 
 class _ByLoader:
-    """The ceiling: a loader deletes the pods, waits until their kubelets let go of them, and creates them again."""
+    """The ceiling: a loader deletes the pods, waits until they are gone, and creates them again."""
 
     def __init__(self, bed: Bed, namespace: str, pods: int, observer: Observer) -> None:
         self._bed = bed
@@ -92,7 +92,7 @@ def _raw(bed: Bed, pods: int) -> float:
     with bed.namespace("h") as namespace, bed.turnover(namespace, pods) as observer:
         restart = _ByLoader(bed, namespace, pods, observer)
         _wait_running(bed, observer, 1)
-        return _told(bed, "the loader", restart(1))
+        return _reported(bed, "the loader", restart(1))
 
 
 def _beside_raw(bed: Bed, pods: int) -> list[float]:
@@ -109,7 +109,7 @@ def _operator(bed: Bed, pods: int) -> tuple[float, list[float], list[float]]:
         with _small_jobs(bed, namespace, "idle", observer) as idle:
             time.sleep(IDLE_SECONDS)
         bed.settle()
-        seconds = _told(bed, "the operator", restart(1))
+        seconds = _reported(bed, "the operator", restart(1))
         return seconds, sorted(idle), _beside(bed, namespace, observer, restart, 2)
 
 
@@ -163,6 +163,6 @@ def _deletes(namespace: str, creates: Sequence[Request]) -> Iterator[Request]:
     return (Request("DELETE", path_of("pods", namespace, name)) for name in names)
 
 
-def _told(bed: Bed, who: str, seconds: float) -> float:
+def _reported(bed: Bed, who: str, seconds: float) -> float:
     bed.progress(f"{who} had all pods created again after {seconds:.2f} s")
     return round(seconds, 3)

@@ -78,7 +78,7 @@ class Sort(NamedTuple):
 
 
 def training_jobs(namespace: str, jobs: int, sort: Sort | None = None) -> Iterator[Request]:
-    """Requests that create jobs; AITrainingJobs unless told."""
+    """Requests that create jobs; AITrainingJobs by default."""
     made = sort or TRAINING
     path = path_of(made.resource, namespace)
     return (Request("POST", path, made.body(namespace, name_of(i))) for i in range(jobs))

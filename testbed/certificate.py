@@ -63,7 +63,7 @@ class Authority:
         addresses: Sequence[str] = ("127.0.0.1", "::1"),
         names: Sequence[str] = ("localhost",),
     ) -> Pair:
-        """A certificate for a server, on loopback unless told."""
+        """A certificate for a server, on loopback by default."""
         alternatives = x509.SubjectAlternativeName(
             [
                 *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses),

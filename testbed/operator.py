@@ -73,7 +73,7 @@ def election_rights(namespace: str, user: str) -> str:
 class OperatorProcess:
     """One operator. `server` is another address of the API, say of a proxy; `args` are further options.
 
-    With `pod_uid` it is a container of that pod, and so is whoever comes again in its place.
+    With `pod_uid` it is a container of that pod, and so is the process that is started in its place.
     `election` is the namespace of its Leases, which it gets the rights of deploy/rbac.yaml for. Without one it always
     leads: several operators of one plane would wait for each other.
     With `is_waited_for` False it is not waited for until /readyz says yes: for an operator that cannot get ready.
@@ -186,7 +186,7 @@ class OperatorProcess:
         return _get(self.metrics_port, "/metrics")[1]
 
     def is_ready(self) -> bool:
-        """What /readyz answers; False when nobody answers."""
+        """What /readyz answers; False without an answer."""
         try:
             return _get(self.health_port, "/readyz")[0] == 200
         except (OSError, http.client.HTTPException):

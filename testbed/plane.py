@@ -167,7 +167,7 @@ class ControlPlane:
 
     def start_apiserver(self) -> None:
         """Start the API server again, on its port, after `kill`."""
-        # Here the port cannot change: whoever took it meanwhile gets a few moments to leave.
+        # Here the port cannot change: a program that took it meanwhile has a few seconds to end.
         self._retry(self._start_apiserver)
 
     # -- the programs around it ----------------------------------------------------------------------------
@@ -511,7 +511,7 @@ def node_body(name: str, room: Mapping[str, str], labels: Mapping[str, str]) -> 
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on right now.
+    """A loopback port that is not in use now.
 
     Below the range that systems give to outgoing connections: else, while the API server is down for a
     restart, a client's own connection could be given its port.

@@ -51,11 +51,11 @@ class StartFailed(Exception):
 
 
 class Died(Exception):
-    """A program ended in the middle of its work, and nobody had asked it to."""
+    """A program ended before it was stopped."""
 
 
 class StillRunning(Exception):
-    """A program was told to stop and did not."""
+    """A program did not stop."""
 
 
 class PortTaken(StartFailed):

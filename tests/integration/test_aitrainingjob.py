@@ -271,9 +271,9 @@ SOMEBODY = {"apiVersion": "v1", "kind": "ConfigMap", "name": "mine", "uid": "012
 @pytest.mark.parametrize(
     ("resource", "body", "owners", "whose"),
     [
-        pytest.param("pods", FOREIGN_POD, [], "belongs to nobody", id="pod-of-nobody"),
+        pytest.param("pods", FOREIGN_POD, [], "has no owner", id="pod-of-nobody"),
         pytest.param("pods", FOREIGN_POD, [SOMEBODY], "belongs to ConfigMap mine (0123)", id="pod-of-somebody"),
-        pytest.param("services", FOREIGN_SERVICE, [], "belongs to nobody", id="service-of-nobody"),
+        pytest.param("services", FOREIGN_SERVICE, [], "has no owner", id="service-of-nobody"),
     ],
 )
 async def test_a_name_that_is_taken_is_said_and_left_alone(

@@ -180,7 +180,7 @@ async def test_a_group_of_somebody_else_is_not_touched(stage: Scene, dialect: Di
     said = await job.says("PodCreateFailed", "True")
 
     assert "podgroup" in said
-    assert "the name is taken by an object that belongs to nobody" in said
+    assert "the name is taken by an object that has no owner" in said
     assert not job.children("pods")
     await job.delete()
 

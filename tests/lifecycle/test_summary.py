@@ -7,7 +7,7 @@ from tests.kinds.aitrainingjob.test_kind import JOB, running, status_of
 from trainmaster.core.condition import Condition, Conditions
 from trainmaster.kinds.aitrainingjob.types import AITrainingJobStatus
 from trainmaster.kinds.registry import DEFINITIONS, all_resource_kinds
-from trainmaster.lifecycle.summary import told
+from trainmaster.lifecycle.summary import with_message
 from trainmaster.settings import OPERATOR
 
 
@@ -32,7 +32,7 @@ def condition(type_: str, *, is_true: bool = True) -> Condition:
     ],
 )
 def test_the_sentence_is_that_of_the_most_urgent_condition(conditions: Conditions, message: str) -> None:
-    assert told(AITrainingJobStatus(conditions=conditions)).summary.message == message
+    assert with_message(AITrainingJobStatus(conditions=conditions)).summary.message == message
 
 
 def test_replicas_that_run_are_ready() -> None:

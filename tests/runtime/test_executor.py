@@ -265,8 +265,8 @@ HELD_LOOSELY["metadata"]["ownerReferences"][0]["controller"] = False
             "Toy mnist (first); delete it",
             id="an earlier incarnation",
         ),
-        pytest.param(ORPHAN, "belongs to nobody; delete it", id="nobody"),
-        pytest.param(HELD_LOOSELY, "belongs to nobody; delete it", id="owned but not controlled by us"),
+        pytest.param(ORPHAN, "has no owner; delete it", id="nobody"),
+        pytest.param(HELD_LOOSELY, "has no owner; delete it", id="owned but not controlled by us"),
     ],
 )
 async def test_a_name_that_is_taken_by_a_stranger_is_a_failure_that_says_whose(

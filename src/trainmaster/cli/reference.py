@@ -1,6 +1,6 @@
 """ConfigMaps and Secrets that the pods of a manifest need. No I/O.
 
-In a run of manifests nobody can create them later: without the check, pods would wait until the run is stopped.
+In a run of manifests they cannot be created later: without the check, pods would wait until the run is stopped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which fields an object may have, by its schema, and what people are told of them.
+"""Which fields an object may have, by its schema, and their descriptions.
 
 An API server drops what it does not know without a word; who wrote ``replica: 4`` wants to hear of it before the job
 runs.

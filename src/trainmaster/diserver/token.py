@@ -124,7 +124,7 @@ class Tokens:
         if _time() - self._warned >= WARNING_PAUSE:
             self._warned = _time()
             log.warning(
-                "accepted a token for the API server: whoever reads it on its way can use it there",
+                "accepted a token for the API server: a program that reads the token on its way can use it there",
                 user=status.user.username,
                 hint=f"create it with --audience={AUDIENCE}",
             )

@@ -10,7 +10,7 @@ class HostVolume(Wire, frozen=True):
     host_path: str
     mount_path: str
     read_only: bool = True
-    """Every job that requests the resource mounts the folder, whoever created it."""
+    """Every job that requests the resource mounts the folder, in every namespace."""
 
 
 class EnvVar(Wire, frozen=True):

@@ -37,7 +37,7 @@ from trainmaster.lifecycle.facts import Rules as FaultRules
 from trainmaster.lifecycle.model import JobModel
 from trainmaster.lifecycle.port import PortError, PortRules
 from trainmaster.lifecycle.restart import FailedPod
-from trainmaster.lifecycle.summary import told
+from trainmaster.lifecycle.summary import with_message
 from trainmaster.settings import JobSettings
 
 Settings = JobSettings
@@ -482,7 +482,7 @@ _VOLATILE = re.compile(r"\w*\d\w*")
 
 def changed_status(old: Wire, new: Wire) -> dict[str, Any] | None:
     """The new status as it goes onto the wire, with its sentence; None when nothing changed."""
-    return _on_the_wire(old, told(new))
+    return _on_the_wire(old, with_message(new))
 
 
 def _on_the_wire(old: Wire, new: Wire) -> dict[str, Any] | None:

@@ -61,7 +61,7 @@ def restarts(roles: Collection[Restarts]) -> int:
     return max((sum(role.used for role in roles), *(role.count for role in roles)))
 
 
-def told(status: S) -> S:
+def with_message(status: S) -> S:
     """The status with the sentence that its conditions say."""
     old: Summary = status.summary  # type: ignore[attr-defined]
     new = msgspec.structs.replace(old, message=_message(status.conditions))  # type: ignore[attr-defined]

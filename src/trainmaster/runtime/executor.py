@@ -165,7 +165,7 @@ class Executor:
         owner = next((o for o in found.owner_references if o.controller), None)
         if owner is not None and owner.uid == job.uid:
             return await self._adopt(job, resource, key, found)
-        whose = f"belongs to {owner.kind} {owner.name} ({owner.uid})" if owner else "belongs to nobody"
+        whose = f"belongs to {owner.kind} {owner.name} ({owner.uid})" if owner else "has no owner"
         return f"the name is taken by an object that {whose}; delete it or rename the job"
 
     async def _adopt(self, job: JobView, resource: Resource, key: Key, found: _MetaPart) -> str:

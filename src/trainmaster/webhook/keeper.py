@@ -200,7 +200,7 @@ class Keeper:
         try:
             return msgspec.json.decode(await self._cluster.get(SECRET, key), type=dict[str, Any])
         except NotFound as error:
-            # We may not create it: whoever may create Secrets can have the token of every service account.
+            # The webhook may not create Secrets: with that right it could get the token of every service account.
             how = f"kubectl create secret generic {key.name} --namespace {key.namespace}"
             raise NotFound(f"there is no Secret {key} for the certificates; create it empty: {how}") from error
 

@@ -1,6 +1,6 @@
 """What a pod asks for that a process of this user cannot have: another identity, fewer rights, isolation.
 
-A node of a cluster refuses such a pod: whoever wrote it relies on the field. Local mode runs the pods of one person, as
+A node of a cluster refuses such a pod: its author relies on the field. Local mode runs the pods of one person, as
 that person: it refuses a pod only if the process would be root and the pod says that it must not be, and mentions the
 other fields in an Event.
 """

@@ -13,7 +13,7 @@ def taints_with(taints: list[Object], *, is_tainted: bool) -> list[Object]:
 
 
 def is_tolerated(pod: Pod) -> bool:
-    """A toleration of everything, as DaemonSets have it, does not count: whoever wrote it does not know this taint."""
+    """A toleration of everything, as DaemonSets have it, does not count: it was not written for this taint."""
     return any(_fits(toleration) for toleration in pod.spec.get("tolerations") or ())
 
 

@@ -83,7 +83,7 @@ class Selection:
 
     @property
     def name(self) -> str:
-        """The only name that can match, if there is one: then nobody has to look at the others."""
+        """The only name that can match, if there is one: then other objects need not be compared."""
         return next((term.value for term in self._fields if term.field == _NAMES[0] and term.is_equal), "")
 
 

@@ -10,7 +10,7 @@ import msgspec
 Schema = dict[str, Any]
 
 ABSENT: Any = object()
-"""The old value of what has none, or none that can be told to be its predecessor."""
+"""There is no old value, or it is not known which one it is."""
 
 
 def child_schema(schema: Schema, key: str) -> Schema | None:

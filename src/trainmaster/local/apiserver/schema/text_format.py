@@ -66,6 +66,6 @@ def is_known(word: str) -> bool:
 
 
 def is_format(word: str, text: str) -> bool:
-    """Is a text of this format? Of a format that nobody checks, every text is."""
+    """Is a text of this format? A format that is not checked accepts every text."""
     check = _FORMATS.get(word.replace("-", ""))
     return check is None or check(text)
