@@ -12,10 +12,10 @@ import msgspec
 from bench.load import Request
 from testbed.admin import MERGE, path_of
 from trainmaster.core.condition import is_true
-from trainmaster.core.ids import Key
-from trainmaster.core.observed import Observed
+from trainmaster.core.ids import CONFIG_MAP, SERVICE, Key, Resource
+from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.plan import Create
-from trainmaster.core.view import JobView
+from trainmaster.core.view import ChildView, JobView, ServiceView
 from trainmaster.kinds import aitrainingjob, ditask, kubeflow_status, mlkube, mxjob
 from trainmaster.kinds.aitrainingjob.types import RESOURCE
 from trainmaster.kinds.base import Settings
@@ -25,7 +25,7 @@ from trainmaster.kinds.resource_kinds import ResourceKinds
 Object = dict[str, Any]
 
 PODS_PER_JOB = 4
-MAX_PASSES = 3
+MAX_PASSES = 6
 BIG = "big"
 """The name of the job that is alone of its size."""
 TRAINING_JOBS = "elasticdeeplearning.ai/v1/aitrainingjobs"
@@ -283,20 +283,32 @@ def _batch_job(namespace: str, name: str) -> Object:
 
 
 def _planned(job: Object) -> tuple[Create, ...]:
-    """What is created for a job that is new, after what has to be stored before that. Its uid is made up, and as long
-    as a real one."""
+    """What is created for a job that is new, in several passes: a pass has at most 500 creations, and a large
+    job gets a ConfigMap before its pods. The uid is made up, and as long as a real one."""
     key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
     uid = str(uuid.uuid5(uuid.NAMESPACE_URL, str(key)))
     job["metadata"] |= {"uid": uid, "generation": 1}
     kind = _kinds(job["apiVersion"], job["kind"]).of(msgspec.json.encode(job))
+    created: dict[tuple[Resource, Key], Create] = {}
     for _ in range(MAX_PASSES):
         view = JobView(key, uid, 1, deleting=False, raw=msgspec.json.encode(job))
         # Not `plan`, which leaves for the next pass what is too much for one.
-        plan = kind.decide(kind.decode(view), Observed.of((), (), kind.slots), datetime.now(UTC))
-        if plan.creates:
-            return plan.creates
-        job["status"] = dict(plan.status or {})
-    raise ValueError(f"nothing is created for {job['kind']} {key} in {MAX_PASSES} passes")
+        plan = kind.decide(kind.decode(view), _observed(created, kind.slots), datetime.now(UTC))
+        known = len(created)
+        created |= {(create.resource, create.key): create for create in plan.creates}
+        if known and known == len(created):
+            return tuple(created.values())
+        job["status"] = dict(plan.status or job.get("status", {}))
+    raise ValueError(f"{job['kind']} {key}: not all is created after {MAX_PASSES} passes")
+
+
+def _observed(created: Iterable[tuple[Resource, Key]], slots: SlotLabels) -> Observed:
+    """All but pods and batch Jobs: without them, a job stays new."""
+    services = [ServiceView(key, "uid", 1, None, deleting=False) for resource, key in created if resource == SERVICE]
+    maps = {
+        key.name: ChildView(key, "uid", 1, None, False, b"{}") for resource, key in created if resource == CONFIG_MAP
+    }
+    return Observed.of((), services, slots, children={CONFIG_MAP: maps})
 
 
 def _resource(create: Create) -> str:

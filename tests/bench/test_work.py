@@ -1,5 +1,6 @@
 """What the benchmark creates, and how it reads what becomes of it."""
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -39,6 +40,12 @@ def test_jobs_are_as_large_as_the_budgets_mean_them(sort: Sort, pods: int, batch
     assert sort.pods(3) == 3 * pods
     assert sort.children(3).get(work.BATCH_JOBS, 0) == 3 * batch_jobs
     assert sort.has_batch_jobs == bool(batch_jobs)
+
+
+def test_the_loader_creates_all_pods_of_the_big_job() -> None:
+    kinds = Counter(request.body["kind"] for request in work.big_children("bench", 500) if request.body)
+
+    assert kinds == {"Pod": 500, "Service": 500, "ConfigMap": 1}
 
 
 @pytest.mark.parametrize("sort", SORTS)
