@@ -54,9 +54,10 @@ def story_of(
     events: Sequence[JobEvent] = (),
     *,
     output: Sequence[str] = (),
+    keeps_logs: bool = False,
     **seen: Any,
 ) -> list[str]:
-    return story(found(job), observed(job, children, **seen), events, LATER, output=output)
+    return story(found(job), observed(job, children, **seen), events, LATER, output=output, keeps_logs=keeps_logs)
 
 
 TRAINERS = an_aitj(trainer=2, status=ended("trainer-1 failed", failure=failed(3)))
@@ -104,6 +105,12 @@ def test_the_first_line_has_the_failed_replica_after_its_pod_is_deleted(failure:
     assert lines[0] == f"aitrainingjob/mnist has failed 1m30s ago: trainer-1 (pod mnist-trainer-1, node n1) {how}"
     assert lines[-2] == "next: nothing; the job has ended"
     assert lines[-1] == "its pods are deleted, and their logs with them; with cleanPodPolicy None they are kept"
+
+
+def test_the_local_cluster_keeps_the_logs_of_deleted_pods() -> None:
+    lines = story_of(an_aitj(trainer=2, status=ended("trainer-1 failed", failure=failed(1))), keeps_logs=True)
+
+    assert lines[-1] == "its pods are deleted; their logs are kept, type: trainmaster logs aitrainingjob/mnist --all"
 
 
 def test_a_command_that_is_wrong_is_not_explained_twice() -> None:

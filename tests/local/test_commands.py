@@ -5,10 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.local.cluster import AITJ, DIJOB, client_of, create, until_ended, until_phase, until_running
+from tests.local.cluster import AITJ, DIJOB, client_of, create, until, until_ended, until_phase, until_running
 from tests.local.conftest import Start, Up
 from tests.local.program import job, python, role, script, serial
 from tests.manifests.build import container, ditask, task, template
+from trainmaster.local.deleted_log import deleted_pods
 
 SLEEPS = script("echo ready; exec sleep 600")
 
@@ -194,6 +195,24 @@ async def test_logs_have_the_run_before_a_restart_in_the_pod(up: Up, state: Path
     assert typed("logs", "job", "--previous") == "worker-0 | run\n"
     assert typed("logs", "job") == "worker-0 | run\nworker-0 | waits\n"
     assert typed("logs", "job", "--all") == "worker-0 | run\nworker-0 | run\nworker-0 | waits\n"
+
+
+async def test_the_logs_of_deleted_pods_are_kept(up: Up, state: Path, start: Start) -> None:
+    """A job that restarts all its pods once, and whose pods are deleted at its end."""
+    up()
+    typed = Typed(start, state)
+    again = script("echo run $TRAININGJOB_REPLICA_RESTARTCOUNT; test -e again || { touch again; exit 130; }; echo end")
+    policy: dict[str, Any] = {"restartPolicy": "OnFailure", "restartScope": "All", "restartBackoffSeconds": 0}
+    async with client_of(state) as cluster:
+        await create(cluster, job(spec={"cleanPodPolicy": "All"}, trainer=role(again, **policy)))
+        await until_ended(cluster, AITJ, "job")
+        await until(lambda: len(deleted_pods(state / "node")) == 2)
+
+    first, last = ["trainer-0 | run 0"], ["trainer-0 | run 1", "trainer-0 | end"]
+    assert typed("logs", "job").splitlines() == last
+    assert typed("logs", "job", "--previous").splitlines() == first
+    assert typed("logs", "job", "--all").splitlines() == first + last
+    assert "has no pod of ps" in typed.error("logs", "job", "--role", "ps")
 
 
 # --- why ---

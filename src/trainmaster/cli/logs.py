@@ -32,7 +32,8 @@ def logs(
 ) -> None:
     """Print the logs of a job, each line with its replica.
 
-    JOB is NAME, KIND/NAME or NAMESPACE/NAME. The logs of a pod are deleted with it.
+    JOB is NAME, KIND/NAME or NAMESPACE/NAME. A cluster deletes logs with their pods. The local cluster
+    keeps those of its last 200 deleted pods.
 
     \b
     Example:
@@ -65,6 +66,6 @@ async def _print(finder: "JobFinder", name: str, options: "LogOptions", *, is_fo
         if is_following:
             sys.stdout.flush()
 
-    reader = LogReader(finder.cluster, await finder.find(name), options, write)
+    reader = LogReader(finder.cluster, await finder.find(name), options, write, deleted=finder.deleted_pods())
     await (reader.follow() if is_following else reader.show())
     sys.stdout.flush()

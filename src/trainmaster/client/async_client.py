@@ -131,7 +131,9 @@ class AsyncJobHandle:
                 has_room.clear()
                 await has_room.wait()
 
-        reader = LogReader(self._finder.cluster, await self._current(), options, write)
+        reader = LogReader(
+            self._finder.cluster, await self._current(), options, write, deleted=self._finder.deleted_pods()
+        )
         async with _Task(reader.follow() if follow else reader.show()) as reading:
             reading.add_done_callback(lambda _: arrived.set())
             while lines or not reading.done():

@@ -15,4 +15,6 @@ async def explain(finder: JobFinder, job: FoundJob) -> list[str]:
     output = await output_of(cluster, job, failure_of(job, observed))
     kubectl = f"kubectl --kubeconfig {connection.kubeconfig}" if connection.kubeconfig else "kubectl"
     options = connection.options_of(job.key.namespace)
-    return story(job, observed, events, now(), output=output, kubectl=kubectl, options=options)
+    return story(
+        job, observed, events, now(), output=output, kubectl=kubectl, options=options, keeps_logs=connection.is_local
+    )

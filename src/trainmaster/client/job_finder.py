@@ -1,6 +1,7 @@
 """Finds jobs on a cluster by what a user types: ``name``, ``kind/name`` or ``namespace/name``."""
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +17,8 @@ from trainmaster.kinds.registry import all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.transport import CONNECTIONS
+from trainmaster.local.deleted_log import DeletedPod, deleted_pods
+from trainmaster.local.state import State
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.wiring.loop import run_loop
 
@@ -55,6 +58,12 @@ class JobFinder:
         self.cluster = cluster
         self.connection = connection
         self._kinds = all_resource_kinds(Settings(shared_network=connection.is_local))
+
+    def deleted_pods(self) -> list[DeletedPod]:
+        """Pods of the local cluster whose logs are kept; empty for another cluster."""
+        if not self.connection.is_local:
+            return []
+        return deleted_pods(State(Path(self.connection.kubeconfig).parent).node)
 
     async def all(self) -> list[FoundJob]:
         """The jobs of the given namespace, else those of all namespaces that may be read."""

@@ -1,18 +1,24 @@
-"""Reads the logs of one job through the API: those of its pods now, or all until the job has ended."""
+"""Reads the logs of one job through the API: those of its pods now, or all until the job has ended. Those of deleted
+pods of a local cluster are in its folder."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from trainmaster.client.job_finder import FoundJob, listed
 from trainmaster.client.observation import SELECTOR, empty_model, model_of
-from trainmaster.client.run_model import Job, LogSource
+from trainmaster.client.run_model import Job, LogSource, natural
 from trainmaster.core.errors import ApiError, BadConfig, NotFound, Unreachable
 from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.view import WHOLE_CODEC, JobView
+from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kube.client import KubeCluster
+from trainmaster.local.deleted_log import DeletedPod
+from trainmaster.local.node.log import LogOptions as KubeletLogOptions
+from trainmaster.local.node.log import read_log
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
 
@@ -39,15 +45,24 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogReader:
-    """``has_many`` is set if the logs of other jobs are written beside these."""
+    """``deleted`` are deleted pods of any jobs whose logs are kept, oldest first. ``has_many`` is set if the logs of
+    other jobs are written beside these."""
 
     def __init__(
-        self, cluster: KubeCluster, job: FoundJob, options: LogOptions, write: Write, *, has_many: bool = False
+        self,
+        cluster: KubeCluster,
+        job: FoundJob,
+        options: LogOptions,
+        write: Write,
+        *,
+        deleted: Sequence[DeletedPod] = (),
+        has_many: bool = False,
     ) -> None:
         self._cluster = cluster
         self.job = job
         self._options = options
         self._write = write
+        self._deleted = deleted
         self._model = empty_model(job, has_many=has_many)
         self._width = 0
         """The length of the longest label so far."""
@@ -64,9 +79,9 @@ class LogReader:
         return self._model.jobs
 
     async def show(self) -> None:
-        """Writes the logs of the pods that exist, one after the other."""
+        """Writes the logs of the pods that exist, one after the other, and kept logs of deleted pods."""
         self._model = await model_of(self._cluster, self.job)
-        sources = self._sources()
+        sources = self._with_deleted(self._sources())
         if not sources:
             raise BadConfig(self._nothing())
         for source in sources:
@@ -152,6 +167,10 @@ class LogReader:
     async def _read(self, source: LogSource, *, follow: bool = False) -> AsyncIterator[str]:
         options = self._options
         tail = None if options.is_all else options.tail
+        if source.file:
+            async for line in _lines(source.file, tail):
+                yield _text(line)
+            return
         is_earlier = source.run > 0 and (options.previous or (options.is_all and not follow))
         if is_earlier:
             async with self._cluster.log(source.pod, source.container, previous=True, tail=tail) as lines:
@@ -169,6 +188,47 @@ class LogReader:
         found = [source for source in found if source.run > 0 or not options.previous]
         self._width = max((self._width, *(len(source.label) for source in found)))
         return found
+
+    def _with_deleted(self, live: Sequence[LogSource]) -> Sequence[LogSource]:
+        """By default the last pod of each replica; with ``--previous`` the one before; with ``--all`` all pods."""
+        options, job = self._options, self.job.view.uid
+        current = {source.label for source in self._model.log_sources(job)}
+        shown = {source.label for source in live}
+        chosen: list[LogSource] = []
+        for label, earlier in self._deleted_sources().items():
+            if options.is_all:
+                chosen += earlier
+            elif label in shown:
+                continue
+            elif not options.previous:
+                chosen += earlier[-1:]
+            else:
+                chosen += earlier[-1:] if label in current else earlier[-2:-1]
+        found = [source for source in chosen if options.role.lower() in ("", source.role)]
+        self._width = max((self._width, *(len(source.label) for source in found)))
+        return sorted([*found, *live], key=lambda source: natural(source.label))
+
+    def _deleted_sources(self) -> dict[str, list[LogSource]]:
+        """Oldest first, by label."""
+        found: dict[str, list[LogSource]] = {}
+        for pod in self._deleted:
+            view = WHOLE_CODEC.object(pod.body)
+            if not self._is_ours(_metadata(pod.body)):
+                continue
+            self._model.observe_deleted(view, self.job.view)
+            for container, run, file in pod.logs:
+                source = self._model.deleted_source(view.uid, container, run, file)
+                found.setdefault(source.label, []).append(source)
+        return found
+
+    def _is_ours(self, pod: "_Metadata") -> bool:
+        """A pod of a batch Job names the job of the Job in a label: the Job may be deleted."""
+        owner = next((each for each in pod.owner_references if each.controller), _Owner())
+        if owner.kind != JOB.kind:
+            return owner.uid == self.job.view.uid
+        created, pod_created = _metadata(self.job.view.raw).creation_timestamp, pod.creation_timestamp
+        is_newer = created is None or pod_created is None or pod_created >= created
+        return is_newer and pod.namespace == self.job.key.namespace and self.job.key.name in pod.labels.values()
 
     def _label(self, source: LogSource) -> str:
         return source.label.ljust(self._width)
@@ -193,6 +253,34 @@ class LogReader:
         store.listen(observe)
         namespace = self.job.key.namespace
         return Reflector(self._cluster, store, WHOLE_CODEC, namespace=namespace, selector=selector, fields=fields)
+
+
+class _Owner(Wire, frozen=True):
+    kind: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class _Metadata(ObjectMeta, frozen=True):
+    owner_references: tuple[_Owner, ...] = ()
+
+
+class _Object(Wire, frozen=True):
+    metadata: _Metadata
+
+
+def _metadata(raw: bytes) -> _Metadata:
+    return msgspec.json.decode(raw, type=_Object).metadata
+
+
+async def _lines(log: Path, tail: int | None) -> AsyncIterator[bytes]:
+    rest = b""
+    async for piece in read_log(log, lambda: False, KubeletLogOptions(tail=tail)):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line
+    if rest:
+        yield rest
 
 
 def _text(line: bytes) -> str:

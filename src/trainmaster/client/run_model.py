@@ -8,6 +8,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -106,6 +107,8 @@ class LogSource(msgspec.Struct, frozen=True):
     """How often the container was restarted before, in this pod."""
     label: str
     role: str
+    file: Path | None = None
+    """The log, if the pod was deleted and its log is kept on this machine."""
 
 
 # --- the wire ---
@@ -313,6 +316,13 @@ class RunModel:
             self.label_width = max((self.label_width, *map(len, labels)))
         return after.uid
 
+    def observe_deleted(self, pod: JobView, job: JobView) -> None:
+        """A pod of the job that was deleted before. The batch Job between them may be deleted, too."""
+        found = _POD.decode(pod.raw)
+        self._parents.setdefault(found.metadata.controller.uid, _Owner(job.uid, job.key.name))
+        self._pods[pod.uid] = found
+        self._gone.add(pod.uid)
+
     def observe_line(self, uid: str, text: str) -> None:
         self._unfinished.pop(uid, None)
         self._lines.setdefault(uid, deque(maxlen=LINES)).append(text[:LONGEST_LINE])
@@ -393,7 +403,13 @@ class RunModel:
             for container in pod.status.containers
             if container.restart_count or container.state.running or container.state.terminated
         ]
-        return sorted(found, key=lambda source: _natural(source.label))
+        return sorted(found, key=lambda source: natural(source.label))
+
+    def deleted_source(self, uid: str, container: str, run: int, file: Path) -> LogSource:
+        """The kept log of a container of a deleted pod."""
+        pod = self._pods[uid]
+        key = Key(pod.metadata.namespace, pod.metadata.name)
+        return LogSource(uid, key, container, run, self.label(uid, container), self._role(pod), file)
 
     def pod_name(self, uid: str) -> str:
         pod = self._pods.get(uid)
@@ -432,7 +448,7 @@ class RunModel:
                     restarts = earlier.restarts + replica.restarts + 1
                     replica = msgspec.structs.replace(replica, restarts=restarts, lines=replica.lines or earlier.lines)
                 replicas[replica.name] = replica
-        return tuple(sorted(replicas.values(), key=lambda replica: _natural(replica.name)))
+        return tuple(sorted(replicas.values(), key=lambda replica: natural(replica.name)))
 
     def _replica(self, uid: str, pod: _Pod, cause: str) -> Replica:
         state, why = self._state(uid, pod, cause)
@@ -544,6 +560,7 @@ def _restart_of(status: _PodStatus) -> datetime | None:
     return None
 
 
-def _natural(name: str) -> tuple[Any, ...]:
+def natural(name: str) -> tuple[Any, ...]:
+    """Sorts replica-10 after replica-9."""
     role, _, index = name.rpartition("-")
     return (role, int(index)) if index.isdecimal() else (name, 0)

@@ -65,13 +65,14 @@ def story(
     output: Sequence[str] = (),
     kubectl: str = "kubectl",
     options: str = "",
+    keeps_logs: bool = False,
 ) -> list[str]:
     """``output`` are the last lines of what ``failure_of`` returns. ``kubectl`` is how kubectl is typed for this
-    cluster, and ``options`` are what our own commands need for it."""
+    cluster, and ``options`` are what our own commands need for it. ``keeps_logs``: those of deleted pods are kept."""
     if job.kind.is_foreign(job.view):
         return [f"{job} is managed by another controller (managedBy); trainmaster does not touch it"]
     parts = _Story(job, observed, events, now, output)
-    end = [parts.next_step(), parts.advice(kubectl, options)]
+    end = [parts.next_step(), parts.advice(kubectl, options, keeps_logs=keeps_logs)]
     lines = [*list(parts.lines())[: MOST_LINES - len(end)], *end]
     return [printable(line)[:WIDTH] for line in lines if line]
 
@@ -287,7 +288,7 @@ class _Story:
         has_ended = condition.is_true(self.status.conditions, condition.FINISHED)
         return next_step(self.plan, self.waits, self.phase, has_ended=has_ended)
 
-    def advice(self, kubectl: str, options: str) -> str:
+    def advice(self, kubectl: str, options: str, *, keeps_logs: bool) -> str:
         """What to type; empty for a job that needs nothing."""
         job, key = self.job, self.job.key
         if self.phase == "Refused":
@@ -305,6 +306,8 @@ class _Story:
             case True:
                 return ""
             case False:
+                if keeps_logs:
+                    return f"its pods are deleted; their logs are kept, type: trainmaster logs {job} --all{options}"
                 return "its pods are deleted, and their logs with them; with cleanPodPolicy None they are kept"
         return f"type: trainmaster logs {job} --follow{options}"
 

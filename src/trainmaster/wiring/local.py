@@ -174,6 +174,7 @@ def _node_options(
         key=state.key,
         token=state.token,
         keeps_logs=keeps_logs,
+        keeps_deleted_logs=not keeps_logs,
         is_last=not state.keeps,
         gpus=gpus,
         services=name.services if name else {},

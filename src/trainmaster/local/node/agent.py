@@ -70,6 +70,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     keeps_logs: bool = False
     """True: logs are kept after their pod was deleted, and a reader deletes each full file when it has read it:
     programs that write faster than it reads have to wait."""
+    keeps_deleted_logs: bool = False
+    """True: the logs of the last deleted pods are kept in a folder of their own."""
     is_last: bool = False
     """True: containers end when this process ends, since no later node will adopt them."""
     is_strict: bool = False
@@ -162,6 +164,7 @@ class Agent:
             gpus=gpus,
             backoff=RestartBackoff(options.restart_backoff),
             keeps_logs=options.keeps_logs,
+            keeps_deleted_logs=options.keeps_deleted_logs,
             is_last=options.is_last,
             access=access,
             policy=Policy(own_identity(), is_strict=options.is_strict, is_tainted=options.is_tainted),

@@ -40,6 +40,7 @@ class Host:
         gpus: Gpus,
         backoff: RestartBackoff,
         keeps_logs: bool,
+        keeps_deleted_logs: bool,
         is_last: bool,
         access: Access | None,
         policy: Policy,
@@ -57,6 +58,7 @@ class Host:
         self.gpus = gpus
         self.backoff = backoff
         self.keeps_logs = keeps_logs
+        self.keeps_deleted_logs = keeps_deleted_logs
         self.is_last = is_last
         self.policy = policy
         # Without mounts a token would not be where programs look for it.

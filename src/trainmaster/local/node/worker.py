@@ -12,6 +12,7 @@ import structlog
 
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.quantity import amount_of
+from trainmaster.local import deleted_log
 from trainmaster.local.disk import remove_folder, write_whole
 from trainmaster.local.gpu import VISIBLE, gpus_of, share_of
 from trainmaster.local.node.account import Tokens, without_account
@@ -315,6 +316,11 @@ class PodWorker:
         self._is_kept = True
 
     def _remove(self) -> None:
+        if self._host.keeps_deleted_logs and self._folder.exists():
+            try:
+                deleted_log.keep(self._host.folder, self.pod.body, self._folder)
+            except OSError as error:
+                log.warning("cannot keep the logs of a deleted pod", pod=str(self.pod.key), because=str(error))
         remove_folder(self._folder / "volumes" if self._host.keeps_logs else self._folder)
 
     def _record_event(self, kind: str, reason: str, message: str) -> None:
