@@ -15,7 +15,7 @@ from trainmaster.core.ids import EVENT, Key
 from trainmaster.core.plan import Event, normal, warning
 from trainmaster.core.view import JobView
 from trainmaster.runtime import recorder as module
-from trainmaster.runtime.event_queue import LIMITS
+from trainmaster.runtime.event_queue import LIMITS, Note
 from trainmaster.runtime.recorder import INTERVAL, PATIENCE, RETRIED_FOR, SENDERS, Recorder
 
 pytestmark = pytest.mark.looptime
@@ -347,6 +347,29 @@ async def test_an_event_is_given_up_after_ten_minutes_of_failures() -> None:
 
     assert dropped("refused") - before == 1
     assert RETRIED_FOR - 100 < rig.cluster.calls[-1].at < RETRIED_FOR + 100
+
+
+async def test_a_sender_waits_for_the_next_try_without_work_also_if_its_timer_is_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Timers fire up to a nanosecond early, which is the resolution of the clock."""
+    rig = Rig()
+    takes: list[float] = []
+    take = rig.recorder._queue.take
+
+    def counted(now: float, *, hurry: bool) -> Note | None:
+        takes.append(now)
+        assert len(takes) < 1000
+        return take(now, hurry=hurry)
+
+    monkeypatch.setattr(rig.recorder._queue, "take", counted)
+    monkeypatch.setattr(rig.recorder._backoff, "delay", lambda tries: 1.0000000002)
+    rig.cluster.before = always(Unreachable("cut"))
+    rig.record(STARTED)
+    async with rig.sending(10):
+        pass
+
+    assert len(rig.cluster.calls) == 10
 
 
 async def test_events_of_other_jobs_are_sent_while_those_of_one_get_no_answer() -> None:

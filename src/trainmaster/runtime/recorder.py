@@ -30,6 +30,8 @@ MESSAGE_LIMIT = 1024
 INTERVAL = 0.02
 """Seconds between two events of one sender: a burst of jobs must not compete with its own pods for the API server."""
 BUSY_POLL = 0.1
+CLOCK_STEP = 0.001
+"""Seconds added to each wait: a timer may fire slightly early, and the event is not due then."""
 PATIENCE = 10.0
 """Seconds from its recording that an event lets waiting jobs go first."""
 RETRIED_FOR = 600.0
@@ -119,7 +121,8 @@ class Recorder:
             self._emptied.set()
         self._changed.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._queue.next_at()):
+            next_at = self._queue.next_at()
+            async with asyncio.timeout_at(None if next_at is None else next_at + CLOCK_STEP):
                 await self._changed.wait()
 
     async def _calm(self, note: Note) -> None:
