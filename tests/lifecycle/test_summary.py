@@ -5,9 +5,8 @@ import pytest
 from tests.build import a_pod, an_aitj, children_of, plan_of
 from tests.kinds.aitrainingjob.test_kind import JOB, running, status_of
 from trainmaster.core.condition import Condition, Conditions
-from trainmaster.kinds.aitrainingjob.types import AITrainingJobStatus
 from trainmaster.kinds.registry import DEFINITIONS, all_resource_kinds
-from trainmaster.lifecycle.summary import with_message
+from trainmaster.lifecycle.summary import message_of
 from trainmaster.settings import OPERATOR
 
 
@@ -31,8 +30,8 @@ def condition(type_: str, *, is_true: bool = True) -> Condition:
         pytest.param((condition("Suspended"), condition("Created")), "about Suspended", id="suspended"),
     ],
 )
-def test_the_sentence_is_that_of_the_most_urgent_condition(conditions: Conditions, message: str) -> None:
-    assert with_message(AITrainingJobStatus(conditions=conditions)).summary.message == message
+def test_the_message_is_that_of_the_most_urgent_condition(conditions: Conditions, message: str) -> None:
+    assert message_of(conditions) == message
 
 
 def test_replicas_that_run_are_ready() -> None:

@@ -37,7 +37,7 @@ from trainmaster.lifecycle.facts import Rules as FaultRules
 from trainmaster.lifecycle.model import JobModel
 from trainmaster.lifecycle.port import PortError, PortRules
 from trainmaster.lifecycle.restart import FailedPod
-from trainmaster.lifecycle.summary import with_message
+from trainmaster.lifecycle.summary import message_of
 from trainmaster.settings import JobSettings
 
 Settings = JobSettings
@@ -480,9 +480,10 @@ def _is_same(old: str, new: str) -> bool:
 _VOLATILE = re.compile(r"\w*\d\w*")
 
 
-def changed_status(old: Wire, new: Wire) -> dict[str, Any] | None:
-    """The new status as it goes onto the wire, with its sentence; None when nothing changed."""
-    return _on_the_wire(old, with_message(new))
+def changed_status(old: Any, new: Any) -> dict[str, Any] | None:
+    """The new status as it goes onto the wire, with the message of its summary; None when nothing changed."""
+    summary = msgspec.structs.replace(new.summary, message=message_of(new.conditions))
+    return _on_the_wire(old, msgspec.structs.replace(new, summary=summary))
 
 
 def _on_the_wire(old: Wire, new: Wire) -> dict[str, Any] | None:

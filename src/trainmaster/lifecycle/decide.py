@@ -512,7 +512,8 @@ class Pass(Generic[J]):
     def _status(self, report: Report) -> Any:
         new = self.kind.status(self.job, report, self.now)
         is_stopped = report.step in ("suspend", "end", "adopt")
-        return summary.counted(new, report.model, report.facts, report.memory, is_stopped=is_stopped)
+        counted = summary.counted(new.summary, report.model, report.facts, report.memory, is_stopped=is_stopped)
+        return msgspec.structs.replace(new, summary=counted)
 
     def _store(self, report: Report) -> Plan:
         """Stores the status; the next pass acts on it."""

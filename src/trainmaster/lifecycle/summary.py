@@ -1,9 +1,6 @@
 """What ``kubectl get`` shows of a job in one line, the same for every kind."""
 
 from collections.abc import Collection
-from typing import TypeVar
-
-import msgspec
 
 from trainmaster.core.condition import (
     ACCEPTED,
@@ -19,8 +16,6 @@ from trainmaster.core.wire import Wire
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel, Memory
 from trainmaster.lifecycle.restart import Restarts
-
-S = TypeVar("S", bound=Wire)
 
 RUNNING = "Running"
 _URGENT = (
@@ -43,17 +38,15 @@ class Summary(Wire, frozen=True):
     """What the job waits for, what was refused, or why it ended."""
 
 
-def counted(status: S, model: JobModel, facts: Facts, memory: Memory, *, is_stopped: bool) -> S:
-    """The status with the numbers of this pass. While pods of an older attempt end, the last number stays."""
-    old: Summary = status.summary  # type: ignore[attr-defined]
+def counted(old: Summary, model: JobModel, facts: Facts, memory: Memory, *, is_stopped: bool) -> Summary:
+    """The summary with the numbers of this pass. While pods of an older attempt end, the last number stays."""
     running = sum(facts.state((slot.role, slot.index)) == RUNNING for slot in model.slots)
     ready = f"{0 if is_stopped else running}/{len(model.slots)}"
-    new = Summary(
+    return Summary(
         ready=ready if is_stopped or not old.ready or not facts.outdated else old.ready,
         restarts=restarts(memory.restarts.values()),
         message=old.message,
     )
-    return msgspec.structs.replace(status, summary=new)
 
 
 def restarts(roles: Collection[Restarts]) -> int:
@@ -61,14 +54,7 @@ def restarts(roles: Collection[Restarts]) -> int:
     return max((sum(role.used for role in roles), *(role.count for role in roles)))
 
 
-def with_message(status: S) -> S:
-    """The status with the sentence that its conditions say."""
-    old: Summary = status.summary  # type: ignore[attr-defined]
-    new = msgspec.structs.replace(old, message=_message(status.conditions))  # type: ignore[attr-defined]
-    return msgspec.structs.replace(status, summary=new)
-
-
-def _message(conditions: Conditions) -> str:
-    """The last condition is the phase of the job."""
-    said = [c for type_, word in _URGENT if (c := find(conditions, type_)) and c.status == word]
-    return (*said, *conditions[-1:])[0].message if conditions else ""
+def message_of(conditions: Conditions) -> str:
+    """The most urgent condition; without one the last, which is the phase of the job."""
+    urgent = [c for type_, word in _URGENT if (c := find(conditions, type_)) and c.status == word]
+    return (*urgent, *conditions[-1:])[0].message if conditions else ""
