@@ -60,6 +60,28 @@ def image(plane: ControlPlane) -> str:
     return plane.kubectl("get", "deployment", "trainmaster-operator", f"--namespace={NAMESPACE}", path)
 
 
+def generations(plane: ControlPlane) -> list[str]:
+    """Of specs: a change of one rolls out pods, or is a new definition."""
+    listed = plane.kubectl("get", "deployment,crd", f"--namespace={NAMESPACE}", "--output=json")
+    return [f"{body['metadata']['name']} {body['metadata']['generation']}" for body in json.loads(listed)["items"]]
+
+
+def uninstall(plane: ControlPlane, helm: Helm) -> None:
+    """Once the objects of all definitions were read, as an operator does.
+
+    Before it deletes a definition, the API server lists its objects. If they were never read, it gets 429, tries again
+    after 5 ms, gets a conflict if it does not see its own last write by then, and waits for its next resync, up to
+    five minutes.
+    """
+    serve_all(plane)
+    helm("uninstall", "trainmaster", f"--namespace={NAMESPACE}", "--wait")
+
+
+def serve_all(plane: ControlPlane) -> None:
+    for definition in all_crds():
+        plane.wait_served(definition)
+
+
 def scale(plane: ControlPlane, name: str, count: int, namespace: str = NAMESPACE) -> None:
     plane.kubectl("scale", "deployment", name, f"--replicas={count}", f"--namespace={namespace}")
 
@@ -80,7 +102,7 @@ def test_a_release_is_installed_upgraded_rolled_back_and_leaves_nothing(plane: C
     helm("rollback", "trainmaster", "2", place)
     assert image(plane) == "trainmaster:next"
 
-    helm("uninstall", "trainmaster", place, "--wait")
+    uninstall(plane, helm)
     assert everything(plane) == before
 
 
@@ -92,7 +114,7 @@ def test_an_upgrade_updates_the_definitions(plane: ControlPlane, helm: Helm) -> 
     plane.kubectl("patch", "crd", name, "--type=json", f'--patch=[{{"op":"remove","path":"{field}"}}]')
     helm("upgrade", "trainmaster", CHART, place)
     found = json.loads(plane.kubectl("get", "crd", name, "--output=json"))
-    helm("uninstall", "trainmaster", place, "--wait")
+    uninstall(plane, helm)
 
     assert "status" in found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
 
@@ -100,14 +122,70 @@ def test_an_upgrade_updates_the_definitions(plane: ControlPlane, helm: Helm) -> 
 def test_definitions_that_are_kept_outlive_the_release(plane: ControlPlane, helm: Helm) -> None:
     place = f"--namespace={NAMESPACE}"
     helm("install", "trainmaster", CHART, place, values="crds: {keep: true}")
-    helm("uninstall", "trainmaster", place, "--wait")
+    uninstall(plane, helm)
     kept = {body["metadata"]["name"] for body in all_crds()}
 
     assert {each.partition("/")[2] for each in everything(plane) if each.startswith("CustomResource")} == kept
     # Helm does not take what another release left; the error says how to install beside it.
     helm("install", "trainmaster", CHART, place, values="crds: {install: false}")
-    helm("uninstall", "trainmaster", place, "--wait")
+    uninstall(plane, helm)
     plane.kubectl("delete", "crd", *sorted(kept))
+
+
+def test_helm_test_has_a_nervexjob_where_such_jobs_can_run(plane: ControlPlane, helm: Helm) -> None:
+    place = f"--namespace={NAMESPACE}"
+    template = {"spec": {"containers": [{"name": "aggregator", "image": "any"}]}}
+    config = {
+        "apiVersion": "nervex.sensetime.com/v1alpha1",
+        "kind": "AggregatorConfig",
+        "metadata": {"name": "aggregator-config", "namespace": "nervex-system"},
+        "spec": {"aggregator": {"template": template}},
+    }
+    helm("install", "trainmaster", CHART, place)
+    before = helm("get", "hooks", "trainmaster", place)
+    serve_all(plane)
+    plane.kubectl("create", "namespace", "nervex-system")
+    plane.kubectl("create", "--filename=-", input=json.dumps(config))
+    helm("upgrade", "trainmaster", CHART, place)
+    after = helm("get", "hooks", "trainmaster", place)
+    uninstall(plane, helm)
+
+    assert "kind: NerveXJob" not in before
+    assert "kind: NerveXJob" in after
+
+
+# --- two ways of installing, one after the other ---
+
+
+def test_an_apply_can_be_repeated_and_helm_does_not_take_over_what_was_applied(plane: ControlPlane, helm: Helm) -> None:
+    apply = ("apply", f"--filename={HERE / 'install.yaml'}")
+    plane.kubectl(*apply)
+    before = generations(plane)
+    again = plane.kubectl(*apply)
+    after = generations(plane)
+    with pytest.raises(HelmFailed, match="exists and cannot be imported into the current release"):
+        helm("install", "trainmaster", CHART, f"--namespace={NAMESPACE}")
+    serve_all(plane)
+    plane.kubectl("delete", f"--filename={HERE / 'install.yaml'}", timeout=120)
+    plane.kubectl("create", "namespace", NAMESPACE)
+
+    assert "created" not in again
+    assert before == after != []
+
+
+def test_an_apply_over_a_release_changes_nothing_that_helm_needs(plane: ControlPlane, helm: Helm) -> None:
+    place = f"--namespace={NAMESPACE}"
+    before = everything(plane)
+    helm("install", "trainmaster", CHART, place)
+    plane.kubectl("apply", f"--filename={HERE / 'install.yaml'}")
+    helm("upgrade", "trainmaster", CHART, place, values="image: {tag: next}")
+
+    assert image(plane) == "trainmaster:next"
+    uninstall(plane, helm)
+    assert everything(plane) == before
+
+
+# --- one namespace ---
 
 
 def test_one_namespace_is_installed_by_who_has_rights_there_alone(plane: ControlPlane, tmp_path: Path) -> None:
