@@ -3,8 +3,9 @@
     python -m deploy.helm
 
 The objects are those of ``deploy.manager``. A place that depends on a value gets an expression of Go's templates.
-What install.yaml does not have (accelerators, gangs, cert-manager, one namespace, tests) is written by hand in
-chart/templates, and so is values.yaml.
+What install.yaml does not have (accelerators, gangs, cert-manager, monitoring, one namespace, tests) is written by hand
+in chart/templates, and so is values.yaml. Templates read two generated files: what depends on the kinds, and alerts
+and dashboard, whose braces Helm would take for its own.
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from deploy import manager
+from deploy import manager, monitoring
 from deploy.manager import ALL, HERE, Variant
 from deploy.rights import Object
 from trainmaster.core.ids import NODE
@@ -51,6 +52,7 @@ def files() -> dict[Path, str]:
         **{CHART / "templates" / file: _HEAD + "".join(parts) for file, parts in found.items()},
         CHART / "Chart.yaml": _chart(),
         CHART / "files" / "kinds.json": json.dumps(_data(), indent=1) + "\n",
+        CHART / "files" / "monitoring.json": json.dumps(_monitoring(), indent=1) + "\n",
     }
 
 
@@ -328,6 +330,13 @@ def _parts(variant: Variant) -> Object:
         found[f"{program}Namespaced"] = [*_namespaced(found.get(program, []))]
     del found["webhook"]  # does not depend on kinds
     return json.loads(json.dumps(found).replace(ALL.namespace, "@namespace@"))  # type: ignore[no-any-return]
+
+
+def _monitoring() -> Object:
+    """A release scrapes its own namespace: several releases would scrape each other."""
+    monitor = monitoring.service_monitor()["spec"]
+    del monitor["namespaceSelector"]
+    return {"serviceMonitor": monitor, "rules": monitoring.rules(), "dashboard": monitoring.dashboard()}
 
 
 def _part(role: str) -> str:

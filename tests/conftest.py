@@ -43,16 +43,14 @@ _LONG = (
 )
 
 
-_HELM = ("tests/deploy/test_chart.py", "tests/deploy/test_release.py", "tests/deploy/test_helm_test.py")
+_HELM = tuple(f"tests/deploy/test_{name}.py" for name in ("chart", "values", "release", "helm_test"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m "not cluster" looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(_HELM):
-            item.add_marker(pytest.mark.helm)
-        elif "binaries" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.cluster)
+        if "binaries" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.helm if item.nodeid.startswith(_HELM) else pytest.mark.cluster)
         elif item.nodeid.startswith(_LONG):
             item.add_marker(pytest.mark.long)
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import yaml
 
-from deploy.helm import CHART
+from deploy.helm import CHART, kind_name
+from deploy.manager import ALL
 from testbed.helm import Helm
 from testbed.plane import ControlPlane
 from tests.deploy.conftest import NodeProcess, on_this_machine
@@ -14,15 +15,28 @@ Object = dict[str, Any]
 
 PATIENCE = 180.0
 NAMESPACE = "--namespace=trainmaster-system"
+EVERY_KIND = f"kinds: [{', '.join(map(kind_name, ALL.kinds))}]"
+AGGREGATOR = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: nervex-system}
+---
+apiVersion: nervex.sensetime.com/v1alpha1
+kind: AggregatorConfig
+metadata: {name: aggregator-config, namespace: nervex-system}
+spec: {aggregator: {template: {spec: {containers: [{name: aggregator, image: any, command: [sleep, "600"]}]}}}}
+"""
+"""What every NerveXJob needs."""
 
 
 def test_helm_test_runs_a_job_of_each_kind_to_its_end(plane: ControlPlane, node: NodeProcess, tmp_path: Path) -> None:
-    text = Helm(tmp_path)("template", "trainmaster", CHART, NAMESPACE)
+    text = Helm(tmp_path)("template", "trainmaster", CHART, NAMESPACE, values=EVERY_KIND)
     bodies = [body for body in yaml.safe_load_all(text) if body]
     tests = [body for body in bodies if "helm.sh/hook" in body["metadata"].get("annotations", {})]
     others = on_this_machine(yaml.safe_dump_all([body for body in bodies if body not in tests]))
     plane.kubectl("create", "namespace", "trainmaster-system")
     plane.kubectl("create", "--filename=-", input=others)
+    plane.kubectl("create", "--filename=-", input=AGGREGATOR)
     available = ("wait", "deployment", "--all", "--for=condition=Available", f"--timeout={PATIENCE:.0f}s", NAMESPACE)
     plane.kubectl(*available, timeout=PATIENCE + 10)
 
@@ -35,7 +49,7 @@ def test_helm_test_runs_a_job_of_each_kind_to_its_end(plane: ControlPlane, node:
         print(said)
         phase = plane.kubectl("get", "pod", "trainmaster-test", NAMESPACE, "--output=jsonpath={.status.phase}")
         plane.kubectl("delete", "--filename=-", input=others, timeout=PATIENCE)
-        plane.kubectl("delete", "namespace", "trainmaster-system", timeout=PATIENCE)
+        plane.kubectl("delete", "namespace", "trainmaster-system", "nervex-system", timeout=PATIENCE)
 
     assert phase == "Succeeded", said
 
