@@ -116,6 +116,11 @@ def test_values_are_as_they_will_travel() -> None:
             "AITrainingJob is served as elasticdeeplearning.ai/v1, not as elasticdeeplearning.ai/v2",
             id="another version",
         ),
+        pytest.param(
+            "apiVersion: diengine.sensetime.com/v1alpha1\nkind: DIJob",
+            "DIJob is served as diengine.opendilab.org/v1alpha1, not as diengine.sensetime.com/v1alpha1",
+            id="a group before the first release",
+        ),
         pytest.param("apiVersion: v1\nkind: List", "job.yaml, document 1: this List has no items", id="no items"),
         pytest.param(
             "apiVersion: v1\nkind: List\nitems: [5]", "job.yaml, document 1, item 1: is a single value", id="bad item"
