@@ -20,7 +20,7 @@ TIMEOUT = 900.0
 _STATUS = "var/lib/dpkg/status"
 _PYTHONS = ("usr/local/bin/python3", "usr/bin/python3")
 
-# What a build leaves behind, what a container runtime mounts over, and what nobody reads in a container.
+# What a build leaves behind, what a container runtime mounts over, and what is of no use in a container.
 _UNWANTED = re.compile(
     r"(?:dev|proc|sys|tmp|run|var/cache|var/log|var/lib/apt|usr/share/(?:man|info|locale|lintian))/.+"
     r"|usr/share/doc/.+/(?!copyright$)[^/]+"  # licences stay

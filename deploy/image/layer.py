@@ -95,7 +95,7 @@ def digest_of(handle: BinaryIO) -> str:
 
 
 def entries_of(folder: Path, prefix: str) -> list[Entry]:
-    """The files below a folder, as entries below a prefix; whoever may execute a file may do so there."""
+    """The files below a folder, as entries below a prefix. What its owner may execute, all users may."""
     found = []
     for path in sorted(folder.rglob("*")):
         name = f"{prefix}/{path.relative_to(folder).as_posix()}"

@@ -11,4 +11,4 @@ TIMED_OUT = 124
 INTERRUPTED = 130
 """Of ``run`` and ``logs``: Ctrl-C was pressed. After SIGTERM the code of ``run`` is 143."""
 BROKEN_PIPE = 141
-"""Of ``run`` and ``logs``: nobody reads the output any more, for example because ``head`` has ended."""
+"""Of ``run`` and ``logs``: the reader of the output has ended, for example ``head``."""
