@@ -37,7 +37,7 @@ from trainmaster.kinds.mxjob import body as mxjob_body
 from trainmaster.kinds.mxjob import labels as mxjob_labels
 from trainmaster.kinds.mxjob import reason as mxjob_reason
 from trainmaster.kinds.mxjob.kind import MXJobKind
-from trainmaster.lifecycle import environment, gang
+from trainmaster.lifecycle import environment, gang, queue
 from trainmaster.lifecycle import reason as shared_reason
 
 Words = Mapping[str, str]
@@ -79,9 +79,11 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 CONDITIONS = constants(condition) | constants(priority, "HAS_PRIORITY_CLASS")
 REASONS = constants(shared_reason)
-LABELS = {**template.LABELS, **gang.LABELS}
+LABELS = {**template.LABELS, **gang.LABELS, **queue.LABELS}
 """Of the pods of all kinds."""
-ANNOTATIONS = gang.ANNOTATIONS
+ANNOTATIONS = {**gang.ANNOTATIONS, **queue.ANNOTATIONS}
+READ_LABELS = queue.READ_LABELS
+"""Of the jobs of all kinds."""
 
 _DIJOB_REASONS = constants(dijob_reason)
 _ALL_CONTAINERS = "In every container, before the variables of the template"

@@ -135,6 +135,7 @@ def _form(form: Form, *, level: str, many: bool) -> Iterator[str]:
     yield section(f"{level} Phases", words("phase", form.phases))
     yield section(f"{level} Labels of pods", words("label", {**form.labels, **forms.LABELS}))
     yield section(f"{level} Annotations of pods", words("annotation", {**form.annotations, **forms.ANNOTATIONS}))
+    yield section(f"{level} Labels that are read", "Of the job.", words("label", forms.READ_LABELS))
     if form.read_annotations:
         yield section(
             f"{level} Annotations that are read", form.read_annotations_note, words("annotation", form.read_annotations)

@@ -18,6 +18,8 @@ from tests.build import (
     an_aitj,
     an_mxjob,
     observed,
+    pod_json,
+    view_of_pod,
     with_spec,
 )
 from tests.client.found import found
@@ -254,6 +256,24 @@ def test_a_pod_without_a_node_is_the_cause() -> None:
         "aitrainingjob/mnist is waiting: pod mnist-trainer-0: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
     )
     assert lines[-1] == "type: kubectl describe pod mnist-trainer-0 --namespace ml"
+
+
+def gated(job: Json, index: int) -> Child:
+    """A pod that Kueue has not admitted."""
+    pod = pod_json(job, "trainer", index, phase="Pending")
+    pod["metadata"]["labels"] |= {"kueue.x-k8s.io/queue-name": "night", "kueue.x-k8s.io/pod-group-name": "mnist-1"}
+    pod["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    return view_of_pod(pod)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Restarting"])
+def test_a_job_that_kueue_has_not_admitted_waits_for_its_queue(phase: str) -> None:
+    job = an_aitj(trainer=2, status={"phase": phase, "conditions": [condition(phase)]})
+
+    lines = story_of(job, [gated(job, 0), gated(job, 1)])
+
+    assert lines[0].startswith("aitrainingjob/mnist is waiting: 2 pods wait for Kueue to admit them to queue night")
+    assert lines[-1] == "type: kubectl describe workload mnist-1 --namespace ml"
 
 
 def test_an_image_that_cannot_be_pulled_is_the_cause() -> None:

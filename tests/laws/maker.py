@@ -13,6 +13,7 @@ from trainmaster.kinds.dijob.kind import DIJobKind, NerveXJobKind
 from trainmaster.kinds.ditask.kind import DITaskKind
 from trainmaster.kinds.mlkube.kind import FirstMxJobKind, MxJobKind
 from trainmaster.kinds.mxjob.kind import MXJobKind
+from trainmaster.lifecycle.queue import QUEUE
 
 END = st.sampled_from(["Any", "All", "Rank0", "None"])
 
@@ -58,11 +59,13 @@ class Maker:
         raise NotImplementedError
 
     def manifest(self, key: Key, spec: Object) -> Object:
+        """Every second job has a queue of Kueue."""
         resource = self.kind.resource
+        labels = {QUEUE: "night"} if len(msgspec.json.encode(spec)) % 2 else {}
         return {
             "apiVersion": resource.api_version,
             "kind": resource.kind,
-            "metadata": {"name": key.name, "namespace": key.namespace},
+            "metadata": {"name": key.name, "namespace": key.namespace, "labels": labels},
             "spec": spec,
         }
 

@@ -211,6 +211,7 @@ class Cluster:
                     "generation": 1,
                     "creationTimestamp": self.api.stamp(),
                     "labels": template["metadata"]["labels"],
+                    "annotations": template["metadata"].get("annotations", {}),
                     "ownerReferences": [owner],
                 },
                 "spec": template["spec"],

@@ -45,6 +45,14 @@ def drain(case: Case) -> None:
     case.world.operate()  # the pod has its grace period to end
 
 
+def preempt_by_kueue(case: Case) -> None:
+    """Kueue needs the quota for another job: it marks all pods and deletes them."""
+    for pod in list(case.world.pods):
+        case.world.api.annotate_pod(pod, {"type": "TerminationTarget", "reason": "WorkloadEvicted"})
+        case.world.delete_pod(pod)
+    case.world.operate()
+
+
 def lose_most_nodes(case: Case) -> None:
     """All but two of eight; the job's pods are on the first three or four of them."""
     names = [f"node-{number}" for number in range(2, 8)]

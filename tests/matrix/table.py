@@ -124,6 +124,17 @@ NODES = (
         manifest=do.never_restarting,
     ),
     Situation(
+        "preempted-by-kueue",
+        do.preempt_by_kueue,
+        GoesOn(ALL, counted=0, event="evicted from node .* by Kueue"),
+    ),
+    Situation(
+        "preempted-by-kueue-with-restart-policy-never",
+        do.preempt_by_kueue,
+        GoesOn(ALL, counted=0, event="evicted from node .* by Kueue"),
+        manifest=do.never_restarting,
+    ),
+    Situation(
         "most-nodes-away",
         do.lose_most_nodes,
         Waits("(?i)nodes"),

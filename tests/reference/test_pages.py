@@ -49,7 +49,7 @@ def test_every_word_of_a_kind_has_a_description(form: forms.Form) -> None:
     assert not [word for word, text in words_of(form).items() if not _is_sentence(text)]
 
 
-@pytest.mark.parametrize("table", ["CONDITIONS", "REASONS", "LABELS", "ANNOTATIONS"])
+@pytest.mark.parametrize("table", ["CONDITIONS", "REASONS", "LABELS", "ANNOTATIONS", "READ_LABELS"])
 def test_every_word_of_all_kinds_has_a_description(table: str) -> None:
     assert not [word for word, text in getattr(forms, table).items() if not _is_sentence(text)]
 

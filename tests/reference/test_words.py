@@ -149,10 +149,15 @@ def _bodies(world: World) -> Iterator[Json]:
     yield from (*pods, *world.api.objects.get(SERVICE, {}).values())
 
 
+def _queued(job: Json) -> Json:
+    """With the labels that are read."""
+    return {**job, "metadata": {**job["metadata"], "labels": dict.fromkeys(forms.READ_LABELS, "night")}}
+
+
 @cache
 def found_of(kind: str) -> Found:
     found = Found()
-    for job in JOBS[kind]:
+    for job in map(_queued, JOBS[kind]):
         for gang in GANGS:
             with World(job, settings=msgspec.structs.replace(SETTINGS, gang_scheduler=gang)) as world:
                 for resource, body in RELATED:

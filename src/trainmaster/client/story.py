@@ -23,6 +23,7 @@ from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.lifecycle import failure, reason, restart
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.model import JobModel, Role
+from trainmaster.lifecycle.queue import GROUP
 from trainmaster.lifecycle.restart import Restart
 
 MOST_LINES = 10
@@ -186,7 +187,10 @@ class _Story:
     # --- a job that goes on ---
 
     def _going_on(self) -> Iterator[str]:
-        if self.waits or self.phase == "Restarting":
+        if queued := self._queued():
+            yield f"{self.job} is waiting: {queued}"
+            yield self._restarts()
+        elif self.waits or self.phase == "Restarting":
             yield f"{self.job} restarts{self._number()}: {self._last_restart()}"
         elif waiting := self._waiting():
             yield f"{self.job} is waiting: {waiting}"
@@ -199,6 +203,11 @@ class _Story:
             yield f"failed: {self._described(self.failed)}"
             yield from self._output(self.failed)
         yield from self._events()
+
+    def _queued(self) -> str:
+        """Of a job that was restarted, too: nothing happens until Kueue admits its pods."""
+        found = condition.find(self.status.conditions, condition.PODS_WAITING)
+        return found.message if found and (found.status, found.reason) == ("True", reason.QUEUED) else ""
 
     def _waiting(self) -> str:
         """Why pods do not start: by the conditions, or by the Events of a pending pod where these say more."""
@@ -297,6 +306,8 @@ class _Story:
             return f"type: trainmaster resume {job}{options}"
         if self._is_unseen():
             return "type: trainmaster operator --help, and start an operator"
+        if group := next((g for pod in self.observed.all_pods if pod.is_queued and (g := pod.labels.get(GROUP))), ""):
+            return f"type: {kubectl} describe workload {group} --namespace {key.namespace}"
         if pending := [pod.key.name for pod in self.observed.all_pods if pod.phase == "Pending"]:
             return f"type: {kubectl} describe pod {pending[0]} --namespace {key.namespace}"
         if self.observed.all_pods:

@@ -149,13 +149,19 @@ class PodView(msgspec.Struct, frozen=True):
     devices: tuple[tuple[str, int], ...] = ()
     """The limits of its extended resources, by name: ``nvidia.com/gpu``."""
     disruption: str = ""
-    """Why Kubernetes evicts the pod: the reason of its condition DisruptionTarget."""
+    """Why Kubernetes or Kueue evicts the pod: the reason of its condition DisruptionTarget or TerminationTarget."""
     unhealthy: tuple[tuple[str, int], ...] = ()
     """The number of its devices that the kubelet reports as Unhealthy, by name."""
     healthy: tuple[str, ...] = ()
     """The names of devices that the kubelet reports as Healthy, all of them. Most kubelets report none."""
     is_ready: bool = False
     """The condition Ready is True."""
+    annotations: dict[str, str] = {}
+    """Those of Kueue."""
+    is_queued: bool = False
+    """Kueue has not admitted the pod: it has Kueue's scheduling gate."""
+    is_dequeued: bool = False
+    """Kueue evicts the pod: it has the condition TerminationTarget."""
 
     @property
     def is_ended(self) -> bool:
@@ -431,6 +437,10 @@ class _MetaWire(msgspec.Struct, rename="camel"):
         return None
 
 
+class _PodMetaWire(_MetaWire):
+    annotations: dict[str, str] | None = None
+
+
 class _WaitingWire(msgspec.Struct, gc=False):
     reason: str = ""
     message: str = ""
@@ -493,10 +503,15 @@ class _LimitedWire(msgspec.Struct):
     resources: _ResourcesWire | None = None
 
 
+class _GateWire(msgspec.Struct, gc=False):
+    name: str = ""
+
+
 class _PodSpecWire(msgspec.Struct, rename="camel", gc=False):
     node_name: str = ""
     restart_policy: str = "Always"
     containers: msgspec.Raw = msgspec.Raw()
+    scheduling_gates: list[_GateWire] | None = None
 
 
 class _PodStatusWire(msgspec.Struct, rename="camel"):
@@ -510,7 +525,7 @@ class _PodStatusWire(msgspec.Struct, rename="camel"):
 
 
 class _PodWire(msgspec.Struct):
-    metadata: _MetaWire
+    metadata: _PodMetaWire
     spec: _PodSpecWire = msgspec.field(default_factory=_PodSpecWire)
     status: _PodStatusWire = msgspec.field(default_factory=_PodStatusWire)
 
@@ -621,6 +636,9 @@ _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x1f\x7f-\x9
 
 
 _DISRUPTED = "DisruptionTarget"
+_DEQUEUED = "TerminationTarget"
+_KUEUE = "kueue.x-k8s.io/"
+_GATE = f"{_KUEUE}admission"
 
 
 def _slim_pod(wire: _PodWire) -> PodView:
@@ -629,6 +647,7 @@ def _slim_pod(wire: _PodWire) -> PodView:
     labels = {intern(k): intern(v) for k, v in (meta.labels or {}).items()}
     containers = bytes(spec.containers)
     unhealthy, healthy = _health(status.container_statuses or ())
+    true = {c.type: c.reason or c.type for c in status.conditions or () if c.status == "True"}
     unschedulable = next(
         (c.message for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), ""
     )
@@ -652,12 +671,13 @@ def _slim_pod(wire: _PodWire) -> PodView:
         init_containers=tuple(_unhealthy(status.init_container_statuses or ())),
         started=status.start_time,
         devices=_devices(containers),
-        disruption=next(
-            (c.reason or c.type for c in status.conditions or () if c.type == _DISRUPTED and c.status == "True"), ""
-        ),
+        disruption=true.get(_DISRUPTED) or true.get(_DEQUEUED, ""),
         unhealthy=unhealthy,
         healthy=healthy,
-        is_ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions or ()),
+        is_ready="Ready" in true,
+        annotations={k: v for k, v in (meta.annotations or {}).items() if k.startswith(_KUEUE)},
+        is_queued=any(gate.name == _GATE for gate in spec.scheduling_gates or ()),
+        is_dequeued=_DEQUEUED in true,
     )
 
 

@@ -36,6 +36,7 @@ from trainmaster.lifecycle.facts import Facts, replica_pods
 from trainmaster.lifecycle.facts import Rules as FaultRules
 from trainmaster.lifecycle.model import JobModel
 from trainmaster.lifecycle.port import PortError, PortRules
+from trainmaster.lifecycle.queue import Queue, queue_of
 from trainmaster.lifecycle.restart import FailedPod
 from trainmaster.lifecycle.summary import message_of
 from trainmaster.settings import JobSettings
@@ -393,6 +394,10 @@ class Kind(ABC, Generic[J]):
     def other_children(self, job: J, facts: Facts, now: datetime) -> Extra:
         """Children beside pods and services."""
         return Extra()
+
+    def queue(self, job: J) -> Queue | None:
+        """The queue of Kueue that admits the pods."""
+        return queue_of(job.metadata.labels)
 
     def replica_removal(self, model: JobModel, facts: Facts, policy: CleanPodPolicy | None) -> Removal:
         """How replicas are removed that are not pods: by a clean-up policy, or without one those that fill no slot."""

@@ -14,7 +14,7 @@ from trainmaster.core.plan import Batch, Body, Create, Delete, Event, Patch, Pla
 from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner, with_output_kept
 from trainmaster.core.view import PodView
-from trainmaster.lifecycle import environment, failure, gang, restart, summary, waiting
+from trainmaster.lifecycle import environment, failure, gang, queue, restart, summary, waiting
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.deadline import Limit, overdue, seconds_left
@@ -23,6 +23,7 @@ from trainmaster.lifecycle.facts import Facts, Rules, Waiting, classify
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.model import Ending, JobModel, Memory, Place, Places
 from trainmaster.lifecycle.port import Allotment, PortError, PortRules, allot, is_complete
+from trainmaster.lifecycle.queue import Group, Queue
 from trainmaster.lifecycle.restart import Decision, FailedPod
 
 Step = Literal["proceed", "restart", "restarted", "shrink", "replace", "suspend", "resume", "ending", "end", "adopt"]
@@ -135,6 +136,7 @@ class Description(Protocol[J]):
     def spared(self, job: J, facts: Facts) -> tuple[FailedPod, ...]: ...
     def other_children(self, job: J, facts: Facts, now: datetime) -> Extra: ...
     def replica_removal(self, model: JobModel, facts: Facts, policy: CleanPodPolicy | None) -> Removal: ...
+    def queue(self, job: J) -> Queue | None: ...
     def noticed(self, job: J) -> dict[str, Any] | None: ...
     def key(self, job: J) -> tuple[Key, str]: ...
     def owner(self, job: J) -> Owner: ...
@@ -326,7 +328,23 @@ class Pass(Generic[J]):
                 yield Create(SERVICE, service, f"{slot.label} has no address")
         for slot in pods:
             if pod := self._builder.pod(slot):
-                yield Create(resource, with_output_kept(pod), f"{slot.label} has no {noun}")
+                yield Create(resource, with_output_kept(self._queued(pod, slot)), f"{slot.label} has no {noun}")
+
+    def _queued(self, pod: Body, slot: Slot) -> Body:
+        return queue.queued(pod, self._queue, self._groups.get(slot.name), slot.role) if self._queue else pod
+
+    @cached_property
+    def _queue(self) -> Queue | None:
+        return self.kind.queue(self.job)
+
+    @cached_property
+    def _groups(self) -> dict[str, Group]:
+        """The pod groups of missing replicas, in a job with a queue."""
+        if self._queue is None:
+            return {}
+        facts, uid = self.facts, self.kind.key(self.job)[1]
+        settled = {(role, index) for role, indices in facts.succeeded.items() for index in indices} | facts.pods.keys()
+        return queue.groups(self._queue, uid, self.model, facts.observed, facts.missing, settled)
 
     def _surplus(self) -> tuple[Delete, ...]:
         why, team = "it is not part of the job any more", self.model.gang
@@ -416,7 +434,7 @@ class Pass(Generic[J]):
             deletes = self._deletes("All", why)
         else:
             deletes = (*self._removal(leaving, why), *self._group_surplus(why))
-        return Removal((*deletes, *replicas.deletes), replicas.patches)
+        return Removal((*deletes, *replicas.deletes), (*replicas.patches, *self._closed(leaving)))
 
     def _resume(self) -> Plan:
         return self._store(self._report("resume", self.model.memory))
@@ -473,8 +491,14 @@ class Pass(Generic[J]):
         deletes = self._deletes(policy, f"the job has ended and cleanPodPolicy is {policy}")
         replicas = self.kind.replica_removal(self.model, self.facts, policy)
         # Where replicas create pods, they remove their pods, too: the end does not wait for these.
-        is_done = replicas.is_done if self.model.replicas is not None else not self._to_clean(policy)
-        return Removal((*deletes, *replicas.deletes), replicas.patches, is_done)
+        leaving = self._to_clean(policy)
+        is_done = replicas.is_done if self.model.replicas is not None else not leaving
+        return Removal((*deletes, *replicas.deletes), (*replicas.patches, *self._closed(leaving)), is_done)
+
+    def _closed(self, leaving: Iterable[PodView]) -> tuple[Patch, ...]:
+        """Ends the pod groups of pods that stay when the others are deleted: Kueue gives back their quota."""
+        gone = {pod.uid for pod in leaving}
+        return queue.closed(pod for pod in self.facts.observed.all_pods if pod.uid not in gone)
 
     def _deletes(self, policy: CleanPodPolicy, why: str) -> tuple[Delete, ...]:
         observed = self.facts.observed

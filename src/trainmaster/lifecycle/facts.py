@@ -9,7 +9,7 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import soonest
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import ContainerView, PodView, ServiceView
-from trainmaster.lifecycle import creation, fault, node, reason
+from trainmaster.lifecycle import creation, fault, node, queue, reason
 from trainmaster.lifecycle.completion import FAILED
 from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.model import JobModel, Place, Places, Replica
@@ -43,6 +43,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas whose containers cannot be created, and since when."""
     message: str = ""
     """Why containers cannot be created."""
+    queued: str = ""
+    """Which pods Kueue has not admitted to their queue."""
     unschedulable: str = ""
     """Why a pod gets no node."""
     is_slow: str = ""
@@ -415,7 +417,10 @@ def _waiting(
     pending = [pod for pod in observed.all_pods if pod.phase == "Pending"]
     slow = next((pod for pod in pending if _is_slow(pod, now)), None)
     found = Waiting(
-        unschedulable=next((f"{p.key.name}: {p.unschedulable}" for p in pending if p.unschedulable), ""),
+        queued=queue.waiting(pending),
+        unschedulable=next(
+            (f"{p.key.name}: {p.unschedulable}" for p in pending if p.unschedulable and not p.is_queued), ""
+        ),
         is_slow=f"pod {slow.key.name} is ContainerCreating for more than {SLOW // 60} minutes" if slow else "",
         outage=_outage(observed),
         next_look=min((left for pod in pending if (left := _until_slow(pod, now)) and left > 0), default=None),

@@ -120,8 +120,11 @@ _EVICTED = {
 
 
 def disruption(pod: PodView) -> Fault:
-    """The fault of a pod that Kubernetes evicts, as ``kubectl drain`` makes it do."""
+    """The fault of a pod that Kubernetes evicts, as ``kubectl drain`` makes it do, or Kueue for another job. A job that
+    Kueue evicted is queued again, whatever its restart policy: its programs did nothing."""
     evicted = _EVICTED.get(pod.disruption, "was evicted from node {node}").format(node=pod.node)
+    if pod.is_dequeued:
+        evicted = f"was evicted from node {pod.node} by Kueue"
     return Fault(
         phase=FAILED,
         message=f"pod {pod.key.name} {evicted} ({pod.disruption})",
@@ -129,6 +132,7 @@ def disruption(pod: PodView) -> Fault:
         has_failed=True,
         is_node=True,
         is_free=True,
+        comes_again=True if pod.is_dequeued else None,
         reason=pod.disruption,
         pod=pod,
     )

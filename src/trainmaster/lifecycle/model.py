@@ -33,6 +33,8 @@ class Role(msgspec.Struct, frozen=True):
     """A pod whose container was restarted in place has failed; else its kubelet goes on."""
     ends_job: bool = True
     """The job may fail because of its pods."""
+    initial_replicas: int | None = None
+    """How many replicas the job starts with, if not with all: the first ones. The others may come later."""
 
 
 class Replica(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from trainmaster.core.condition import CONTAINER_CREATE_FAILED, PODS_WAITING, Conditions, find, is_true, put_standard
-from trainmaster.core.plan import Event, warning
+from trainmaster.core.plan import Event, normal, warning
 from trainmaster.lifecycle import reason
 from trainmaster.lifecycle.facts import Waiting
 
@@ -36,13 +36,15 @@ def _events(before: Conditions, waiting: Waiting) -> Iterator[Event]:
     cause, text = _other(waiting)
     old = find(before, PODS_WAITING)
     if text and (old is None or (old.status, old.reason) != ("True", cause)):
-        yield warning(cause, text)
+        yield (normal if cause == reason.QUEUED else warning)(cause, text)
 
 
 def _other(waiting: Waiting) -> tuple[str, str]:
     """The reason and the sentence of what pods wait for, apart from containers that cannot be created."""
     if waiting.outage:
         return reason.NODES_NOT_READY, waiting.outage
+    if waiting.queued:
+        return reason.QUEUED, waiting.queued
     if waiting.unschedulable:
         return reason.UNSCHEDULABLE, f"pod {waiting.unschedulable}"
     return (reason.CONTAINER_CREATING, f"{waiting.is_slow}; {_SEE_POD}") if waiting.is_slow else ("", "")

@@ -142,7 +142,8 @@ def _role(name: str, spec: Any) -> Role:
         spec.restart_backoff_seconds,
         spec.restart_reset_seconds,
     )
-    return Role(name, spec.replicas, rules, ends_job=spec.fail_policy != "None")
+    initial = elastic.enough(spec, is_running=False)
+    return Role(name, spec.replicas, rules, ends_job=spec.fail_policy != "None", initial_replicas=initial)
 
 
 def _ending(job: AITrainingJob) -> Ending | None:

@@ -254,6 +254,8 @@ def phase_of(job: AITrainingJob, counters: Mapping[str, ReplicaStatus], facts: F
         return RESTARTING, restarting_message("Replica", role)
     if all(started[name] + counters[name].scheduled >= needed[name] for name in specs):
         return CREATING, "creating containers"
+    if facts.waiting.queued:
+        return PENDING, facts.waiting.queued
     unschedulable = facts.waiting.unschedulable
     return PENDING, f"{WAITING}: {unschedulable}" if unschedulable else WAITING
 

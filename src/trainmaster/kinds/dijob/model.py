@@ -111,6 +111,8 @@ def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
             misses_deleted_pods=is_all or role in groups,
             misses_restarted_containers=is_all,
             ends_job=role == COORDINATOR,
+            # The others are requested by the coordinator when it runs.
+            initial_replicas=int(role in _fixed(job)),
         )
         for role, count in counts.items()
     }
