@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path helm chart contract histories races hostile bench cluster cluster-down e2e image generate clean
+.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path helm chart kueue contract histories races hostile bench cluster cluster-down e2e image generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -47,7 +47,7 @@ check: $(STAMP) ## format, lint, layers, types, generated files, tests that need
 	$(BIN)/ruff check -q .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n 2 -m "not cluster and not long and not helm and not e2e" -p tests.summary
+	$(BIN)/python -m pytest -q -n 2 -m "not cluster and not long and not helm and not kueue and not e2e" -p tests.summary
 
 testbed: $(STAMP) ## build the control plane of the test bed into the user's cache, once
 	$(BIN)/python -m testbed.build
@@ -60,6 +60,10 @@ chart: testbed ## build Helm if it is not there, and run the tests of the chart:
 
 helm: $(STAMP) ## build Helm into the user's cache, once, and print its path: for the tests of the chart
 	@$(BIN)/python -m testbed.helm
+
+kueue: testbed ## build Kueue if it is not there, and run the tests of jobs in its queues
+	$(BIN)/python -m testbed.kueue
+	$(BIN)/python -m pytest -q -n 0 -m kueue tests/kueue
 
 test: check testbed ## make check, then the tests against a real control plane and 1000 histories
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "cluster or long" -p tests.summary

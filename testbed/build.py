@@ -163,6 +163,15 @@ class Builder:
             raise BuildFailed(f"what is built could not be written to {self.folder}: {error}") from error
         return self.folder
 
+    def source(self, module: str, path: str) -> Path:
+        """Where the source of a module is that one of ours needs: manifests come with it."""
+        go = self._find_go()
+        self._download(go, module)
+        code, output = self._run(f"{module}: looking for {path}", [go, "list", "-m", "-f", "{{.Dir}}", path], module)
+        if code != 0:
+            raise BuildFailed(f"the source of {path} was not found: {_last_line(output)}")
+        return Path(output.strip())
+
     def _build_missing(self) -> None:
         # Whatever an interrupted build left; the lock says that nobody is writing it now.
         for partial in self.folder.glob(".*.partial"):

@@ -49,7 +49,9 @@ _HELM = tuple(f"tests/deploy/test_{name}.py" for name in ("chart", "values", "re
 @pytest.hookimpl(tryfirst=True)  # before -m "not cluster" looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "binaries" in getattr(item, "fixturenames", ()):
+        if item.nodeid.startswith("tests/kueue/"):
+            item.add_marker(pytest.mark.kueue)
+        elif "binaries" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.helm if item.nodeid.startswith(_HELM) else pytest.mark.cluster)
         elif item.nodeid.startswith(_LONG):
             item.add_marker(pytest.mark.long)
