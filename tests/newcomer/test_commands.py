@@ -15,7 +15,7 @@ from testbed.operator import REPOSITORY
 from tests.newcomer.document import Command, documents, steps
 from trainmaster.cli.main import cli
 
-READERS_OWN = ("job.yaml", "train.py", "first.yaml")
+READERS_OWN = ("job.yaml", "train.py", "first.yaml", "queue.yaml")
 """Files that the reader has written."""
 
 OTHER_PROGRAMS = {
