@@ -1334,6 +1334,26 @@ def on_node(name: str = "mnist-worker-0") -> PodView:
     return view_of_pod({**body, "spec": {**body["spec"], "nodeName": "node-1"}})
 
 
+async def test_nothing_is_planned_while_a_pod_of_a_lost_node_is_not_as_the_api_server_has_it() -> None:
+    plans: list[str] = []
+
+    def look(job: Toy, observed: Observed) -> Plan:
+        plans.extend(pod.phase for pod in observed.all_pods)
+        return Plan()
+
+    rig = Rig(look, has_nodes=True)
+    rig.nodes.replace([a_node("node-1", ready="False", version=1002)], 1002)
+    rig.pods.put(on_node())
+    async with rig.working():
+        await asyncio.sleep(1)
+        assert not plans
+
+        rig.pods.put(msgspec.structs.replace(on_node(), phase="Succeeded", resource_version=1003))
+        await asyncio.sleep(1)
+
+    assert plans[-1] == "Succeeded"
+
+
 async def test_a_plan_sees_the_nodes_of_its_pods_and_a_change_of_one_brings_a_pass() -> None:
     seen: list[Any] = []
 
@@ -1351,6 +1371,7 @@ async def test_a_plan_sees_the_nodes_of_its_pods_and_a_change_of_one_brings_a_pa
         rig.nodes.put(a_node("node-1", ready="True", version=1003))
         rig.nodes.put(a_node("node-2", ready="False", version=1004))
         await asyncio.sleep(1)
+        rig.pods.advance(1005)  # a bookmark: nothing became of its pods before
         rig.nodes.put(a_node("node-1", ready="False", version=1005))
         await asyncio.sleep(1)
 

@@ -148,6 +148,38 @@ def test_the_newest_pod_counts() -> None:
     assert rig.of(a_pod("a", version=500), a_pod("b", version=700)) == {}
 
 
+@pytest.mark.parametrize("pods_seen", [1000, 1001])
+@pytest.mark.parametrize(
+    ("node", "is_suspect"),
+    [
+        pytest.param(a_node(version=1001), False, id="well"),
+        pytest.param(a_node(version=1001, ready="False"), True, id="not-ready"),
+        pytest.param(None, True, id="deleted"),
+    ],
+)
+def test_a_pod_may_have_ended_before_its_node_was_lost_if_the_store_of_pods_is_older(
+    node: NodeView | None, is_suspect: bool, pods_seen: int
+) -> None:
+    rig = Rig(a_node(), a_node("node-2"))
+    pod = a_pod()
+    rig.pods.put(pod)
+    rig.pods.advance(pods_seen)
+    rig.nodes.put(node) if node else rig.nodes.remove(a_node(version=1001))
+
+    assert rig.book.uncertain([pod]) == (((pod, 1001),) if is_suspect and pods_seen < 1001 else ())
+
+
+def test_a_heartbeat_and_the_end_of_a_pod_leave_nothing_uncertain() -> None:
+    rig = Rig(a_node(ready="False", version=200))
+    pod = a_pod()
+    rig.pods.put(pod)
+    rig.nodes.put(a_node(ready="False", version=1001))
+
+    assert rig.book.uncertain([pod]) == ()
+    rig.nodes.put(a_node(ready="Unknown", version=1002))
+    assert rig.book.uncertain([msgspec.structs.replace(pod, phase="Succeeded")]) == ()
+
+
 def test_what_was_never_listed_decides_nothing_and_is_not_waited_for() -> None:
     rig = Rig()
 

@@ -150,7 +150,8 @@ class Controller:
         if job is None:
             self.queue.forget(key)
             return "success"
-        if not self._barrier.is_open(job.uid) or self._statuses.is_behind(job):
+        is_behind = not self._barrier.is_open(job.uid) or self._statuses.is_behind(job)
+        if is_behind or not await self._is_certain(job):
             metrics.BARRIER_WAITS.labels(self.name).inc()
             self.queue.add(key, after=BARRIER_POLL)
             return "requeue_after"
@@ -181,6 +182,15 @@ class Controller:
             self.queue.add(key, after=plan.requeue_after)
             return "requeue_after"
         return "success"
+
+    async def _is_certain(self, job: JobView) -> bool:
+        """A pod that ended before its node was lost has no fault, and the watch of pods may be behind that of nodes.
+        Such pods are read from the API server."""
+        uncertain = self.observer.uncertain(job)
+        if not uncertain:
+            return True
+        are_current = await self._executor.are_current(pod for pod, _ in uncertain)
+        return are_current and self.observer.uncertain(job) == uncertain
 
     async def _report_defect(self, job: JobView, error: Exception) -> None:
         """The status says why nothing happens: users do not see our log."""

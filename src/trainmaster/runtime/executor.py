@@ -7,7 +7,7 @@ it may last; anything else that may pass is raised.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,10 +15,10 @@ import structlog
 
 from trainmaster.core.definition import UPDATE_COMMAND
 from trainmaster.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Stale
-from trainmaster.core.ids import Key, Resource
+from trainmaster.core.ids import POD, Key, Resource
 from trainmaster.core.plan import Create, Delete, Patch, Plan, merge_patch
 from trainmaster.core.template import MANAGED_BY
-from trainmaster.core.view import JobView
+from trainmaster.core.view import JobView, PodView
 from trainmaster.kinds.base import Failure
 from trainmaster.runtime import metrics
 from trainmaster.runtime.barrier import Barrier
@@ -95,6 +95,18 @@ class Executor:
             await self._batch(plan.patches, job, self._patch, applied)
         applied.in_order_of(plan)
         return applied
+
+    async def are_current(self, pods: Iterable[PodView]) -> bool:
+        """Whether the API server has these pods as the cache shows them."""
+        for pod in pods:
+            try:
+                async with self._limit.request(pod.key.namespace):
+                    found = msgspec.json.decode(await self._cluster.get(POD, pod.key), type=_ObjectPart).metadata
+            except NotFound:
+                return False
+            if (found.uid, int(found.resource_version)) != (pod.uid, pod.resource_version):
+                return False
+        return True
 
     async def store_status(self, resource: Resource, job: JobView, old: dict[str, object], plan: Plan) -> bool:
         """One merge patch, refused when the job is not the one that was planned for, or when its definition lacks a

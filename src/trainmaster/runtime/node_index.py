@@ -2,7 +2,8 @@
 
 Nodes are a help, not a need. Where they cannot be read, now or ever, nothing is known of them and nothing is decided.
 The watch of nodes may lag behind that of pods: when a pod was bound to a node after what the store shows, nothing bad
-is known of it either. It may be new, or back again.
+is known of it either. It may be new, or back again. The watch of pods may lag behind that of nodes: then it is not
+certain that a pod still ran when its node was lost (``uncertain``).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -30,6 +31,8 @@ class NodeIndex:
         self._bound: dict[str, dict[Key, int]] = {}
         """By node: its pods, and the version in which each was first seen to be there."""
         self._not_ready: set[str] = set()
+        self._changed: dict[str, int] = {}
+        """By node: the version of its last change that is no heartbeat."""
         self._with_devices: dict[str, set[Key]] = {}
         """By node: its pods that have devices."""
         self._listeners: list[Listener] = []
@@ -51,6 +54,21 @@ class NodeIndex:
                 bound[pod.node] = max(version, bound.get(pod.node, 0))
         views = {name: self._nodes.get(Key("", name)) or NodeView(Key("", name), is_gone=True) for name in bound}
         return {n: view for n, view in views.items() if bound[n] <= self._nodes.seen or _looks_well(view)}
+
+    def uncertain(self, pods: Iterable[PodView]) -> tuple[tuple[PodView, int], ...]:
+        """Pods that may have ended before their node was lost or lost devices: its last change is newer than all that
+        the store of pods shows. With each, the version of that change, or one that is not older."""
+        if not self._can_read:
+            return ()
+        suspects = ((pod, self._changed.get(pod.node, self._nodes.seen)) for pod in pods if self._may_fail(pod))
+        return tuple((pod, version) for pod, version in suspects if version > self._pods.seen)
+
+    def _may_fail(self, pod: PodView) -> bool:
+        """Whether its node may be a fault of a pod."""
+        if not pod.node or pod.is_ended:
+            return False
+        node = self._nodes.get(Key("", pod.node))
+        return bool(pod.devices) or node is None or not _looks_well(node)
 
     def neighbours(self, pods: Collection[PodView]) -> tuple[PodView, ...]:
         """Other pods with devices on the nodes where these have some."""
@@ -106,6 +124,10 @@ class NodeIndex:
         if before and after and msgspec.structs.replace(before, resource_version=after.resource_version) == after:
             return  # a heartbeat: every node has one every few seconds
         view = after or before
+        if after:
+            self._changed[after.name] = after.resource_version
+        elif before:
+            self._changed.pop(before.name, None)
         for key in tuple(self._bound.get(view.name, ())) if view else ():
             if pod := self._pods.get(key):
                 for listener in self._listeners:

@@ -41,10 +41,7 @@ class Observer:
         """Everything that a job owns; ``foreign`` are ports that other programs have."""
         space, kind = job.key.namespace, self._kinds.of(job.raw)
         children = {resource: _by_name(store.owned(space, job.uid)) for resource, store in self._children.items()}
-        pods = [
-            *self._pods.owned(space, job.uid),
-            *(pod for of in children.values() for child in of.values() for pod in self._pods.owned(space, child.uid)),
-        ]
+        pods = self._pods_of(job)
         services = self._services.owned(space, job.uid)
         taken = self._ports.taken(job)
         taken = taken | foreign if foreign else taken
@@ -74,6 +71,16 @@ class Observer:
         store = self._related.get(related) if related else None
         found = store.get(related.key) if related and store else None
         return found.raw if found is not None else None
+
+    def uncertain(self, job: JobView) -> tuple[tuple[PodView, int], ...]:
+        """Pods of the job that may have ended before their node was lost."""
+        return self._nodes.uncertain(self._pods_of(job)) if self._nodes is not None else ()
+
+    def _pods_of(self, job: JobView) -> list[PodView]:
+        """Those of its batch Jobs are among them."""
+        space = job.key.namespace
+        owners = (child.uid for store in self._children.values() for child in store.owned(space, job.uid))
+        return [pod for owner in (job.uid, *owners) for pod in self._pods.owned(space, owner)]
 
     def node_poll(self, observed: Observed) -> float | None:
         """Seconds until nodes must be looked at again."""
