@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path helm chart kueue contract histories races hostile bench cluster cluster-down e2e image generate clean
+.PHONY: help setup demo demo-digits demo-mxjob demo-tasks check test testbed testbed-path helm chart kueue contract histories races hostile fleet bench cluster cluster-down e2e image generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -82,6 +82,9 @@ races: testbed ## run the integration tests with random delays: finds tests that
 
 hostile: testbed ## attack a whole installation for five minutes; prints times and memory
 	TRAINMASTER_HOSTILE_SECONDS=300 TRAINMASTER_HOSTILE_JOBS=20 $(BIN)/python -m pytest -q -n 0 --timeout 1200 tests/hostile/test_all_at_once.py
+
+fleet: testbed ## run 250 jobs of every kind in ten minutes while the leading operator is killed each minute; prints totals and times
+	TRAINMASTER_FLEET_SECONDS=600 TRAINMASTER_FLEET_JOBS=250 TRAINMASTER_FLEET_KILLS=10 $(BIN)/python -m pytest -q -n 0 --timeout 1800 tests/fleet
 
 bench: testbed ## compare with a plain API client and Kubernetes' Job controller; prints a table, writes bench/result.json
 	$(BIN)/python -m bench
