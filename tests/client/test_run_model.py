@@ -9,12 +9,13 @@ from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.mlkube import types as mlkube
+from trainmaster.kinds.mxjob import types as mxjob
 from trainmaster.kinds.registry import KINDS, all_resource_kinds
 
 DIJOB, AITJ = (
     next(kind.resource for kind in KINDS if kind.resource.kind == name) for name in ("DIJob", "AITrainingJob")
 )
-MLKUBE = mlkube.RESOURCE
+KUBEFLOW, MLKUBE = mxjob.RESOURCE, mlkube.RESOURCE
 START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 
 
@@ -362,6 +363,20 @@ def test_a_line_is_labelled_with_its_pod_where_there_are_several_jobs() -> None:
     model = RunModel({kind.resource: [kind.slots] for kind in KINDS}, has_many=True)
     model.observe_pod(None, pod())
     assert model.label("p", "main") == "mnist-trainer-0"
+
+
+def test_jobs_of_one_name_in_several_groups_and_namespaces_have_different_titles() -> None:
+    model = RunModel(SLOTS, has_many=True)
+    for number, resource in enumerate((KUBEFLOW, MLKUBE, MLKUBE)):
+        view = job("digits", f"uid-{number}")
+        space = ("default", "default", "team")[number]
+        model.observe_job(resource, None, msgspec.structs.replace(view, key=Key(space, "digits")))
+
+    assert [str(each) for each in model.jobs] == [
+        "mxjob/digits",
+        "mxjob.mxnet.mlkube.io/digits",
+        "mxjob.mxnet.mlkube.io/digits in team",
+    ]
 
 
 def test_a_line_of_a_pod_without_a_job_is_labelled_with_its_name(model: RunModel) -> None:

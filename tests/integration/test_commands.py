@@ -57,9 +57,9 @@ class Typed:
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
         self._kubeconfig, self._folder = kubeconfig, folder
 
-    async def __call__(self, *args: str, program: Sequence[str] = ()) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr; ``program`` stands after the options."""
-        process = await asyncio.create_subprocess_exec(
+    async def start(self, *args: str, program: Sequence[str] = ()) -> asyncio.subprocess.Process:
+        """``program`` stands after the options."""
+        return await asyncio.create_subprocess_exec(
             *PROGRAM,
             *args,
             "--kubeconfig",
@@ -69,6 +69,10 @@ class Typed:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
+
+    async def __call__(self, *args: str, program: Sequence[str] = ()) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        process = await self.start(*args, program=program)
         out, err = await process.communicate()
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
@@ -91,15 +95,38 @@ def job_on(node: str, name: str, command: str, replicas: int = 1, **spec: Any) -
 
 
 async def test_logs_are_followed_from_before_the_job_has_pods_to_its_end(
-    scene: Scene, machine: NodeScene, typed: Typed
+    scene: Scene, machine: NodeScene, typed: Typed, tmp_path: Path
 ) -> None:
-    job = await scene.create(job_on(machine.name, "count", "for i in 1 2; do echo $i; sleep 1; done", 2, suspend=True))
-    following = asyncio.create_task(typed.out("logs", "count", "--follow"))
+    seen = tmp_path / "seen"
+    counts = f"echo 1; until [ -e {seen} ]; do sleep 0.1; done; echo 2"
+    job = await scene.create(job_on(machine.name, "count", counts, 2, suspend=True))
+    following = await typed.start("logs", "count", "--follow")
+    assert following.stdout is not None
     async with machine.node():
         await job.edit({"suspend": False})
-        out = await following
+        out = [await following.stdout.readline() for _ in range(2)]
+        seen.touch()
+        out += (await following.stdout.read()).splitlines()
+        assert await following.wait() == 0
 
-    assert sorted(out.splitlines()) == ["worker-0 | 1", "worker-0 | 2", "worker-1 | 1", "worker-1 | 2"]
+    assert sorted(line.decode().strip() for line in out) == [
+        "worker-0 | 1",
+        "worker-0 | 2",
+        "worker-1 | 1",
+        "worker-1 | 2",
+    ]
+
+
+async def test_logs_that_were_deleted_with_their_pods_cannot_be_followed(
+    scene: Scene, machine: NodeScene, typed: Typed
+) -> None:
+    job = await scene.create(job_on(machine.name, "short", "echo 1"))
+    async with machine.node():
+        await job.reach("Succeed")
+        code, out, err = await typed("logs", "short", "--follow")
+
+    assert (code, out) == (1, "")
+    assert "aitrainingjob/short has no pod that has started, or they are deleted, and so no logs" in err
 
 
 async def test_why_reads_the_output_of_the_failed_pod(scene: Scene, machine: NodeScene, typed: Typed) -> None:

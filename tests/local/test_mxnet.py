@@ -71,7 +71,7 @@ def trainingjob(python: str) -> Manifest:
     ("manifest", "end"),
     [
         pytest.param(kubeflow_job, "mxjob/job Succeeded: MXJob job is successfully completed.", id="MXJob"),
-        pytest.param(mlkube_job, "mxjob/job Done", id="MxJob"),
+        pytest.param(mlkube_job, "mxjob.mxnet.mlkube.io/job Done", id="MxJob"),
         pytest.param(trainingjob, "aitrainingjob/job Succeed", id="AITrainingJob"),
     ],
 )

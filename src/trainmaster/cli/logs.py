@@ -68,4 +68,6 @@ async def _print(finder: "JobFinder", name: str, options: "LogOptions", *, is_fo
 
     reader = LogReader(finder.cluster, await finder.find(name), options, write, deleted=finder.deleted_pods())
     await (reader.follow() if is_following else reader.show())
+    if is_following and not reader.has_followed:
+        raise BadConfig(reader.nothing())
     sys.stdout.flush()

@@ -3,6 +3,7 @@
 from functools import cache
 
 from trainmaster.core.errors import BadConfig
+from trainmaster.core.ids import Resource
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import DEFINITIONS, all_resource_kinds
 from trainmaster.kinds.resource_kinds import ResourceKinds
@@ -11,6 +12,11 @@ from trainmaster.kinds.resource_kinds import ResourceKinds
 @cache
 def job_kinds() -> tuple[ResourceKinds, ...]:
     return all_resource_kinds(Settings())
+
+
+def kind_name(resource: Resource) -> str:
+    """What a kind is called, with its group if another kind has the same name."""
+    return next((each.name for each in job_kinds() if resource in each.resources), resource.kind.lower())
 
 
 def kinds_called(text: str) -> tuple[ResourceKinds, ...]:

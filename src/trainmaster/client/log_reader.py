@@ -83,12 +83,13 @@ class LogReader:
         self._model = await model_of(self._cluster, self.job)
         sources = self._with_deleted(self._sources())
         if not sources:
-            raise BadConfig(self._nothing())
+            raise BadConfig(self.nothing("; --follow waits for pods"))
         for source in sources:
             async for line in self._read(source):
                 await self._write(self._label(source), line)
 
-    def _nothing(self) -> str:
+    def nothing(self, hint: str = "") -> str:
+        """Why there are no logs. ``hint`` is for a job that may still have some."""
         if self._options.previous:
             return f"{self.job} has no container that was restarted in its pod, and so no earlier logs"
         role = f" of {self._options.role}" if self._options.role else ""
@@ -97,7 +98,7 @@ class LogReader:
             return f"{self.job} has no pod{role}; it has pods of {', '.join(roles)}"
         return (
             f"{self.job} has no pod{role} that has started, or they are deleted, and so no logs; "
-            "`trainmaster why` says what happened, and --follow waits for pods"
+            f"`trainmaster why` says what happened{hint}"
         )
 
     async def follow(self) -> None:
@@ -112,6 +113,11 @@ class LogReader:
             finally:
                 for task in (*watching, *self._streams.values()):
                     task.cancel()
+
+    @property
+    def has_followed(self) -> bool:
+        """Whether there was a log to follow."""
+        return bool(self._streams)
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
         clock = asyncio.get_running_loop().time

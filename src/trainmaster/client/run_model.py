@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from trainmaster.cli.kind_name import kind_name
 from trainmaster.core import condition
 from trainmaster.core.condition import Condition
 from trainmaster.core.ids import Key, Resource
@@ -92,9 +93,11 @@ class Job(msgspec.Struct, frozen=True):
     """When its failed replicas restart, while they wait for that."""
     failure: Failure | None = None
     """What it has failed of."""
+    title: str = ""
+    """What distinguishes it from the other jobs of the run."""
 
     def __str__(self) -> str:
-        return f"{self.kind.lower()}/{self.name}"
+        return self.title or f"{self.kind.lower()}/{self.name}"
 
 
 class LogSource(msgspec.Struct, frozen=True):
@@ -340,12 +343,14 @@ class RunModel:
         found = _EVENT.decode(event.raw)
         about = found.involved_object
         if about.uid in self._kinds:
-            return Notice(f"{about.kind.lower()}/{about.name}", found.type, found.reason, found.message)
+            what = self._title(self._kinds[about.uid], Key(about.namespace, about.name))
+            return Notice(what, found.type, found.reason, found.message)
         pod = self._pods.get(about.uid)
         owner = self._owner(pod) if pod else _Owner()
         if pod is None or owner.uid not in self._kinds:
             return None
-        what = f"{self._kinds[owner.uid].kind.lower()}/{owner.name} {self._replica_name(pod)}"
+        job = self._title(self._kinds[owner.uid], Key(pod.metadata.namespace, owner.name))
+        what = f"{job} {self._replica_name(pod)}"
         notice = Notice(what, found.type, found.reason, found.message)
         if notice.is_shown:
             self._warnings[about.uid] = notice
@@ -423,6 +428,7 @@ class RunModel:
         found = Job(
             kind=resource.kind,
             name=key.name,
+            title=self._title(resource, key),
             phase=finished.reason if finished and is_finished else job.status.phase,
             message=message_of(conditions),
             outcome=self.outcome(resource, key),
@@ -437,6 +443,11 @@ class RunModel:
         phase = "Stopped" if all(replica.is_over for replica in found.replicas) else "Stopping"
         message = f"{self._why_stopped}{_last_restart(job.status.restart_history)}"
         return msgspec.structs.replace(found, phase=phase, message=message, restart_at=None)
+
+    def _title(self, resource: Resource, key: Key) -> str:
+        """Jobs of several groups, or in several namespaces, may have the same name."""
+        where = f" in {key.namespace}" if self._has_many and key.namespace not in ("", "default") else ""
+        return f"{kind_name(resource)}/{key.name}{where}"
 
     def _replicas(self, owner: str, cause: str) -> tuple[Replica, ...]:
         """``cause`` is the reason of stopped replicas."""
