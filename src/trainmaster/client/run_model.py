@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainmaster.cli.kind_name import kind_name
+from trainmaster.client.kind_name import kind_name
 from trainmaster.core import condition
 from trainmaster.core.condition import Condition
 from trainmaster.core.ids import Key, Resource
