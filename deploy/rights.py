@@ -40,19 +40,28 @@ def _place(resource: Resource) -> tuple[str, str]:
 
 
 _SERVER: Rights = {
-    ("diengine.opendilab.org", "dijobs"): READ,
-    ("diengine.opendilab.org", "dijobs/status"): frozenset({"patch"}),
-    ("diengine.opendilab.org", "aggregatorconfigs"): frozenset({"get"}),
-    ("nervex.sensetime.com", "nervexjobs"): READ,
-    ("nervex.sensetime.com", "nervexjobs/status"): frozenset({"patch"}),
     ("", "pods"): READ,
-    # How many GPUs a node has; without this, the GPUs of a learner are not split over pods.
-    ("", "nodes"): frozenset({"list"}),
-    ("", "events"): frozenset({"create", "patch"}),
+    ("", "events"): frozenset({"create"}),
     # Whose bearer token it is, and what its owner may do.
     ("authentication.k8s.io", "tokenreviews"): frozenset({"create"}),
     ("authorization.k8s.io", "subjectaccessreviews"): frozenset({"create"}),
 }
+_SERVER_OF: dict[str, Rights] = {
+    "diengine.opendilab.org": {
+        ("diengine.opendilab.org", "dijobs"): READ,
+        ("diengine.opendilab.org", "dijobs/status"): frozenset({"patch"}),
+        ("diengine.opendilab.org", "aggregatorconfigs"): frozenset({"get"}),
+        # How many GPUs a node has; without this, the GPUs of a learner are not split over pods.
+        ("", "nodes"): frozenset({"list"}),
+        # A task that is scaled again as before. Other Events name new pods, so none of them comes twice.
+        ("", "events"): frozenset({"create", "patch"}),
+    },
+    "nervex.sensetime.com": {
+        ("nervex.sensetime.com", "nervexjobs"): READ,
+        ("nervex.sensetime.com", "nervexjobs/status"): frozenset({"patch"}),
+    },
+}
+"""Of a di-server, by the group of its jobs."""
 
 
 READ_DEFINITIONS: Rights = {_place(DEFINITION): frozenset({"get"})}
@@ -122,7 +131,9 @@ def election(kinds: Iterable[ResourceKinds]) -> list[Object]:
 
 def server(groups: Container[str] = OWN_GROUPS) -> Rights:
     """Of a di-server for jobs of these groups."""
-    return {place: verbs for place, verbs in _SERVER.items() if place[0] in groups or place[0] not in OWN_GROUPS}
+    return _SERVER | {
+        place: verbs for group, own in _SERVER_OF.items() if group in groups for place, verbs in own.items()
+    }
 
 
 def webhook(mutating: str, validating: str) -> list[Object]:
