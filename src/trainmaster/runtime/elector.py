@@ -94,10 +94,18 @@ class Elector:
     async def acquire(self) -> None:
         """Returns when this process leads, however long that takes."""
         while not await self._attempt(self._times.renew_deadline):  # noqa: ASYNC110 it waits for another process
-            await asyncio.sleep(self._times.retry)
+            await asyncio.sleep(self._pause())
         self.has_led = True
         self._gauge.set(1)
         log.info("leading", lease=str(self._key), identity=self._identity)
+
+    def _pause(self) -> float:
+        """Until the next look. A lease that nobody renews is looked at when it ends, and not up to a pause later."""
+        if self._seen is None:
+            return self._times.retry
+        spec, at = self._seen
+        left = at + (spec.lease_duration_seconds or self._times.lease) - self._monotonic()
+        return min(left, self._times.retry) if left > 0 else self._times.retry
 
     async def hold(self) -> None:
         """Renews until that fails for too long, then raises NotLeading: the process must end."""
