@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from tests.runtime.kind import pod_json
 from trainmaster.core.ids import NODE, POD, Key
 from trainmaster.core.observed import Observed, SlotLabels
 from trainmaster.core.view import NodeView, PodView
-from trainmaster.runtime.node_index import POLL, NodeIndex
+from trainmaster.runtime.node_index import POLL, SETTLING_SECONDS, NodeIndex
 from trainmaster.runtime.store import Store
 
 
@@ -284,3 +285,37 @@ def test_a_pod_that_a_restored_backup_has_is_on_a_node_that_is_known() -> None:
     rig.pods.replace([a_pod(version=80)], 100)
 
     assert rig.of(a_pod(version=80)) == {"node-1": "False"}
+
+
+# --- outages ---
+
+
+@pytest.mark.parametrize(("away", "total", "is_outage"), [(2, 2, False), (3, 5, True), (3, 6, False)])
+def test_nodes_that_are_not_ready_are_an_outage_when_they_are_most(away: int, total: int, is_outage: bool) -> None:
+    rig = Rig(*(a_node(f"node-{n}", ready="Unknown" if n < away else "True") for n in range(total)))
+
+    assert rig.book.outage().startswith(f"{away} of {total} nodes are not ready") == is_outage
+
+
+@pytest.mark.looptime
+async def test_after_an_outage_of_the_api_server_it_takes_a_minute_until_a_node_can_be_lost() -> None:
+    """kube-controller-manager does not see before which nodes are well."""
+    rig, pod = Rig(a_node("node-1", ready="Unknown")), a_pod()
+    assert (rig.book.outage(), rig.poll(pod)) == ("", None)
+
+    rig.nodes.recover()
+    await asyncio.sleep(SETTLING_SECONDS - 1)
+    assert "the API server was not available" in rig.book.outage()
+    assert rig.poll(pod) == POLL
+
+    await asyncio.sleep(2)
+    assert (rig.book.outage(), rig.poll(pod)) == ("", None)
+
+
+@pytest.mark.looptime
+async def test_after_an_outage_jobs_whose_nodes_are_well_are_not_looked_at_again() -> None:
+    rig = Rig(a_node("node-1"))
+
+    rig.nodes.recover()
+
+    assert rig.poll(a_pod()) is None

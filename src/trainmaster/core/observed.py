@@ -37,8 +37,9 @@ class Observed(msgspec.Struct, frozen=True, dict=True):
     are the job's, too. ``taken`` are the ports of other jobs where pods share a network, and ``namespace_ports`` is how
     many ports jobs of the same namespace have. ``related`` is the object, not the job's own, that its kind wants to be
     planned with, as it stands on the wire; None when there is none. ``nodes`` are those that its pods are on, by name,
-    as far as anything is known of them; None when nodes cannot be read, which decides nothing. ``outage`` says that
-    most nodes of the cluster are not ready. ``neighbours`` are pods of other jobs on these nodes that have devices."""
+    as far as anything is known of them; None when nodes cannot be read, which decides nothing. ``outage`` says why
+    nodes that are not ready are not lost yet. ``neighbours`` are pods of other jobs on these nodes that have
+    devices."""
 
     pods: dict[str, dict[int, PodView]]
     strays: tuple[PodView, ...]

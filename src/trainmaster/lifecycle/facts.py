@@ -465,4 +465,4 @@ def _outage(observed: Observed) -> str:
     is_hit = bool(observed.outage) and any(
         view.ready in ("False", "Unknown") for view in (observed.nodes or {}).values()
     )
-    return f"{observed.outage}: pods on them are left alone until most nodes are back" if is_hit else ""
+    return observed.outage if is_hit else ""

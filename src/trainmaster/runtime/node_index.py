@@ -6,6 +6,8 @@ is known of it either. It may be new, or back again. The watch of pods may lag b
 certain that a pod still ran when its node was lost (``uncertain``).
 """
 
+import asyncio
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
@@ -18,6 +20,10 @@ from trainmaster.runtime.store import Store
 OUTAGE_SHARE = 0.55
 OUTAGE_NODES = 3
 """So many nodes, and at least this share of all, are not ready in an outage, as kube-controller-manager has it."""
+SETTLING_SECONDS = 60.0
+"""After an outage of the API server. Kubernetes' own programs open a watch again after up to a minute: 30 s back-off,
+doubled by jitter. Until then kube-controller-manager does not see the Leases that kubelets renew, and reports nodes as
+not ready that are well."""
 POLL = 10.0
 """Seconds until a job is looked at again of whose nodes something is not known now."""
 
@@ -36,6 +42,8 @@ class NodeIndex:
         self._with_devices: dict[str, set[Key]] = {}
         """By node: its pods that have devices."""
         self._listeners: list[Listener] = []
+        self._settled_at = -math.inf
+        nodes.on_recovery(self._settle)
         pods.listen(self._pod_changed)
         nodes.listen(self._node_changed)
 
@@ -78,20 +86,35 @@ class NodeIndex:
         return tuple(pod for key in keys if (pod := self._pods.get(key)))
 
     def outage(self) -> str:
-        """That most nodes are not ready; empty when it is not so. Kubernetes evicts no pods then, either: it is more
-        likely that the control plane does not see the nodes than that they are all lost."""
+        """Why nodes that are not ready are not lost yet: most nodes are not ready, or the API server was away. Empty
+        otherwise. Kubernetes evicts no pods then, either: it is more likely that the control plane does not see the
+        nodes than that they are all lost."""
         if not self._can_read:
             return ""
         away, total = len(self._not_ready), len(self._nodes.keys())
-        is_outage = away >= OUTAGE_NODES and away >= OUTAGE_SHARE * total
-        return f"{away} of {total} nodes are not ready" if is_outage else ""
+        if away >= OUTAGE_NODES and away >= OUTAGE_SHARE * total:
+            return f"{away} of {total} nodes are not ready: pods on them are left alone until most nodes are back"
+        if self._is_settling:
+            return (
+                "the API server was not available: pods on nodes that are not ready are left alone for"
+                f" {SETTLING_SECONDS:.0f} seconds, until it is known which nodes are lost"
+            )
+        return ""
 
     def poll(self, observed: Observed) -> float | None:
         """Seconds until it is worth while to look again; None when all is known that will ever be."""
         if observed.nodes is None:
             return POLL if self._nodes.is_synced and not self._nodes.is_current else None
         is_known = all(not pod.node or pod.node in observed.nodes for pod in observed.all_pods)
-        return None if is_known else POLL
+        is_well = not self._is_settling or all(map(_looks_well, observed.nodes.values()))
+        return None if is_known and is_well else POLL
+
+    def _settle(self) -> None:
+        self._settled_at = asyncio.get_running_loop().time() + SETTLING_SECONDS
+
+    @property
+    def _is_settling(self) -> bool:
+        return self._settled_at > -math.inf and asyncio.get_running_loop().time() < self._settled_at
 
     @property
     def _can_read(self) -> bool:
