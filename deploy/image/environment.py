@@ -55,9 +55,9 @@ def wheels(requirements: Path, base: Base, folder: Path) -> list[Wheel]:
     return _found(folder)
 
 
-def own_wheel(folder: Path, epoch: int) -> Wheel:
-    """Our own wheel, built from this checkout."""
-    _pip(["wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={folder}", str(ROOT)], epoch)
+def own_wheel(folder: Path, epoch: int, source: Path = ROOT) -> Wheel:
+    """Our own wheel, built from this checkout or another one."""
+    _pip(["wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={folder}", str(source)], epoch)
     [wheel] = _found(folder)
     return wheel
 

@@ -27,6 +27,9 @@ REQUEST_TIMEOUT = 10.0
 EVICTION_SECONDS = 30
 """How long pods stay on a node that is lost. Kubernetes' default is 300 s, which makes tests long."""
 
+AUDIT_MEGABYTES = 256
+"""The longest audit log; there is one older file of that size at most. A run of `make e2e` writes about 50 MB."""
+
 ETCD, APISERVER = "etcd", "kube-apiserver"
 MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
 
@@ -39,6 +42,7 @@ class Control:
         self.pki = folder / "pki"
         self.kubeconfig = folder / "kubeconfig"
         self.ca = self.pki / "ca.crt"
+        self.audit = folder / "audit.log"
         self._binaries = binaries
         self.daemons = {name: Daemon(folder, name) for name in (ETCD, APISERVER, MANAGER, SCHEDULER)}
 
@@ -114,18 +118,36 @@ class Control:
             f"--service-account-signing-key-file={self.pki / 'accounts.key'}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
+            "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
             f"--default-not-ready-toleration-seconds={EVICTION_SECONDS}",
             f"--default-unreachable-toleration-seconds={EVICTION_SECONDS}",
             f"--service-cluster-ip-range={SERVICES}",
             # Webhooks are called by the addresses of their pods: this machine has no kube-proxy.
             "--enable-aggregator-routing",
             "--allow-privileged",
+            f"--audit-policy-file={self._write_audit_policy()}",
+            f"--audit-log-path={self.audit}",
+            f"--audit-log-maxsize={AUDIT_MEGABYTES}",
+            "--audit-log-maxbackup=1",
         )
+
+    def _write_audit_policy(self) -> Path:
+        """What service accounts outside of Kubernetes itself ask for, without bodies."""
+        kubernetes = {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]}
+        others = {"level": "Metadata", "userGroups": ["system:serviceaccounts"]}
+        policy = {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [kubernetes, others, {"level": "None"}],
+        }
+        file = self.folder / "audit.yaml"
+        file.write_text(yaml.safe_dump(policy))
+        return file
 
     def start_controllers(self) -> None:
         """Start the controller manager, with all controllers, and the scheduler."""
-        self._start(
+        self._keep(
             MANAGER,
             *self._component(MANAGER, MANAGER_PORT),
             f"--service-account-private-key-file={self.pki / 'accounts.key'}",
@@ -134,7 +156,7 @@ class Control:
             f"--node-monitor-grace-period={LEASE_SECONDS}s",
             "--node-monitor-period=1s",
         )
-        self._start(SCHEDULER, *self._component(SCHEDULER, SCHEDULER_PORT))
+        self._keep(SCHEDULER, *self._component(SCHEDULER, SCHEDULER_PORT))
 
     def stop_api(self) -> None:
         """Crash the API server and etcd; the data stays."""
@@ -151,15 +173,20 @@ class Control:
 
     def get(self, path: str) -> Any:
         """What the API server answers the administrator, None where it is no JSON; for polls, as kubectl is slow."""
+        return self.send("GET", path)
+
+    def send(self, method: str, path: str, content: Any = None) -> Any:
+        """The same with any method, and with content."""
         tls = ssl.create_default_context(cafile=self.ca)
         tls.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
         connection = http.client.HTTPSConnection(GATEWAY, PORT, timeout=REQUEST_TIMEOUT, context=tls)
         with closing(connection):
-            connection.request("GET", path)
+            data = None if content is None else json.dumps(content)
+            connection.request(method, path, data, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             body = answer.read()
-        if answer.status != 200:
-            raise OSError(f"GET {path}: {answer.status} {body[:200]!r}")
+        if answer.status not in (200, 201):
+            raise OSError(f"{method} {path}: {answer.status} {body[:200]!r}")
         return json.loads(body) if body.startswith(b"{") else None
 
     def _component(self, name: str, port: int) -> list[str]:
@@ -174,6 +201,14 @@ class Control:
             f"--cert-dir={self.folder / name}",
         ]
 
+    def _keep(self, name: str, *arguments: str) -> None:
+        """Start it again when it ends, as a kubelet does: the scheduler ends by itself when it finds another pod under
+        the name of one that it missed the end of."""
+        self._launch(name, "/bin/sh", "-c", 'while :; do "$@"; sleep 1; done', name, self._binaries / name, *arguments)
+
     def _start(self, name: str, *arguments: str) -> None:
+        self._launch(name, self._binaries / name, *arguments)
+
+    def _launch(self, name: str, *command: str | Path) -> None:
         environ = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.folder)}
-        self.daemons[name].start([self._binaries / name, *arguments], cwd=self.folder, environ=environ)
+        self.daemons[name].start(command, cwd=self.folder, environ=environ)

@@ -54,9 +54,9 @@ class Daemon:
         return int(pid) if _started(int(pid)) == started else None
 
     def kill(self) -> None:
-        """End it by SIGKILL; kube-apiserver, for one, takes up to a minute for SIGTERM."""
+        """End it and what it started by SIGKILL; kube-apiserver, for one, takes up to a minute for SIGTERM."""
         if pid := self.pid:
-            os.kill(pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)
         deadline = time.monotonic() + TIMEOUT
         while self.pid:
             if time.monotonic() > deadline:

@@ -93,6 +93,10 @@ class Node:
             raise OSError(f"{' '.join(map(str, command))} on {self.name}: {done.stderr.strip()[-500:]}")
         return done.stdout
 
+    def load(self, archive: Path) -> None:
+        """Import one more image."""
+        self.run(self._binaries / "ctr", "-n", "k8s.io", "images", "import", str(archive))
+
     def kill_program(self, name: str) -> None:
         """Kill kubelet, containerd or kube-proxy; it is started again at once."""
         pids = json.loads((self.folder / "pids.json").read_text())
