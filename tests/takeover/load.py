@@ -1,6 +1,7 @@
 """Recorded objects as a world in which our operator starts."""
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ RESOURCES = {
     "Job": JOB,
     "PodGroup": Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
 }
+SET_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLink", "namespace")
+JOB_UID = re.compile("controller-uid$")
+"""Labels of the pods of batch Jobs, by which the Job selects them."""
 
 
 def items_of(path: str) -> list[Json]:
@@ -50,3 +54,34 @@ def world_of(path: str, api_version: str = "") -> World:
         if resource := RESOURCES.get(child["kind"]):
             world.put(resource, child)
     return world
+
+
+# --- on a real API server ---
+
+
+def rank(body: Json) -> tuple[int, int]:
+    """Owners first: batch Jobs before their pods, and aggregators before their learners."""
+    return ("Job", "Pod", "Service").index(body["kind"]), len(body["metadata"].get("ownerReferences", ()))
+
+
+def renewed(body: Json, uids: Mapping[str, str]) -> Json:
+    """An object to be stored anew: with the uids that its owners have now, by those that they had."""
+    meta = body["metadata"]
+    given = {key: value for key, value in meta.items() if key not in SET_BY_SERVER}
+    given["ownerReferences"] = [owner | {"uid": uids[owner["uid"]]} for owner in meta.get("ownerReferences", ())]
+    given["labels"] = {
+        key: uids.get(value, value) if JOB_UID.search(key) else value for key, value in meta.get("labels", {}).items()
+    }
+    return {**body, "metadata": given, "spec": _spec(body)}
+
+
+def _spec(body: Json) -> Json:
+    spec: Json = dict(body["spec"])
+    if body["kind"] == "Service" and spec.get("clusterIP") != "None":
+        return {key: value for key, value in spec.items() if key not in ("clusterIP", "clusterIPs")}
+    if body["kind"] == "Job":
+        template: Json = spec["template"]
+        labels = {key: value for key, value in template["metadata"]["labels"].items() if not JOB_UID.search(key)}
+        rest = {key: value for key, value in spec.items() if key not in ("selector", "manualSelector")}
+        return rest | {"template": {**template, "metadata": {"labels": labels}}}
+    return spec

@@ -1,6 +1,5 @@
 """On a real API server: objects as another operator left them, then our operator starts."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from testbed.admin import Admin, eventually
 from testbed.operator import OperatorProcess, install
 from testbed.plane import ControlPlane
 from tests.build import Json
-from tests.takeover.load import items_of
+from tests.takeover.load import items_of, rank, renewed
 from trainmaster.core.template import MANAGED_BY
 
 PATIENCE = 60.0
@@ -23,9 +22,6 @@ RESOURCES = {
     "Pod": "pods",
     "Service": "services",
 }
-SET_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLink")
-JOB_UID = re.compile("controller-uid$")
-"""Labels of the pods of batch Jobs, by which the Job selects them."""
 
 
 class Left:
@@ -39,21 +35,12 @@ class Left:
     async def load(self, path: str) -> None:
         job, *children = (body for body in items_of(path) if body["kind"] in RESOURCES)
         self.job = await self._store(job)
-        for child in sorted(children, key=_rank):
+        for child in sorted(children, key=rank):
             await self._store(child)
 
     async def _store(self, body: Json) -> Json:
         resource, meta = RESOURCES[body["kind"]], body["metadata"]
-        given = {key: value for key, value in meta.items() if key not in (*SET_BY_SERVER, "namespace")}
-        given["ownerReferences"] = [
-            owner | {"uid": self._uids[owner["uid"]]} for owner in meta.get("ownerReferences", ())
-        ]
-        given["labels"] = {
-            key: self._uids.get(value, value) if JOB_UID.search(key) else value
-            for key, value in meta.get("labels", {}).items()
-        }
-        spec = _spec(body)
-        stored = await self._admin.create(resource, {**body, "metadata": given, "spec": spec}, self._namespace)
+        stored = await self._admin.create(resource, renewed(body, self._uids), self._namespace)
         self._uids[meta["uid"]] = stored["metadata"]["uid"]
         if status := body.get("status"):
             return await self._admin.set_status(resource, self._namespace, meta["name"], status)
@@ -70,23 +57,6 @@ class Left:
         meta = self.job["metadata"]
         resource = RESOURCES[self.job["kind"]]
         return await self._admin.wait_for(resource, self._namespace, meta["name"], is_met, timeout=PATIENCE)
-
-
-def _rank(body: Json) -> tuple[int, int]:
-    """Owners first: batch Jobs before their pods, and aggregators before their learners."""
-    return ("Job", "Pod", "Service").index(body["kind"]), len(body["metadata"].get("ownerReferences", ()))
-
-
-def _spec(body: Json) -> Json:
-    spec: Json = dict(body["spec"])
-    if body["kind"] == "Service" and spec.get("clusterIP") != "None":
-        return {key: value for key, value in spec.items() if key not in ("clusterIP", "clusterIPs")}
-    if body["kind"] == "Job":
-        template: Json = spec["template"]
-        labels = {key: value for key, value in template["metadata"]["labels"].items() if not JOB_UID.search(key)}
-        rest = {key: value for key, value in spec.items() if key not in ("selector", "manualSelector")}
-        return rest | {"template": {**template, "metadata": {"labels": labels}}}
-    return spec
 
 
 def _is_running(job: Json) -> bool:
