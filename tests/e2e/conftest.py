@@ -14,13 +14,22 @@ from testbed.cluster.config import LEASE_SECONDS
 from testbed.cluster.control import EVICTION_SECONDS
 from testbed.operator import REPOSITORY
 from tests.e2e import report
+from tests.e2e.audit import Audit
 from tests.e2e.report import Report
 
 NAMESPACE = "trainmaster-system"
 
 
-ORDER = ("test_install.py", "test_walk.py", "test_fault.py")
-"""A cluster is empty once, and jobs train before anything is broken."""
+ORDER = (
+    "test_install.py",
+    "test_takeover.py",
+    "test_installed.py",
+    "test_walk.py",
+    "test_upgrade.py",
+    "test_fault.py",
+    "test_rights.py",
+)
+"""A cluster is empty once, jobs train before anything is broken, and the rights are compared with all that was done."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,7 +46,7 @@ def written(request: pytest.FixtureRequest) -> Iterator[Report]:
     """What the tests saw; it becomes the page when all of them have passed."""
     seen = Report()
     yield seen
-    if request.session.testsfailed == 0 and seen.facts and seen.faults:
+    if request.session.testsfailed == 0 and seen.facts and seen.trained and seen.faults:
         report.FILE.write_text(seen.text(lease=LEASE_SECONDS, eviction=EVICTION_SECONDS))
 
 
@@ -59,16 +68,26 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
+def audit(cluster: Cluster) -> Audit:
+    """What was asked of the API server since the cluster is up."""
+    return Audit(cluster.control.audit)
+
+
+@pytest.fixture(scope="session")
 def installed(cluster: Cluster, written: Report) -> Cluster:
     """The cluster with everything installed by one manifest."""
     took = install(cluster, "install.yaml")
     written.fact("`kubectl apply -f deploy/install.yaml`, until all Deployments are Available", f"{took:.1f} s")
-    # Every NerveXJob needs it.
+    give_config(cluster)
+    return cluster
+
+
+def give_config(cluster: Cluster) -> None:
+    """The AggregatorConfig that every NerveXJob needs."""
     config = next(yaml.safe_load_all((REPOSITORY / "examples" / "nervexjob-mock.yaml").read_text()))
     config["spec"]["aggregator"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": config["metadata"]["namespace"]}}
     cluster.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all([namespace, config]))
-    return cluster
 
 
 def left_behind(cluster: Cluster) -> list[str]:

@@ -1,7 +1,7 @@
 """A job of each kind that lasts until something happens to it. Builders and readers are those of the matrix."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,20 @@ class Kind:
     size: int
     lease: str
 
-    def manifest(self, namespace: str, *, node: str = "", command: tuple[str, ...] = LASTS, memory: str = "") -> Json:
+    def manifest(
+        self,
+        namespace: str,
+        *,
+        node: str = "",
+        command: tuple[str, ...] = LASTS,
+        memory: str = "",
+        finalizers: Sequence[str] = (),
+    ) -> Json:
         """Its job. With a node, pods are there if they can be; with a limit of memory, they never restart."""
         job = copy.deepcopy(self.row.build(Options(policy=NEVER) if memory else Options()))
         job.pop("status", None)
-        job["metadata"] = {"name": "job", "namespace": namespace}
-        for pod in _pod_specs(job["spec"]):
+        job["metadata"] = {"name": "job", "namespace": namespace, "finalizers": list(finalizers)}
+        for pod in pod_specs(job["spec"]):
             pod["terminationGracePeriodSeconds"] = 1
             if memory:
                 pod["restartPolicy"] = "Never"
@@ -49,16 +57,17 @@ class Kind:
         return f"/apis/{version}/namespaces/{namespace}/{self.plural}/job"
 
 
-def _pod_specs(body: Any) -> Iterator[Json]:
+def pod_specs(body: Any) -> Iterator[Json]:
+    """The specs of pods in an object."""
     if isinstance(body, dict):
         if "containers" in body:
             yield body
         else:
             for each in body.values():
-                yield from _pod_specs(each)
+                yield from pod_specs(each)
     elif isinstance(body, list):
         for each in body:
-            yield from _pod_specs(each)
+            yield from pod_specs(each)
 
 
 def _near(node: str) -> Json:

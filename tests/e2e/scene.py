@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from testbed.cluster.cluster import Cluster
@@ -35,11 +36,19 @@ class Scene:
 
     def create(self, **options: Any) -> None:
         """Create a namespace and a job for each kind."""
-        bodies = []
-        for kind in KINDS:
-            name = self.namespace(kind)
-            bodies.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-            bodies.append(kind.manifest(name, **options))
+        self.create_namespaces()
+        self.create_jobs(**options)
+
+    def create_namespaces(self) -> None:
+        """Without jobs."""
+        names = [{"name": self.namespace(kind)} for kind in KINDS]
+        self._create([{"apiVersion": "v1", "kind": "Namespace", "metadata": name} for name in names])
+
+    def create_jobs(self, **options: Any) -> None:
+        """A job for each kind, where there are namespaces."""
+        self._create([kind.manifest(self.namespace(kind), **options) for kind in KINDS])
+
+    def _create(self, bodies: list[Json]) -> None:
         self.cluster.kubectl("create", "--filename=-", stdin="\n".join(map(json.dumps, bodies)))
 
     def remove(self) -> None:
@@ -54,16 +63,26 @@ class Scene:
 
     def pods(self) -> dict[str, dict[str, Pod]]:
         """For each kind, by uid, the pods that run and are ready and are not being deleted."""
-        listed = self.cluster.control.get("/api/v1/pods")["items"]
-        found: dict[str, dict[str, Pod]] = {kind.name: {} for kind in KINDS}
+        return {
+            name: {body["metadata"]["uid"]: _pod(body) for body in bodies if _is_ready(body)}
+            for name, bodies in self.bodies().items()
+        }
+
+    def bodies(self) -> dict[str, list[Json]]:
+        """For each kind, all pods that there are."""
+        found: dict[str, list[Json]] = {kind.name: [] for kind in KINDS}
         names = {self.namespace(kind): kind.name for kind in KINDS}
-        for body in listed:
-            name = names.get(body["metadata"]["namespace"])
-            if name is not None and _is_ready(body):
-                restarts = sum(each["restartCount"] for each in body["status"]["containerStatuses"])
-                pod = Pod(body["metadata"]["name"], body["spec"]["nodeName"], restarts)
-                found[name][body["metadata"]["uid"]] = pod
+        for body in self.cluster.control.get("/api/v1/pods")["items"]:
+            if name := names.get(body["metadata"]["namespace"]):
+                found[name].append(body)
         return found
+
+    def created(self) -> dict[str, datetime]:
+        """For each kind, when the last of its pods was created."""
+        return {
+            name: max(datetime.fromisoformat(body["metadata"]["creationTimestamp"]) for body in bodies)
+            for name, bodies in self.bodies().items()
+        }
 
     def wait_steady(self) -> dict[str, dict[str, Pod]]:
         """Wait until every job has all of its pods; answers them."""
@@ -84,6 +103,11 @@ class Scene:
                     took[kind.name] = time.monotonic() - started
             time.sleep(POLL)
         return took
+
+
+def _pod(body: Json) -> Pod:
+    restarts = sum(each["restartCount"] for each in body["status"]["containerStatuses"])
+    return Pod(body["metadata"]["name"], body["spec"]["nodeName"], restarts)
 
 
 def _is_ready(body: Json) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from testbed.cluster.cluster import Cluster
 from tests.build import Json
+from tests.e2e.audit import Audit
 from tests.e2e.conftest import NAMESPACE, all_available
 from tests.e2e.kinds import KINDS, TOO_MUCH
 from tests.e2e.report import Report, Seen
@@ -20,6 +21,8 @@ PARTITION = 60.0
 OUTAGE = 30.0
 LEASE = 15.0
 """--leader-elect-lease-duration."""
+
+HELD = "e2e.trainmaster/held"
 
 LEASES = sorted({kind.lease for kind in KINDS})
 
@@ -72,10 +75,12 @@ def test_after_a_restart_of_kubelet_no_pod_was_touched(installed: Cluster, story
     written.fault("kubelet killed", {kind.name: Seen("goes on") for kind in KINDS})
 
 
-def test_after_an_outage_of_the_api_jobs_go_on_and_new_ones_start_at_once(
-    installed: Cluster, story: Stories, written: Report
+def test_after_an_outage_of_the_api_jobs_go_on_and_new_ones_start(
+    installed: Cluster, story: Stories, written: Report, audit: Audit
 ) -> None:
+    """A new namespace has to wait for its service account: these are older."""
     scene, later = story("outage"), story("later")
+    later.create_namespaces()
     scene.create()
     before = scene.wait_steady()
 
@@ -83,12 +88,20 @@ def test_after_an_outage_of_the_api_jobs_go_on_and_new_ones_start_at_once(
     time.sleep(OUTAGE)  # the fault is that long
     installed.control.start_api()
     installed.wait("the API server answers", installed.control.is_ready, 60)
-    later.create()
+    answered = datetime.now(UTC)
+    later.create_jobs()
     took = later.times(lambda kind, pods: len(pods) == kind.size, RECOVERY_TIMEOUT)
 
     require_recovery(took, later)
     assert scene.wait_steady() == before
-    seen = {name: Seen("goes on; a new job runs", seconds) for name, seconds in took.items()}
+    audit.forgive()  # an API server that starts does not know all roles at once
+    created = {name: (at - answered).total_seconds() for name, at in later.created().items()}
+    ready = (max(map(ready_since, nodes_of(installed))) - answered).total_seconds()
+    written.fact(f"all nodes Ready after an outage of the API server of {OUTAGE:.0f} s", f"{max(ready, 0):.0f} s")
+    seen = {
+        name: Seen(f"goes on; a new job has pods after {created[name]:.0f} s, and runs", seconds)
+        for name, seconds in took.items()
+    }
     written.fault(f"API server and etcd away for {OUTAGE:.0f} s", seen)
 
 
@@ -204,6 +217,42 @@ def test_when_a_node_is_powered_off_its_pods_come_again_elsewhere(
     written.fault("power-off of the node", {n: Seen("runs elsewhere", s) for n, s in took.items()})
 
 
+def test_a_namespace_that_is_deleted_goes_with_its_jobs_and_no_pod_comes_again(
+    installed: Cluster, story: Stories, written: Report
+) -> None:
+    """A finalizer keeps the jobs, so that what was counted can be read. Kubernetes deletes the pods of a namespace
+    before all else, so an operator may take them for lost."""
+    scene = story("namespace")
+    scene.create(finalizers=[HELD])
+    before = scene.wait_steady()
+    names = [scene.namespace(kind) for kind in KINDS]
+
+    started = time.monotonic()
+    installed.kubectl("delete", "namespace", "--wait=false", *names)
+    found: dict[str, set[str]] = {kind.name: set() for kind in KINDS}
+
+    def are_gone() -> bool:
+        pods = scene.bodies()
+        for name, bodies in pods.items():
+            found[name] |= {body["metadata"]["uid"] for body in bodies}
+        return not any(pods.values())
+
+    installed.wait("all pods are gone", are_gone, 120)
+    took = time.monotonic() - started
+    jobs = {kind.name: scene.job(kind) for kind in KINDS}
+    for kind in KINDS:
+        nothing = json.dumps([{"op": "remove", "path": "/metadata/finalizers"}])
+        namespace = f"--namespace={scene.namespace(kind)}"
+        installed.kubectl("patch", kind.lease, "job", namespace, "--type=json", f"--patch={nothing}")
+
+    assert found == {name: before[name].keys() for name in found}
+    seen = {}
+    for kind in KINDS:
+        counted = kind.row.counted(jobs[kind.name]) if kind.row.counted else 0
+        seen[kind.name] = Seen(f"ends, {counted or 'no'} restart{'s'[: counted > 1]} counted", took)
+    written.fault("namespace deleted", seen)
+
+
 def times_of(names: Iterable[str], is_so: Callable[[str], bool]) -> dict[str, float]:
     """How many seconds it took for each name until it was so."""
     started, missing = time.monotonic(), set(names)
@@ -241,6 +290,18 @@ def lease_of(cluster: Cluster, lease: str) -> Json:
 def renewed_at(lease: Json) -> datetime:
     """When it was renewed last."""
     return datetime.fromisoformat(lease["renewTime"])
+
+
+def nodes_of(cluster: Cluster) -> list[Json]:
+    """All nodes."""
+    bodies: list[Json] = cluster.control.get("/api/v1/nodes")["items"]
+    return bodies
+
+
+def ready_since(node: Json) -> datetime:
+    """Since when a node is Ready, or not."""
+    [at] = [each["lastTransitionTime"] for each in node["status"]["conditions"] if each["type"] == "Ready"]
+    return datetime.fromisoformat(at)
 
 
 def pod_of(cluster: Cluster, name: str) -> Json:
