@@ -66,8 +66,8 @@ class Left:
     def runs(self) -> bool:
         """Do all of its pods run that ran when it was recorded?"""
         recorded = [body for body in items_of(self.path) if body["kind"] == "Pod"]
-        expected: int = sum(body["status"]["phase"] == "Running" for body in recorded)
-        return expected == sum(pod["status"]["phase"] == "Running" for pod in self.objects("Pod").values())
+        phases = [pod["status"]["phase"] for pod in self.objects("Pod").values()]
+        return phases.count("Running") == [body["status"]["phase"] for body in recorded].count("Running")
 
     def _path(self, body: Json, name: str = "") -> str:
         version = body["apiVersion"]

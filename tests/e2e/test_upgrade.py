@@ -78,7 +78,7 @@ def test_no_pod_is_touched_by_an_upgrade_or_a_downgrade_in_any_order(
     """CRDs first is what docs/install.md says. The other order does no harm: an operator that finds definitions without
     its fields is not ready, so the one before it stays until they are there."""
     this = this_release()
-    newer, older, later = (Scene(installed, name) for name in ("newer", "older", "later"))
+    newer, older, later = (Scene(installed, name) for name in ("newer", "older", "upgraded"))
     running = {}
     try:
         newer.create(command=UNTIL_TOLD)
