@@ -1342,9 +1342,10 @@ async def test_nothing_is_planned_while_a_pod_of_a_lost_node_is_not_as_the_api_s
         return Plan()
 
     rig = Rig(look, has_nodes=True)
-    rig.nodes.replace([a_node("node-1", ready="False", version=1002)], 1002)
-    rig.pods.put(on_node())
     async with rig.working():
+        await asyncio.sleep(1)
+        rig.nodes.replace([a_node("node-1", ready="False", version=1002)], 1002)
+        rig.pods.put(on_node())
         await asyncio.sleep(1)
         assert not plans
 
