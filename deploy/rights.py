@@ -29,8 +29,8 @@ WATCH = frozenset({"list", "watch"})
 WRITE = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 CREATED = READ | {"create", "patch", "delete"}
 """Of what the operator creates. It gets an object whose name is taken, and patches what another operator created."""
-ADOPTED = WATCH | {"patch", "delete"}
-"""Of pods that batch Jobs create."""
+ADOPTED = READ | {"patch", "delete"}
+"""Of pods that batch Jobs create. The operator gets those whose node is lost while the watch of pods is behind."""
 
 _ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
