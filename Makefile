@@ -96,7 +96,7 @@ cluster-down: $(STAMP) ## end it and remove everything of it
 	$(BIN)/python -m testbed.cluster down
 
 e2e: testbed ## install on such a cluster, run every kind, and break nodes, network and API; needs root; writes docs/reliability.md
-	$(BIN)/python -m pytest -q -n 0 -m e2e tests/e2e
+	$(BIN)/python -m pytest -q -n 0 -m e2e tests/deploy/test_oci.py tests/e2e
 
 image: $(STAMP) ## build the image of the Dockerfile without docker into dist/: make image [BASE=rootfs.tar]
 	$(BIN)/python -m deploy.image $(if $(BASE),--base $(BASE))

@@ -232,7 +232,7 @@ def test_variables_of_the_base_are_used_by_those_of_the_image() -> None:
     }
 
 
-@pytest.mark.long
+@pytest.mark.e2e
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(os.geteuid() != 0, reason="a base of Debian's packages needs root")
 @pytest.mark.skipif(shutil.which("mmdebstrap") is None, reason="mmdebstrap is not installed")

@@ -38,7 +38,9 @@ class Kind:
         """Its job. With a node, pods are there if they can be; with a limit of memory, they never restart."""
         job = copy.deepcopy(self.row.build(Options(policy=NEVER) if memory else Options()))
         job.pop("status", None)
-        job["metadata"] = {"name": "job", "namespace": namespace, "finalizers": list(finalizers)}
+        job["metadata"] = {"name": "job", "namespace": namespace} | (
+            {"finalizers": [*finalizers]} if finalizers else {}
+        )
         for pod in pod_specs(job["spec"]):
             pod["terminationGracePeriodSeconds"] = 1
             if memory:
