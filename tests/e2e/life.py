@@ -176,7 +176,7 @@ def _loses_its_label(cluster: Cluster, place: str, resource: str, starting: str)
 
 
 def _hangs_on_a_lost_node(cluster: Cluster, place: str, node: str) -> Step:
-    """A pod that nobody ends: it is to be deleted by force."""
+    """A pod that does not end: it has to be deleted by force."""
 
     def step() -> bool:
         names = _objects(cluster, "pods", place, "lost-")

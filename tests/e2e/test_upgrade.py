@@ -116,7 +116,7 @@ def end(cluster: Cluster, scene: Scene) -> None:
     """Let all programs end, and wait until all jobs have succeeded."""
     for kind in KINDS:
         for pod in scene.pods()[kind.name].values():
-            # The job may have ended with the pods that were told before.
+            # The job may have ended with the pods before this one.
             with suppress(ClusterFailed):
                 cluster.kubectl("exec", f"--namespace={scene.namespace(kind)}", pod.name, "--", "touch", END)
     results: dict[str, str] = {}

@@ -168,7 +168,7 @@ class Life:
                     return
                 if refused.code != 409:
                     raise
-                await self._until(lambda seen=pod: self.pods.get(uid) is not seen, "changes")  # type: ignore[misc]
+                await self._until(lambda seen=pod: self.pods.get(uid) is not seen, "changes")  # type: ignore[misc]  # mypy infers no lambda with a default
             else:
                 if is_fault:
                     self._injected.append((replica, end))

@@ -62,7 +62,7 @@ class Operators:
         await asyncio.to_thread(process.come_again)
 
     async def _kill_leader(self, away: float) -> None:
-        while not any((held := await self._held()).values()):  # noqa: ASYNC110 of Leases that have expired
+        while not any((held := await self._held()).values()):  # noqa: ASYNC110 another process holds the Lease
             await asyncio.sleep(POLL)
         leader = max(held, key=lambda name: held[name])
         self.kills.append((leader, held[leader]))

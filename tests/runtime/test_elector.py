@@ -697,7 +697,7 @@ def test_two_never_lead_at_the_same_time_and_one_leads_when_the_trouble_is_over(
         processes = [Process(cluster, f"p{n}", faults[n], lives[n]) for n in (0, 1)]
         tasks = [asyncio.create_task(process.run(electors)) for process in processes]
         await asyncio.sleep(TROUBLE)
-        # Everything is well from here on: a lease that nobody renews ends, and the next one has it.
+        # Everything is well from here on: a lease that is not renewed expires, and the next process holds it.
         for process in processes:
             process.faults, process.lives = iter(()), iter(())
         await asyncio.sleep(4 * TIGHT.lease)

@@ -100,7 +100,7 @@ class Elector:
         log.info("leading", lease=str(self._key), identity=self._identity)
 
     def _pause(self) -> float:
-        """Until the next look. A lease that nobody renews is looked at when it ends, and not up to a pause later."""
+        """Seconds until the lease is read again: when it expires, if that is earlier than the retry period."""
         if self._seen is None:
             return self._times.retry
         spec, at = self._seen
