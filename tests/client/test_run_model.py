@@ -458,3 +458,36 @@ def test_a_job_that_had_ended_before_its_run_was_stopped_keeps_its_end(model: Ru
     model.observe_job(AITJ, None, job(phase="Failed", conditions=[said("Finished", reason="Failed", message="oh")]))
     model.stop("stopped by Ctrl-C")
     assert (model.jobs[0].phase, model.jobs[0].message) == ("Failed", "oh")
+
+
+# --- deleted pods ---
+
+
+def deleted(owner: dict[str, Any], job: str = "mnist", *, seconds: int = 1) -> JobView:
+    """A pod of an MxJob, created so many seconds after the job."""
+    labels = {"mx_job": job, "job_type": "WORKER", "task_index": "2"}
+    created = START + timedelta(seconds=seconds)
+    meta = {"name": "x", "namespace": "default", "uid": "p", "labels": labels, "creationTimestamp": created}
+    return raw({"metadata": meta | {"ownerReferences": [owner | {"controller": True}]}})
+
+
+BATCH_JOB = {"kind": "Job", "uid": "batch", "name": "mnist-worker-2"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_ours"),
+    [
+        pytest.param(deleted({"kind": "MxJob", "uid": "job"}), True, id="of the job"),
+        pytest.param(deleted({"kind": "MxJob", "uid": "other"}), False, id="of another job of this name"),
+        pytest.param(deleted(BATCH_JOB), True, id="of a batch Job that is deleted, too"),
+        pytest.param(deleted(BATCH_JOB, "cifar"), False, id="of a batch Job of another job"),
+        pytest.param(deleted(BATCH_JOB, seconds=-1), False, id="of a batch Job of an earlier job of this name"),
+    ],
+)
+def test_a_deleted_pod_belongs_to_the_job_that_created_it(pod: JobView, is_ours: bool) -> None:
+    model = RunModel(SLOTS)
+    model.observe_job(MLKUBE, None, job())
+
+    assert model.observe_deleted(pod, job()) == is_ours
+    if is_ours:
+        assert model.label("p", "mxnet") == "worker-2"

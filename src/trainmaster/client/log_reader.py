@@ -14,7 +14,6 @@ from trainmaster.client.run_model import Job, LogSource, natural
 from trainmaster.core.errors import ApiError, BadConfig, NotFound, Unreachable
 from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.view import WHOLE_CODEC, JobView
-from trainmaster.core.wire import ObjectMeta, Wire
 from trainmaster.kube.client import KubeCluster
 from trainmaster.local.deleted_log import DeletedPod
 from trainmaster.local.node.log import LogOptions as KubeletLogOptions
@@ -219,22 +218,12 @@ class LogReader:
         found: dict[str, list[LogSource]] = {}
         for pod in self._deleted:
             view = WHOLE_CODEC.object(pod.body)
-            if not self._is_ours(_metadata(pod.body)):
+            if not self._model.observe_deleted(view, self.job.view):
                 continue
-            self._model.observe_deleted(view, self.job.view)
             for container, run, file in pod.logs:
                 source = self._model.deleted_source(view.uid, container, run, file)
                 found.setdefault(source.label, []).append(source)
         return found
-
-    def _is_ours(self, pod: "_Metadata") -> bool:
-        """A pod of a batch Job names the job of the Job in a label: the Job may be deleted."""
-        owner = next((each for each in pod.owner_references if each.controller), _Owner())
-        if owner.kind != JOB.kind:
-            return owner.uid == self.job.view.uid
-        created, pod_created = _metadata(self.job.view.raw).creation_timestamp, pod.creation_timestamp
-        is_newer = created is None or pod_created is None or pod_created >= created
-        return is_newer and pod.namespace == self.job.key.namespace and self.job.key.name in pod.labels.values()
 
     def _label(self, source: LogSource) -> str:
         return source.label.ljust(self._width)
@@ -259,24 +248,6 @@ class LogReader:
         store.listen(observe)
         namespace = self.job.key.namespace
         return Reflector(self._cluster, store, WHOLE_CODEC, namespace=namespace, selector=selector, fields=fields)
-
-
-class _Owner(Wire, frozen=True):
-    kind: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
-class _Metadata(ObjectMeta, frozen=True):
-    owner_references: tuple[_Owner, ...] = ()
-
-
-class _Object(Wire, frozen=True):
-    metadata: _Metadata
-
-
-def _metadata(raw: bytes) -> _Metadata:
-    return msgspec.json.decode(raw, type=_Object).metadata
 
 
 async def _lines(log: Path, tail: int | None) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ import msgspec
 from trainmaster.client.kind_name import kind_name
 from trainmaster.core import condition
 from trainmaster.core.condition import Condition
-from trainmaster.core.ids import Key, Resource
+from trainmaster.core.ids import JOB, Key, Resource
 from trainmaster.core.observed import SlotLabels
 from trainmaster.core.view import OUT_OF_MEMORY, JobView
 from trainmaster.core.wire import ObjectMeta, Wire
@@ -190,6 +190,7 @@ class _Owner(Wire, frozen=True):
     uid: str = ""
     name: str = ""
     controller: bool = False
+    kind: str = ""
 
 
 class _PodMeta(ObjectMeta, frozen=True):
@@ -319,12 +320,15 @@ class RunModel:
             self.label_width = max((self.label_width, *map(len, labels)))
         return after.uid
 
-    def observe_deleted(self, pod: JobView, job: JobView) -> None:
-        """A pod of the job that was deleted before. The batch Job between them may be deleted, too."""
+    def observe_deleted(self, pod: JobView, job: JobView) -> bool:
+        """A pod that was deleted before; False if it is not one of the job."""
         found = _POD.decode(pod.raw)
+        if not _is_of(found.metadata, job):
+            return False
         self._parents.setdefault(found.metadata.controller.uid, _Owner(job.uid, job.key.name))
         self._pods[pod.uid] = found
         self._gone.add(pod.uid)
+        return True
 
     def observe_line(self, uid: str, text: str) -> None:
         self._unfinished.pop(uid, None)
@@ -517,6 +521,15 @@ class RunModel:
             return status.phase, ""
         warning = self._warnings.get(uid)
         return (warning.reason, warning.message) if warning else ("Starting", "")
+
+
+def _is_of(pod: _PodMeta, job: JobView) -> bool:
+    """A pod of a batch Job names the job of the batch Job in a label: the batch Job may be deleted, too."""
+    if pod.controller.kind != JOB.kind:
+        return pod.controller.uid == job.uid
+    created, pod_created = _JOB.decode(job.raw).metadata.creation_timestamp, pod.creation_timestamp
+    is_newer = created is None or pod_created is None or pod_created >= created
+    return is_newer and pod.namespace == job.key.namespace and job.key.name in pod.labels.values()
 
 
 def _outcome(conditions: condition.Conditions) -> Outcome:
