@@ -518,10 +518,11 @@ def free_port() -> int:
     """A loopback port that is not in use now.
 
     Below the range that systems give to outgoing connections: else, while the API server is down for a
-    restart, a client's own connection could be given its port.
+    restart, a client's own connection could be given its port. Below the range that operators give to pods on the
+    network of their node, too: an operator does not know which ports of this machine are in use.
     """
     while True:
-        port = random.randrange(20000, 30000)
+        port = random.randrange(11_000, 20_000)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

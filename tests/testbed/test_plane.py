@@ -20,6 +20,7 @@ from testbed.admin import Admin
 from testbed.answer import Refused
 from testbed.plane import APISERVER, ETCD, ControlPlane, KubectlFailed, NotBuilt, User, free_port
 from testbed.process import Died, StartFailed
+from trainmaster.lifecycle import port as host_port
 
 
 def config_map(name: str) -> dict[str, object]:
@@ -218,6 +219,10 @@ def test_a_port_that_is_lost_before_its_use_is_replaced(
             assert plane.request("GET", "/version")["gitVersion"] == build.KUBERNETES
             assert str(taken) not in plane.url
         assert ports == []
+
+
+def test_a_free_port_is_none_that_an_operator_gives_to_a_pod() -> None:
+    assert not {free_port() for _ in range(100)} & set(range(host_port.FIRST, host_port.LAST + 1))
 
 
 def test_a_program_that_dies_by_itself_is_reported_at_the_end(binaries: Path) -> None:
