@@ -8,7 +8,7 @@ and compares them with the requests that it sent.
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
-from trainmaster.core.ids import EVENT, JOB, LEASE, NODE, POD, SERVICE, Resource
+from trainmaster.core.ids import EVENT, JOB, LEASE, NAMESPACE, NODE, POD, SERVICE, Resource
 from trainmaster.kinds.base import Kind
 from trainmaster.kinds.definition import Definition
 from trainmaster.kinds.dijob.profile import PROFILES
@@ -101,6 +101,8 @@ def _of_kind(kind: Kind[Any]) -> Rights:
     if kind.looks_at_nodes:
         # Without it an operator works, and does not notice the loss of a node.
         rights[_place(NODE)] = WATCH
+    # Without it an operator works, and counts the pods of a namespace that is deleted as lost.
+    rights[_place(NAMESPACE)] = frozenset({"get"})
     rights[_place(EVENT)] = frozenset({"create", "patch"})
     return rights
 

@@ -489,11 +489,12 @@ class FaultProxy:
 
 
 def _parts(path: str) -> tuple[str, str, str, str]:
-    """Resource, namespace, name and subresource of /api/v1/… or /apis/group/version/…."""
+    """Resource, namespace, name and subresource of /api/v1/… or /apis/group/version/…. A namespace is in itself, as for
+    RBAC."""
     parts = path.strip("/").split("/")
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     namespace = ""
-    if len(parts) > 2 and parts[0] == "namespaces":
-        namespace, parts = parts[1], parts[2:]
+    if len(parts) > 1 and parts[0] == "namespaces":
+        namespace, parts = parts[1], parts[2:] or parts
     resource, name, subresource = (*parts, "", "", "")[:3]
     return resource, namespace, name, subresource

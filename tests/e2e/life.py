@@ -105,6 +105,7 @@ def _bodies(life: Life) -> Iterator[Json]:
     yield _run(life.make("cleaned", **life.clean), ENDS)
     yield _run(life.make("kept", **life.ttl), ENDS)
     yield _run(life.make("left"))
+    yield _run(life.make("failing"), FAILS)
     yield from _special(life.kind)
 
 

@@ -274,6 +274,19 @@ LIVES = (
 )
 
 
+async def fail(scene: Scene, proxy: FaultProxy, life: Life) -> None:
+    """Before a failure is counted, the operator looks whether the namespace is being deleted."""
+    job = await scene.create(life.make("failing"))
+    await job.start()
+    await scene.end(min(job.slots), 1)
+
+    async def has_looked() -> None:
+        assert any(call.resource == "namespaces" for call in list(proxy.calls))
+
+    await eventually(has_looked, timeout=PATIENCE)
+    await job.delete()
+
+
 async def end(scene: Scene, life: Life) -> None:
     """One job is removed by its own policies, another by the time that it is kept."""
     job = await scene.create(life.make("cleaned", **life.clean))
@@ -348,6 +361,7 @@ async def test_an_operator_of_a_kind_may_do_what_it_does_and_nothing_else(
         async with OperatorProcess(plane, server=proxy.url, user=TENANT, args=args) as operator:
             await end(scene, life)
             await find_children_of_another_operator(scene, life)
+            await fail(scene, proxy, life)
             if life.more:
                 await life.more(scene, proxy)
             await meet_taken_names(scene, proxy, life)
@@ -404,6 +418,7 @@ async def test_an_operator_of_one_namespace_needs_a_role_there_and_touches_nothi
             plane, server=proxy.url, user=TENANT, args=args, election=scene.namespace
         ) as operator:
             await live_all(scene)
+            await fail(scene, proxy, LIVES[0])
             assert await asyncio.to_thread(operator.terminate) == 0
 
     # It asks for nodes and definitions, which are in no namespace, is told that it may not, and does without them.

@@ -30,8 +30,8 @@ from tests.runtime.kind import (
     toy_json,
 )
 from trainmaster.core.definition import outdated
-from trainmaster.core.errors import Conflict, Forbidden, NotSynced, ServerError, UnknownField, Unreachable
-from trainmaster.core.ids import CONFIG_MAP, JOB, NODE, POD, SERVICE, Key, Resource
+from trainmaster.core.errors import Conflict, Forbidden, NotFound, NotSynced, ServerError, UnknownField, Unreachable
+from trainmaster.core.ids import CONFIG_MAP, JOB, NAMESPACE, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Delete, Event, Patch, Plan, normal, warning
 from trainmaster.core.template import MANAGED_BY
@@ -1353,6 +1353,37 @@ async def test_nothing_is_planned_while_a_pod_of_a_lost_node_is_not_as_the_api_s
         await asyncio.sleep(1)
 
     assert plans[-1] == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("deleted", "error", "is_stored"),
+    [
+        pytest.param({}, None, True, id="namespace that stays"),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, None, False, id="namespace that terminates"),
+        pytest.param({}, NotFound("no such namespace"), True, id="no namespace"),
+        pytest.param({}, Forbidden("no right"), True, id="no right to read the namespace"),
+    ],
+)
+async def test_no_failure_is_counted_while_the_namespace_terminates(
+    deleted: dict[str, str], error: Exception | None, is_stored: bool
+) -> None:
+    rig = Rig(lambda job, observed: Plan(status={"phase": "Failed"}, status_first=True, counts_failure=True))
+    rig.cluster.put(NAMESPACE, {"metadata": {"name": "ml", "namespace": "", **deleted}})
+    rig.cluster.before = raising("get", *([error] if error else []))
+
+    assert await rig.reconcile() == "success"
+
+    assert len(rig.cluster.asked("get", NAMESPACE)) == 1
+    assert len(rig.cluster.asked("patch", TOY)) == is_stored
+
+
+async def test_a_namespace_is_not_read_for_a_plan_that_counts_no_failure() -> None:
+    rig = Rig(lambda job, observed: Plan(status={"phase": "Running"}, status_first=True))
+
+    await rig.reconcile()
+
+    assert len(rig.cluster.asked("patch", TOY)) == 1
+    assert not rig.cluster.asked("get", NAMESPACE)
 
 
 async def test_a_plan_sees_the_nodes_of_its_pods_and_a_change_of_one_brings_a_pass() -> None:

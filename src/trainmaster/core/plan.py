@@ -117,7 +117,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     ``status`` is the whole new status, None if it does not change. With ``status_first`` the pass only stores the
     status: a verdict is stored before any irreversible action. ``lazy`` are the seconds that the status write may be
-    delayed. ``ports`` are the ports that this status allocates.
+    delayed. ``ports`` are the ports that this status allocates. With ``counts_failure`` the status counts failed pods,
+    those included that were deleted: nothing is stored if they were deleted with their namespace.
     """
 
     deletes: tuple[Delete, ...] = ()
@@ -129,6 +130,7 @@ class Plan(msgspec.Struct, frozen=True):
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
     ports: tuple[int, ...] = ()
+    counts_failure: bool = False
 
     @property
     def is_quiet(self) -> bool:

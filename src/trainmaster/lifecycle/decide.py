@@ -543,7 +543,12 @@ class Pass(Generic[J]):
         """Stores the status; the next pass acts on it."""
         new = self._status(report)
         events = self.kind.events(self.job, report, new)
-        return Plan(status=self.kind.changed(self.job, new), status_first=True, events=events)
+        return Plan(
+            status=self.kind.changed(self.job, new),
+            status_first=True,
+            events=events,
+            counts_failure=bool(self.facts.failed),
+        )
 
     def _removal(self, pods: Iterable[PodView], why: str) -> tuple[Delete, ...]:
         return removal(pods, why, self.now, self.facts.nodes.lost)

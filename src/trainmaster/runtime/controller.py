@@ -166,6 +166,9 @@ class Controller:
                 await self._report_defect(job, error)
             raise
         self._throttle(job, observed)
+        if plan.counts_failure and await self._executor.is_terminating(key.namespace):
+            self.queue.forget(key)  # the job is deleted, too
+            return "success"
         try:
             applied = await self._apply(job, plan, observed)
         finally:

@@ -15,7 +15,7 @@ import structlog
 
 from trainmaster.core.definition import UPDATE_COMMAND
 from trainmaster.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Stale
-from trainmaster.core.ids import POD, Key, Resource
+from trainmaster.core.ids import NAMESPACE, POD, Key, Resource
 from trainmaster.core.plan import Create, Delete, Patch, Plan, merge_patch
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import JobView, PodView
@@ -69,6 +69,7 @@ class _MetaPart(msgspec.Struct, rename="camel"):
     resource_version: str = "0"
     labels: dict[str, str] = {}
     owner_references: list[_OwnerPart] = []
+    deletion_timestamp: str | None = None
 
 
 class _ObjectPart(msgspec.Struct):
@@ -107,6 +108,15 @@ class Executor:
             if (found.uid, int(found.resource_version)) != (pod.uid, pod.resource_version):
                 return False
         return True
+
+    async def is_terminating(self, namespace: str) -> bool:
+        """Whether the namespace is being deleted. False without the right to read it."""
+        try:
+            async with self._limit.request(namespace):
+                body = await self._cluster.get(NAMESPACE, Key("", namespace))
+        except (Forbidden, NotFound):
+            return False
+        return bool(msgspec.json.decode(body, type=_ObjectPart).metadata.deletion_timestamp)
 
     async def store_status(self, resource: Resource, job: JobView, old: dict[str, object], plan: Plan) -> bool:
         """One merge patch, refused when the job is not the one that was planned for, or when its definition lacks a

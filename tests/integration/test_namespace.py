@@ -1,0 +1,45 @@
+"""A namespace that is deleted with a job in it."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from testbed.admin import Admin
+from testbed.operator import OperatorProcess
+from tests.e2e.kinds import KINDS, Kind
+from tests.integration.scene import Chronicle, Scene
+
+
+@pytest.fixture
+async def elsewhere(admin: Admin, world: Chronicle, namespace: str) -> AsyncIterator[Scene]:
+    """Another namespace than that of the test."""
+    other = f"{namespace[:30]}-elsewhere"
+    await admin.create("namespaces", {"metadata": {"name": other}})
+    yield Scene(admin, world, other)
+    await admin.delete("namespaces", None, other)
+
+
+def counts(status: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a status that a failed pod changes."""
+    return {name: status.get(name) for name in ("restarts", "restartHistory", "failure", "completionTime")}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+async def test_the_end_of_a_namespace_is_no_failure_of_its_jobs(
+    operator: OperatorProcess, scene: Scene, elsewhere: Scene, kind: Kind
+) -> None:
+    """The controller of namespaces deletes pods before jobs. It does not run here: the job stays, and can be read."""
+    job = await scene.create(kind.manifest(scene.namespace))
+    await job.start()
+    before, pods = counts(job.status), scene.incarnations("pods")
+
+    await scene.admin.delete("namespaces", None, scene.namespace)
+    async with scene.kubelet():
+        for name in scene.pods():
+            await scene.admin.delete("pods", scene.namespace, name)
+        await scene.until(lambda: not scene.pods(), "its pods are gone")
+    await elsewhere.settled()  # the operator has had its time
+
+    assert counts(job.status) == before
+    assert scene.incarnations("pods") == pods
