@@ -20,7 +20,7 @@ import yaml
 from deploy import manager, monitoring
 from deploy.manager import ALL, HERE, Variant
 from deploy.rights import Object
-from trainmaster.core.ids import NODE
+from trainmaster.core.ids import LEASE, NODE
 from trainmaster.kinds.dijob.profile import PROFILES
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime.definition_check import DEFINITION
@@ -30,8 +30,8 @@ CHART = HERE / "chart"
 NAMESPACE = "{{.Release.Namespace}}"
 """Without spaces, at which YAML could break the line."""
 PROGRAMS = ("operator", "server", "webhook")
-CLUSTER_SCOPED = {NODE.plural, DEFINITION.plural, "tokenreviews", "subjectaccessreviews"}
-"""Resources that no Role can grant."""
+NOT_NAMESPACED = {NODE.plural, DEFINITION.plural, LEASE.plural, "tokenreviews", "subjectaccessreviews"}
+"""Resources that no Role can grant, and the Leases of other namespaces."""
 
 _IS_CLUSTER = "not .Values.namespace"
 _HAS_SERVER = 'include "trainmaster.hasServer" .'
@@ -344,9 +344,9 @@ def _part(role: str) -> str:
 
 
 def _namespaced(rules: list[Object]) -> Iterator[Object]:
-    """What a Role can grant."""
+    """What an operator or server of one namespace needs."""
     for rule in rules:
-        if resources := [each for each in rule["resources"] if each not in CLUSTER_SCOPED]:
+        if resources := [each for each in rule["resources"] if each not in NOT_NAMESPACED]:
             yield {**rule, "resources": resources}
 
 

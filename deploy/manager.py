@@ -210,8 +210,7 @@ def _rights(variant: Variant) -> Iterator[Object]:
     name = variant.name("operator")
     yield _account(variant, name)
     yield from policy.operator(name, variant.namespace, variant.kinds)
-    operator = [*rights.rules(rights.operator(variant.kinds)), *rights.operator_definitions(variant.kinds)]
-    yield from _granted(variant, name, name, operator)
+    yield from _granted(variant, name, name, rights.operator_rules(variant.kinds))
     election, place = rights.election(variant.kinds), OPERATOR.lease_namespace
     yield from _granted(variant, name, variant.name("operator-election"), election, place)
     if variant.has_server:

@@ -112,7 +112,13 @@ def children(kind: Kind[Any]) -> tuple[Resource, ...]:
     return (*(() if JOB in kind.children else (POD,)), SERVICE, *kind.children)
 
 
-def operator_definitions(kinds: Iterable[ResourceKinds]) -> list[Object]:
+def operator_rules(kinds: Sequence[ResourceKinds]) -> list[Object]:
+    """All cluster-wide rules of an operator of these kinds. It looks which namespaces have an operator of their own."""
+    leases = rules({_place(LEASE): WATCH}, _lease_names(kinds))
+    return [*rules(operator(kinds)), *_definitions(kinds), *leases]
+
+
+def _definitions(kinds: Iterable[ResourceKinds]) -> list[Object]:
     """An operator of these kinds may read the definitions that it uses."""
     used = {resource for each in kinds for resource in (each.resource, *(related.resource for related in each.related))}
     return rules(READ_DEFINITIONS, names=sorted(map(str, used)))
@@ -126,9 +132,12 @@ def server_definitions(groups: Container[str] = OWN_GROUPS) -> list[Object]:
 def election(kinds: Iterable[ResourceKinds]) -> list[Object]:
     """What an operator of these kinds may do with Leases, in the namespace of these. A creation cannot be limited to
     names."""
-    names = sorted(lease_name(each.resource) for each in kinds)
     place = _place(LEASE)
-    return [*rules({place: frozenset({"create"})}), *rules({place: frozenset({"get", "update"})}, names)]
+    return [*rules({place: frozenset({"create"})}), *rules({place: frozenset({"get", "update"})}, _lease_names(kinds))]
+
+
+def _lease_names(kinds: Iterable[ResourceKinds]) -> list[str]:
+    return sorted(lease_name(each.resource) for each in kinds)
 
 
 def server(groups: Container[str] = OWN_GROUPS) -> Rights:

@@ -104,8 +104,11 @@ def is_partitioned(place: Place) -> bool:
 
 
 def remove(places: list[Place]) -> None:
-    """Remove everything that the functions above have created, as far as it is there."""
+    """Remove everything that the functions above have created, as far as it is there. The kernel may keep a namespace
+    for a while after its deletion, with the link: that is deleted first."""
     for place in places:
+        if Path("/sys/class/net", place.link).exists():
+            _ip("link", "delete", place.link)
         if place.namespace_file.exists():
             _ip("netns", "delete", place.namespace)
     if Path("/sys/class/net", BRIDGE).exists():

@@ -52,3 +52,11 @@ async def world(plane: ControlPlane) -> AsyncIterator[Chronicle]:
 @pytest.fixture
 def scene(admin: Admin, world: Chronicle, namespace: str) -> Scene:
     return Scene(admin, world, namespace)
+
+
+@pytest.fixture
+async def elsewhere(admin: Admin, world: Chronicle, namespace: str) -> Scene:
+    """Another namespace than that of the test."""
+    other = f"{namespace[:30]}-elsewhere"
+    await admin.create("namespaces", {"metadata": {"name": other}})
+    return Scene(admin, world, other)

@@ -1,23 +1,12 @@
 """A namespace that is deleted with a job in it."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from testbed.admin import Admin
 from testbed.operator import OperatorProcess
 from tests.e2e.kinds import KINDS, Kind
-from tests.integration.scene import Chronicle, Scene
-
-
-@pytest.fixture
-async def elsewhere(admin: Admin, world: Chronicle, namespace: str) -> AsyncIterator[Scene]:
-    """Another namespace than that of the test."""
-    other = f"{namespace[:30]}-elsewhere"
-    await admin.create("namespaces", {"metadata": {"name": other}})
-    yield Scene(admin, world, other)
-    await admin.delete("namespaces", None, other)
+from tests.integration.scene import Scene
 
 
 def counts(status: dict[str, Any]) -> dict[str, Any]:

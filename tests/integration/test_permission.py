@@ -47,7 +47,7 @@ class Permission(NamedTuple):
 
 MLKUBE_GROUPS = ("mxnet.mlkube.io", "mlkube.io")
 RBAC = "rbac.authorization.k8s.io"
-LEASES: rights.Rights = {("coordination.k8s.io", "leases"): frozenset({"get", "create", "update"})}
+LEASES: rights.Rights = {("coordination.k8s.io", "leases"): frozenset({"get", "create", "update"}) | rights.WATCH}
 
 
 def granted(*given: rights.Rights) -> set[Permission]:
@@ -338,8 +338,7 @@ async def meet_taken_names(scene: Scene, proxy: FaultProxy, life: Life) -> None:
 async def grant(scene: Scene, kinds: Sequence[ResourceKinds]) -> None:
     """The tenant of the plane is an operator of these kinds, with Leases in the namespace of the test."""
     admin, name = scene.admin, scene.namespace
-    rules = [*rights.rules(rights.operator(kinds)), *rights.operator_definitions(kinds)]
-    cluster_role = {"metadata": {"name": name}, "rules": rules}
+    cluster_role = {"metadata": {"name": name}, "rules": rights.operator_rules(kinds)}
     role = {"metadata": {"name": name}, "rules": rights.election(kinds)}
     await admin.create(f"{RBAC}/v1/clusterroles", cluster_role)
     await admin.create(f"{RBAC}/v1/clusterrolebindings", binding(TENANT, "ClusterRole", name))
@@ -394,23 +393,15 @@ async def test_a_job_in_kube_system_says_why_it_has_no_pods(
     assert "create the job in another namespace" in message
 
 
-@pytest.fixture
-async def outside(plane: ControlPlane, admin: Admin, world: Chronicle, namespace: str) -> Scene:
-    """Another namespace than that of the test."""
-    other = f"{namespace[:30]}-outside"
-    await admin.create("namespaces", {"metadata": {"name": other}})
-    return Scene(admin, world, other)
-
-
 async def test_an_operator_of_one_namespace_needs_a_role_there_and_touches_nothing_outside(
-    plane: ControlPlane, scene: Scene, outside: Scene
+    plane: ControlPlane, scene: Scene, elsewhere: Scene
 ) -> None:
     await scene.admin.create(
         f"{RBAC}/v1/rolebindings", binding(TENANT, "ClusterRole", "trainmaster-operator"), scene.namespace
     )
     # An operator of one namespace looks for it there.
     await scene.admin.create(AGGREGATORCONFIGS, agconfig(scene.namespace), scene.namespace)
-    alone = [await outside.create(dijob("di")), await outside.create(aitrainingjob("ai"))]
+    alone = [await elsewhere.create(dijob("di")), await elsewhere.create(aitrainingjob("ai"))]
 
     with FaultProxy(plane) as proxy:
         args = ["--namespace", scene.namespace]
@@ -431,7 +422,7 @@ async def test_an_operator_of_one_namespace_needs_a_role_there_and_touches_nothi
     assert {call.namespace for call in rest} == {scene.namespace}
     assert [str(call) for call in rest if call.code in (401, 403)] == []
     assert [job.status for job in alone] == [{}, {}]
-    assert not outside.pods()
+    assert not elsewhere.pods()
     for job in alone:
         await job.delete()
 

@@ -192,6 +192,30 @@ async def test_two_installations_never_drive_the_same_jobs(plane: ControlPlane, 
     assert [(line["lease"], line["holder"]) for line in waits] == [(f"{scene.namespace}/{DIJOBS}", holder_of(held))]
 
 
+async def test_an_operator_of_all_namespaces_leaves_the_others_to_their_own(
+    plane: ControlPlane, scene: Scene, elsewhere: Scene
+) -> None:
+    async with electing(plane, elsewhere) as everywhere:
+        async with electing(plane, scene, f"--namespace={scene.namespace}") as own:
+            held = await scene.admin.wait_for(LEASES, scene.namespace, DIJOBS, holder_of, timeout=PATIENCE)
+            for manifest in (dijob(), aitrainingjob()):
+                await (await scene.create(manifest)).live()
+            await (await elsewhere.create(dijob())).live()
+            metrics = [Metrics(await asyncio.to_thread(each.metrics)) for each in (own, everywhere)]
+            assert await asyncio.to_thread(own.terminate) == 0
+        job = await scene.create(dijob("later"))
+        await job.live()
+        log = everywhere.log
+
+    drove = [
+        [kind for kind in ("DIJob", "AITrainingJob") if each.total("trainmaster_status_writes_total", kind=kind)]
+        for each in metrics
+    ]
+    assert drove == [["DIJob", "AITrainingJob"], ["DIJob"]]
+    lines = [json.loads(line) for line in log.splitlines() if "leaving jobs to the operator" in line]
+    assert (f"{scene.namespace}/{DIJOBS}", holder_of(held)) in [(line["lease"], line["holder"]) for line in lines]
+
+
 async def test_a_namespace_of_leases_that_does_not_exist_ends_the_operator_with_a_sentence(plane: ControlPlane) -> None:
     args = ["--leader-elect=true", "--leader-elect-resource-namespace=nowhere"]
     async with OperatorProcess(plane, args=args, user="admin", is_waited_for=False) as operator:

@@ -31,7 +31,7 @@ from tests.runtime.kind import (
 )
 from trainmaster.core.definition import outdated
 from trainmaster.core.errors import Conflict, Forbidden, NotFound, NotSynced, ServerError, UnknownField, Unreachable
-from trainmaster.core.ids import CONFIG_MAP, JOB, NAMESPACE, NODE, POD, SERVICE, Key, Resource
+from trainmaster.core.ids import CONFIG_MAP, JOB, LEASE, NAMESPACE, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Delete, Event, Patch, Plan, normal, warning
 from trainmaster.core.template import MANAGED_BY
@@ -42,6 +42,7 @@ from trainmaster.core.view import (
     CandidateView,
     ChildView,
     JobView,
+    LeaseView,
     NodeView,
     PodView,
     ServiceView,
@@ -55,6 +56,7 @@ from trainmaster.runtime.controller import BARRIER_POLL, RESERVED, Controller
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.node_index import POLL, NodeIndex
+from trainmaster.runtime.other_operators import OtherOperators
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.status_writer import CONFLICT_SECONDS, CREATED_POLL
@@ -100,6 +102,7 @@ class Rig:
         self.ports.follow(self.jobs, self.pods)
         self.nodes = Store[NodeView](NODE)
         self.candidates = Store[CandidateView](POD)
+        self.leases = Store[LeaseView](LEASE)
         self.controller = Controller(
             ResourceKinds(self.kind),
             jobs=self.jobs,
@@ -115,6 +118,7 @@ class Rig:
             children=self.children,
             nodes=NodeIndex(self.nodes, self.pods) if has_nodes else None,
             adopter=Adopter(ResourceKinds(self.kind), {(None, POD): self.candidates}, {POD: self.pods}),
+            others=OtherOperators(self.leases, "kube-system", lambda: NOW),
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
         )
         self.queue = self.controller.queue
@@ -1375,6 +1379,26 @@ async def test_no_failure_is_counted_while_the_namespace_terminates(
 
     assert len(rig.cluster.asked("get", NAMESPACE)) == 1
     assert len(rig.cluster.asked("patch", TOY)) == is_stored
+
+
+async def test_a_job_whose_namespace_has_its_own_operator_is_planned_when_that_has_ended() -> None:
+    plans: list[str] = []
+
+    def look(job: Toy, observed: Observed) -> Plan:
+        plans.append(job.metadata.name)
+        return Plan()
+
+    rig = Rig(look)
+    lease = LeaseView(Key("ml", "toys"), "uid", 1001, deleting=False, holder="another", seconds=15)
+    rig.leases.replace([lease], 1001)
+    async with rig.working():
+        await asyncio.sleep(14)
+        assert not plans
+
+        rig.leases.put(msgspec.structs.replace(lease, resource_version=1002, holder=""))
+        await asyncio.sleep(0.1)
+
+    assert plans == ["mnist"]
 
 
 async def test_a_namespace_is_not_read_for_a_plan_that_counts_no_failure() -> None:

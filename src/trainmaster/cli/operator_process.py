@@ -113,6 +113,7 @@ async def _operate(options: OperatorOptions) -> None:
             namespace=options.namespace,
             workers=options.thread_num,
             electors=electors,
+            lease_namespace=_lease_namespace(options) if electors else "",
             checks_definitions=True,
             now=clock.now,
         )
@@ -191,8 +192,7 @@ async def _electing(
         yield {}
         return
     times = _election_times(options)
-    # An operator of one namespace has no rights elsewhere.
-    namespace = options.leader_elect_resource_namespace or options.namespace or OPERATOR.lease_namespace
+    namespace = _lease_namespace(options)
     leases = {each.name: options.leader_elect_resource_name or lease_name(each.resource) for each in kinds}
     names = set(leases.values())
     identity = identity_of(os.environ)
@@ -203,6 +203,11 @@ async def _electing(
             for name in names
         }
         yield {controller: electors[name] for controller, name in leases.items()}
+
+
+def _lease_namespace(options: OperatorOptions) -> str:
+    """An operator of one namespace has no rights elsewhere."""
+    return options.leader_elect_resource_namespace or options.namespace or OPERATOR.lease_namespace
 
 
 def identity_of(environ: Mapping[str, str]) -> str:

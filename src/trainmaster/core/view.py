@@ -27,7 +27,7 @@ from trainmaster.core.quantity import amount_of
 OUT_OF_MEMORY = "OOMKilled"
 """The reason of a container that was killed at its memory limit."""
 
-V = TypeVar("V", bound="PodView | ServiceView | ChildView | CandidateView | JobView | NodeView")
+V = TypeVar("V", bound="PodView | ServiceView | ChildView | CandidateView | JobView | NodeView | LeaseView")
 W = TypeVar("W")
 
 LONGEST_LINE = 200
@@ -201,6 +201,17 @@ class NodeView(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         return self.key.name
+
+
+class LeaseView(msgspec.Struct, frozen=True):
+    """Who holds a Lease, and for how many seconds after a renewal. Empty holder: nobody."""
+
+    key: Key
+    uid: str
+    resource_version: int
+    deleting: bool
+    holder: str
+    seconds: int
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -554,6 +565,16 @@ class _NodeWire(msgspec.Struct):
     status: _NodeStatusWire = msgspec.field(default_factory=_NodeStatusWire)
 
 
+class _LeaseSpecWire(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+
+
+class _LeaseWire(msgspec.Struct):
+    metadata: _MetaWire
+    spec: _LeaseSpecWire = msgspec.field(default_factory=_LeaseSpecWire)
+
+
 class _ChildWire(msgspec.Struct):
     metadata: _MetaWire
     spec: dict[str, msgspec.Raw] | None = None
@@ -844,6 +865,18 @@ def _slim_node(wire: _NodeWire) -> NodeView:
     )
 
 
+def _slim_lease(wire: _LeaseWire) -> LeaseView:
+    meta, spec = wire.metadata, wire.spec
+    return LeaseView(
+        key=meta.key(),
+        uid=meta.uid,
+        resource_version=int(meta.resource_version),
+        deleting=meta.deletion_timestamp is not None,
+        holder=spec.holder_identity or "",
+        seconds=spec.lease_duration_seconds or 0,
+    )
+
+
 def _slim_job(raw: msgspec.Raw) -> JobView:
     view = _slim_whole(raw)
     error = size_error(view.raw)
@@ -914,3 +947,4 @@ JOB_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_job)
 WHOLE_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_whole)
 """Objects of any kind and size, for programs that serve one user."""
 NODE_CODEC: Codec[NodeView] = Codec(_NodeWire, _slim_node)
+LEASE_CODEC: Codec[LeaseView] = Codec(_LeaseWire, _slim_lease)

@@ -30,6 +30,7 @@ from trainmaster.runtime.job_events import JobEvents
 from trainmaster.runtime.job_summary import summary_of
 from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.observer import Observer
+from trainmaster.runtime.other_operators import OtherOperators
 from trainmaster.runtime.queue import NORMAL, SOON, STARTUP, URGENT, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.status_writer import StatusWriter, Write
@@ -72,6 +73,7 @@ class Controller:
         children: Mapping[Resource, Store[ChildView]] | None = None,
         nodes: NodeIndex | None = None,
         adopter: Adopter | None = None,
+        others: OtherOperators | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         self.name = kinds.name
@@ -97,6 +99,7 @@ class Controller:
         self._executor = executor
         self._events = JobEvents(kinds, recorder)
         self._ports = ports
+        self._others = others
         self._now = now
         self._is_working = False
         self._statuses = StatusWriter(kinds, executor, self.queue, self._stored, jobs.doubt, now)
@@ -107,6 +110,8 @@ class Controller:
         jobs.listen(self._job_changed)
         jobs.on_recovery(self.queue.retry_all)
         self.observer.listen(self._child_changed, self._related_changed)
+        if others:
+            others.on_end(self._operator_ended)
 
     async def work(self, *, only_urgent: bool = False) -> None:
         """One worker: reconciles jobs until the queue is closed. A pass that has begun is always finished."""
@@ -150,10 +155,8 @@ class Controller:
         if job is None:
             self.queue.forget(key)
             return "success"
-        is_behind = not self._barrier.is_open(job.uid) or self._statuses.is_behind(job)
-        if is_behind or not await self._is_certain(job):
-            metrics.BARRIER_WAITS.labels(self.name).inc()
-            self.queue.add(key, after=BARRIER_POLL)
+        if seconds := await self._seconds_to_wait(job):
+            self.queue.add(key, after=seconds)
             return "requeue_after"
         self._statuses.confirm(job)
         try:
@@ -185,6 +188,17 @@ class Controller:
             self.queue.add(key, after=plan.requeue_after)
             return "requeue_after"
         return "success"
+
+    async def _seconds_to_wait(self, job: JobView) -> float:
+        """Until the job can be planned, if nothing happens before; 0 for now. It waits for the operator of its
+        namespace to end, or for what was written to be in the stores."""
+        if self._others and (left := self._others.seconds_left(job.key.namespace)):
+            return left
+        is_behind = not self._barrier.is_open(job.uid) or self._statuses.is_behind(job)
+        if is_behind or not await self._is_certain(job):
+            metrics.BARRIER_WAITS.labels(self.name).inc()
+            return BARRIER_POLL
+        return 0.0
 
     async def _is_certain(self, job: JobView) -> bool:
         """A pod that ended before its node was lost has no fault, and the watch of pods may be behind that of nodes.
@@ -274,6 +288,12 @@ class Controller:
         if self._is_working and self._jobs.is_synced:
             for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
                 self.queue.add(key)
+
+    def _operator_ended(self, namespace: str) -> None:
+        """Another process drove the jobs of this namespace."""
+        for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
+            if key.namespace == namespace:
+                self._enqueue(key)
 
     def _forget(self, job: JobView) -> None:
         self._barrier.forget(job.uid)

@@ -11,7 +11,7 @@ import structlog
 
 from trainmaster.core.errors import NotSynced
 from trainmaster.core.ids import Key, Resource
-from trainmaster.core.view import JobView, NodeView, V
+from trainmaster.core.view import JobView, LeaseView, NodeView, V
 from trainmaster.runtime import metrics
 
 log = structlog.get_logger(__name__)
@@ -128,11 +128,11 @@ class Store(Generic[V]):
         return self._views
 
     def _index(self, view: V) -> None:
-        if not isinstance(view, JobView | NodeView) and view.owner is not None:
+        if not isinstance(view, JobView | NodeView | LeaseView) and view.owner is not None:
             self._owned.setdefault((view.key.namespace, view.owner.uid), {})[view.key] = view
 
     def _unindex(self, view: V) -> None:
-        if isinstance(view, JobView | NodeView) or view.owner is None:
+        if isinstance(view, JobView | NodeView | LeaseView) or view.owner is None:
             return
         place = view.key.namespace, view.owner.uid
         if owned := self._owned.get(place):

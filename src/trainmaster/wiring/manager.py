@@ -5,12 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from trainmaster.core.errors import BadConfig
-from trainmaster.core.ids import NODE, POD, SERVICE, Resource
+from trainmaster.core.ids import LEASE, NODE, POD, SERVICE, Resource
 from trainmaster.core.template import MANAGED_BY
 from trainmaster.core.view import (
     CANDIDATE_CODEC,
     CHILD_CODEC,
     JOB_CODEC,
+    LEASE_CODEC,
     NODE_CODEC,
     POD_CODEC,
     SERVICE_CODEC,
@@ -19,6 +20,7 @@ from trainmaster.core.view import (
     ChildView,
     Codec,
     JobView,
+    LeaseView,
     NodeView,
     PodView,
     ServiceView,
@@ -32,11 +34,12 @@ from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.controller import Controller
 from trainmaster.runtime.definition_check import DefinitionCheck
-from trainmaster.runtime.elector import Elector
+from trainmaster.runtime.elector import Elector, lease_name
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts, is_free_here
 from trainmaster.runtime.manager import Manager
 from trainmaster.runtime.node_index import NodeIndex
+from trainmaster.runtime.other_operators import OtherOperators
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.reflector import Reflector
 from trainmaster.runtime.store import Store
@@ -55,10 +58,12 @@ def build_manager(
     namespace: str = "",
     workers: int = OPERATOR.workers,
     electors: Mapping[str, Elector] | None = None,
+    lease_namespace: str = "",
     checks_definitions: bool = False,
     now: Callable[[], datetime] = utc_now,
 ) -> Manager:
-    """Stores, reflectors and one controller for each resource that jobs have, wired. ``checks_definitions`` is for a
+    """Stores, reflectors and one controller for each resource that jobs have, wired. ``lease_namespace`` is that of the
+    electors' Leases; an operator of all namespaces looks for Leases in the others. ``checks_definitions`` is for a
     cluster whose definitions are installed apart from this program."""
     pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
     jobs: dict[Resource, Store[JobView]] = {each.resource: Store[JobView](each.resource) for each in kinds}
@@ -106,6 +111,11 @@ def build_manager(
     ]
     if book is not None:
         reflectors.append(Reflector(cluster, nodes, NODE_CODEC, is_optional=True))
+    leases = {each: Store[LeaseView](LEASE) for each in kinds if lease_namespace and not namespace}
+    reflectors += [
+        Reflector(cluster, store, LEASE_CODEC, fields=f"metadata.name={lease_name(each.resource)}", is_optional=True)
+        for each, store in leases.items()
+    ]
     controllers += [
         Controller(
             each,
@@ -126,6 +136,7 @@ def build_manager(
                 {place: store for place, store in candidates.items() if place[0] in each.predecessors},
                 {POD: pods, SERVICE: services, **children},
             ),
+            others=OtherOperators(leases[each], lease_namespace, now) if each in leases else None,
         )
         for each in kinds
     ]
