@@ -114,7 +114,7 @@ def children(kind: Kind[Any]) -> tuple[Resource, ...]:
 
 def operator_rules(kinds: Sequence[ResourceKinds]) -> list[Object]:
     """All cluster-wide rules of an operator of these kinds. It looks which namespaces have an operator of their own."""
-    leases = rules({_place(LEASE): WATCH}, _lease_names(kinds))
+    leases = rules({_place(LEASE): READ}, _lease_names(kinds))
     return [*rules(operator(kinds)), *_definitions(kinds), *leases]
 
 

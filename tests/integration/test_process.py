@@ -218,7 +218,7 @@ async def leaves(operator: OperatorProcess, scene: Scene, *names: str) -> None:
     """It says that the jobs of these Leases are driven by those who hold them."""
     where = (LEASES, scene.namespace)
     leases = [await scene.admin.wait_for(*where, name, holder_of, timeout=PATIENCE) for name in names]
-    lines = [json.loads(line) for line in operator.log.splitlines() if "leaving jobs to the operator" in line]
+    lines = [json.loads(line) for line in operator.log.splitlines() if "its jobs are not reconciled here" in line]
     said = {(line["lease"], line["holder"]) for line in lines}
     assert said >= {(f"{scene.namespace}/{name}", holder_of(held)) for name, held in zip(names, leases, strict=True)}
 

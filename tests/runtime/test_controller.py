@@ -118,7 +118,7 @@ class Rig:
             children=self.children,
             nodes=NodeIndex(self.nodes, self.pods) if has_nodes else None,
             adopter=Adopter(ResourceKinds(self.kind), {(None, POD): self.candidates}, {POD: self.pods}),
-            others=OtherOperators(self.leases, "kube-system", lambda: NOW),
+            others=OtherOperators(self.cluster, self.leases, "kube-system", lambda: 0.0),
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
         )
         self.queue = self.controller.queue

@@ -1,8 +1,10 @@
-from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
+from tests.runtime.cluster import FakeCluster, raising
+from trainmaster.core.errors import Forbidden
 from trainmaster.core.ids import LEASE, Key
 from trainmaster.core.view import LEASE_CODEC, LeaseView
 from trainmaster.runtime.other_operators import MAX_SECONDS, OtherOperators
@@ -11,75 +13,99 @@ from trainmaster.runtime.store import Store
 OWN, THEIRS = "kube-system", "team"
 
 
+def a_lease(namespace: str = THEIRS, holder: str | None = "them", seconds: int | None = 15) -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    return {"metadata": {"namespace": namespace, "name": "dijobs", "uid": "1", "resourceVersion": "7"}, "spec": spec}
+
+
 class Rig:
     def __init__(self) -> None:
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.time = 0.0
+        self.cluster = FakeCluster()
         self.leases = Store[LeaseView](LEASE)
-        self.others = OtherOperators(self.leases, OWN, lambda: self.now)
+        self.others = OtherOperators(self.cluster, self.leases, OWN, lambda: self.time)
         self.ended: list[str] = []
         self.others.on_end(self.ended.append)
         self.leases.replace([], 1000)
 
-    def put(self, namespace: str = THEIRS, holder: str = "them", seconds: int = 15) -> None:
-        version = self.leases.seen + 1
-        self.leases.put(LeaseView(Key(namespace, "dijobs"), f"uid-of-{namespace}", version, False, holder, seconds))
-        self.leases.advance(version)
+    def write(self, namespace: str = THEIRS, *, is_watched: bool = True, **fields: Any) -> None:
+        stored = self.cluster.put(LEASE, a_lease(namespace, **fields))
+        if is_watched:
+            self.leases.put(LEASE_CODEC.object(msgspec.json.encode(stored)))
 
-    def wait(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-
-def test_a_lease_is_decoded_with_and_without_a_holder() -> None:
-    meta = {"namespace": THEIRS, "name": "dijobs", "uid": "1", "resourceVersion": "7"}
-    full = {"metadata": meta, "spec": {"holderIdentity": "them", "leaseDurationSeconds": 15, "renewTime": "x"}}
-
-    assert LEASE_CODEC.object(msgspec.json.encode(full)) == LeaseView(Key(THEIRS, "dijobs"), "1", 7, False, "them", 15)
-    bare = LEASE_CODEC.object(msgspec.json.encode({"metadata": meta, "spec": {"holderIdentity": None}}))
-    assert (bare.holder, bare.seconds) == ("", 0)
+    async def left(self, namespace: str = THEIRS) -> float:
+        return await self.others.seconds_left(namespace)
 
 
-def test_a_lease_is_held_until_its_duration_after_the_last_change_is_over() -> None:
+@pytest.mark.parametrize(("holder", "seconds"), [("them", 15), (None, None)])
+def test_a_lease_is_decoded_with_and_without_a_holder(holder: str | None, seconds: int | None) -> None:
+    view = LEASE_CODEC.object(msgspec.json.encode(a_lease(holder=holder, seconds=seconds)))
+
+    assert view == LeaseView(Key(THEIRS, "dijobs"), "1", 7, False, holder or "", seconds or 0)
+
+
+async def test_a_lease_is_held_until_its_duration_after_the_last_change_is_over() -> None:
     rig = Rig()
-    rig.put()
-    rig.wait(14)
-    assert rig.others.seconds_left(THEIRS) == 1
+    rig.write()
+    rig.time = 14
+    assert await rig.left() == 1
 
-    rig.put()
-    rig.wait(14)
-    assert rig.others.seconds_left(THEIRS) == 1
+    rig.write()
+    rig.time = 28
+    assert await rig.left() == 1
 
-    rig.wait(1)
-    assert rig.others.seconds_left(THEIRS) == 0
+    rig.time = 29
+    assert await rig.left() == 0
     assert rig.ended == [THEIRS]
 
 
-@pytest.mark.parametrize("how", ["given back", "deleted"])
-def test_a_lease_ends_at_once_when_it_is(how: str) -> None:
+async def test_a_lease_that_was_renewed_while_its_watch_was_behind_is_held() -> None:
     rig = Rig()
-    rig.put()
+    rig.write()
+    rig.write(is_watched=False)
+    rig.time = 15
+
+    assert await rig.left() == 15
+    assert rig.ended == []
+
+
+async def test_a_lease_that_may_not_be_read_ends_with_its_duration() -> None:
+    rig = Rig()
+    rig.write()
+    rig.write(is_watched=False)
+    rig.cluster.before = raising("get", Forbidden("no right"))
+    rig.time = 15
+
+    assert await rig.left() == 0
+
+
+@pytest.mark.parametrize("how", ["released", "deleted"])
+async def test_a_lease_ends_at_once_when_it_is(how: str) -> None:
+    rig = Rig()
+    rig.write()
     if how == "deleted":
         found = rig.leases.get(Key(THEIRS, "dijobs"))
         assert found
         rig.leases.remove(msgspec.structs.replace(found, resource_version=2000))
     else:
-        rig.put(holder="")
+        rig.write(holder="")
 
-    assert rig.others.seconds_left(THEIRS) == 0
+    assert await rig.left() == 0
     assert rig.ended == [THEIRS]
 
 
-def test_our_own_lease_and_namespaces_without_one_are_not_held_by_others() -> None:
+async def test_our_own_lease_and_namespaces_without_one_are_not_held_by_others() -> None:
     rig = Rig()
-    rig.put(OWN)
-    rig.put(THEIRS)
+    rig.write(OWN)
+    rig.write(THEIRS)
 
-    assert rig.others.seconds_left(OWN) == 0
-    assert rig.others.seconds_left("nobody") == 0
+    assert await rig.left(OWN) == 0
+    assert await rig.left("nobody") == 0
     assert rig.ended == []
 
 
-def test_no_lease_is_held_for_longer_than_a_minute_after_its_last_change() -> None:
+async def test_no_lease_is_held_for_longer_than_a_minute_after_its_last_change() -> None:
     rig = Rig()
-    rig.put(seconds=2_000_000_000)
+    rig.write(seconds=2_000_000_000)
 
-    assert rig.others.seconds_left(THEIRS) == MAX_SECONDS
+    assert await rig.left() == MAX_SECONDS

@@ -465,7 +465,8 @@ async def test_the_store_of_a_kind_whose_definition_comes_late_is_filled(cluster
 @asynccontextmanager
 async def reading_nodes(cluster: FakeCluster) -> AsyncIterator[tuple[Reflector[NodeView], Store[NodeView]]]:
     store = Store[NodeView](NODE)
-    reflector = Reflector(cluster, store, NODE_CODEC, is_optional=True, backoff=Backoff(0.2, 30.0, jitter=lambda: 0.0))
+    backoff = Backoff(0.2, 30.0, jitter=lambda: 0.0)
+    reflector = Reflector(cluster, store, NODE_CODEC, without="faults of nodes are not noticed", backoff=backoff)
     task = asyncio.create_task(reflector.run())
     await asyncio.sleep(1)
     yield reflector, store

@@ -116,6 +116,7 @@ async def _operate(options: OperatorOptions) -> None:
             lease_namespace=_lease_namespace(options) if electors else "",
             checks_definitions=True,
             now=clock.now,
+            monotonic=_elapsed,
         )
         async with (
             serve_metrics(options.metrics_bind_address),

@@ -192,7 +192,7 @@ class Controller:
     async def _seconds_to_wait(self, job: JobView) -> float:
         """Until the job can be planned, if nothing happens before; 0 for now. It waits for the operator of its
         namespace to end, or for what was written to be in the stores."""
-        if self._others and (left := self._others.seconds_left(job.key.namespace)):
+        if self._others and (left := await self._others.seconds_left(job.key.namespace)):
             return left
         is_behind = not self._barrier.is_open(job.uid) or self._statuses.is_behind(job)
         if is_behind or not await self._is_certain(job):
@@ -290,7 +290,9 @@ class Controller:
                 self.queue.add(key)
 
     def _operator_ended(self, namespace: str) -> None:
-        """Another process drove the jobs of this namespace."""
+        """Another process reconciled the jobs of this namespace."""
+        if not self._is_working or not self._jobs.is_synced:
+            return
         for key in self._jobs.keys():  # noqa: SIM118 a store is no dict
             if key.namespace == namespace:
                 self._enqueue(key)

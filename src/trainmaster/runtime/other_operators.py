@@ -1,15 +1,18 @@
 """Which namespaces have an operator of their own.
 
 An operator of one namespace has its Leases there, under the names that an operator of all namespaces uses for its own.
-While such a Lease is held, the operator of all namespaces leaves the jobs of that namespace alone.
+While such a Lease is held, the operator of all namespaces does not reconcile the jobs of that namespace.
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
 
+import msgspec
 import structlog
 
-from trainmaster.core.view import LeaseView
+from trainmaster.core.errors import Forbidden, NotFound
+from trainmaster.core.ids import LEASE
+from trainmaster.core.view import LEASE_CODEC, LeaseView
+from trainmaster.runtime.cluster import Cluster
 from trainmaster.runtime.store import Store
 
 MAX_SECONDS = 60.0
@@ -18,15 +21,21 @@ MAX_SECONDS = 60.0
 log = structlog.get_logger(__name__)
 
 
+class _Held(msgspec.Struct, frozen=True):
+    lease: LeaseView
+    until: float
+
+
 class OtherOperators:
     """``leases`` are the Leases of one kind in all namespaces, ``own`` is the namespace of this operator's Lease.
-    Leases are judged by our own clock, from when they were last seen to change."""
+    A Lease is judged by our own clock, from when it was last seen to change."""
 
-    def __init__(self, leases: Store[LeaseView], own: str, now: Callable[[], datetime]) -> None:
+    def __init__(self, cluster: Cluster, leases: Store[LeaseView], own: str, monotonic: Callable[[], float]) -> None:
+        self._cluster = cluster
         self._own = own
-        self._now = now
-        self._held: dict[str, tuple[str, datetime]] = {}
-        """By namespace: the holder of its Lease, and the time when that expires."""
+        self._monotonic = monotonic
+        self._held: dict[str, _Held] = {}
+        """By namespace."""
         self._ended: Callable[[str], None] = lambda namespace: None
         leases.listen(self._changed)
 
@@ -34,30 +43,41 @@ class OtherOperators:
         """Call it with each namespace whose operator has ended."""
         self._ended = callback
 
-    def seconds_left(self, namespace: str) -> float:
+    async def seconds_left(self, namespace: str) -> float:
         """For how long the Lease of the namespace is still held; 0 without one."""
-        if namespace not in self._held:
-            return 0.0
-        _, until = self._held[namespace]
-        left = (until - self._now()).total_seconds()
-        if left <= 0:
-            self._end(namespace)
-        return max(left, 0.0)
+        held = self._held.get(namespace)
+        if held and held.until <= self._monotonic():
+            await self._read_again(held)
+            held = self._held.get(namespace)
+        return max(held.until - self._monotonic(), 0.0) if held else 0.0
+
+    async def _read_again(self, held: _Held) -> None:
+        """The Lease may have been renewed while its watch was behind."""
+        before = held.lease
+        try:
+            after = LEASE_CODEC.object(await self._cluster.get(LEASE, before.key))
+        except (Forbidden, NotFound):
+            after = None
+        is_renewed = after and after.resource_version != before.resource_version
+        self._changed(before, after if is_renewed else None)
 
     def _changed(self, before: LeaseView | None, after: LeaseView | None) -> None:
         lease = after or before
         if lease is None or lease.key.namespace == self._own:
             return
         namespace = lease.key.namespace
-        if after is None or not after.holder:
-            self._end(namespace)
-            return
-        if namespace not in self._held:
-            log.info("leaving jobs to the operator of their namespace", lease=str(lease.key), holder=after.holder)
-        seconds = timedelta(seconds=min(after.seconds, MAX_SECONDS))
-        self._held[namespace] = (after.holder, self._now() + seconds)
-
-    def _end(self, namespace: str) -> None:
-        if held := self._held.pop(namespace, None):
-            log.info("driving jobs of a namespace whose operator has ended", namespace=namespace, holder=held[0])
+        if after and after.holder:
+            if namespace not in self._held:
+                log.info(
+                    "the namespace has its own operator: its jobs are not reconciled here",
+                    lease=str(after.key),
+                    holder=after.holder,
+                )
+            self._held[namespace] = _Held(after, self._monotonic() + min(after.seconds, MAX_SECONDS))
+        elif held := self._held.pop(namespace, None):
+            log.info(
+                "the operator of the namespace has ended: its jobs are reconciled here",
+                lease=str(held.lease.key),
+                holder=held.lease.holder,
+            )
             self._ended(namespace)

@@ -53,6 +53,8 @@ log = structlog.get_logger(__name__)
 
 
 class Reflector(Generic[V]):
+    """``without`` is for a resource that need not be readable: what is then missing, for the log."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -62,7 +64,7 @@ class Reflector(Generic[V]):
         namespace: str = "",
         selector: str = "",
         fields: str = "",
-        is_optional: bool = False,
+        without: str = "",
         backoff: Backoff | None = None,
     ) -> None:
         self._cluster = cluster
@@ -71,7 +73,7 @@ class Reflector(Generic[V]):
         self._namespace = namespace
         self._selector = selector
         self._fields = fields
-        self._is_optional = is_optional
+        self._without = without
         self._backoff = backoff or Backoff(*WATCH)
         self._page = FIRST_PAGE
         self._failures = 0
@@ -123,7 +125,7 @@ class Reflector(Generic[V]):
                 self._version = ""
                 await (self._miss(error) if self._store.resource.group else self._fail(error))
             except Forbidden as error:
-                await (self._do_without(error) if self._is_optional else self._fail(error))
+                await (self._do_without(error) if self._without else self._fail(error))
             except Trainmaster as error:
                 await self._fail(error)
             except Exception:  # a defect that one object triggers must not end the process
@@ -294,7 +296,7 @@ class Reflector(Generic[V]):
                 "may not be read: it is done without",
                 resource=str(self._store.resource),
                 because=str(error),
-                hint="grant list and watch of it to have changes seen, such as faults of nodes",
+                hint=f"grant list and watch; without them {self._without}",
             )
         self._version = ""
         self._is_forbidden = True

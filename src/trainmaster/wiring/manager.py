@@ -1,5 +1,6 @@
 """The parts of an operator."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -61,6 +62,7 @@ def build_manager(
     lease_namespace: str = "",
     checks_definitions: bool = False,
     now: Callable[[], datetime] = utc_now,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Manager:
     """Stores, reflectors and one controller for each resource that jobs have, wired. ``lease_namespace`` is that of the
     electors' Leases; an operator of all namespaces looks for Leases in the others. ``checks_definitions`` is for a
@@ -110,10 +112,16 @@ def build_manager(
         for (predecessor, resource), store in candidates.items()
     ]
     if book is not None:
-        reflectors.append(Reflector(cluster, nodes, NODE_CODEC, is_optional=True))
+        reflectors.append(Reflector(cluster, nodes, NODE_CODEC, without="faults of nodes are not noticed"))
     leases = {each: Store[LeaseView](LEASE) for each in kinds if lease_namespace and not namespace}
     reflectors += [
-        Reflector(cluster, store, LEASE_CODEC, fields=f"metadata.name={lease_name(each.resource)}", is_optional=True)
+        Reflector(
+            cluster,
+            store,
+            LEASE_CODEC,
+            fields=f"metadata.name={lease_name(each.resource)}",
+            without="jobs of namespaces that have their own operator are reconciled twice",
+        )
         for each, store in leases.items()
     ]
     controllers += [
@@ -136,7 +144,7 @@ def build_manager(
                 {place: store for place, store in candidates.items() if place[0] in each.predecessors},
                 {POD: pods, SERVICE: services, **children},
             ),
-            others=OtherOperators(leases[each], lease_namespace, now) if each in leases else None,
+            others=OtherOperators(cluster, leases[each], lease_namespace, monotonic) if each in leases else None,
         )
         for each in kinds
     ]

@@ -190,8 +190,9 @@ class Agent:
         """Runs until it is cancelled."""
         pods = Reflector(self._cluster, self._pods, WHOLE_CODEC, fields=f"spec.nodeName={self._options.name}")
         services = Reflector(self._cluster, self._services, WHOLE_CODEC)
-        # The Node authorizer allows no list of them; then files are compared with their objects once a minute.
-        config_maps = Reflector(self._cluster, self._config_maps, SERVICE_CODEC, is_optional=True)
+        # The Node authorizer allows no list of them.
+        without = "files of volumes are compared with their ConfigMaps once a minute"
+        config_maps = Reflector(self._cluster, self._config_maps, SERVICE_CODEC, without=without)
         await registration.register()
         async with asyncio.TaskGroup() as group:
             for reflector in (pods, services, config_maps):
