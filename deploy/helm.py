@@ -66,7 +66,7 @@ def _chart() -> str:
         "type": "application",
         "version": version,
         "appVersion": version,
-        "kubeVersion": ">=1.29.0-0",
+        "kubeVersion": ">=1.30.0-0",
     }
     return head + yaml.safe_dump(about, sort_keys=False)
 

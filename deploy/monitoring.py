@@ -100,15 +100,17 @@ ALERTS = (
     ),
     Alert(
         "TrainmasterUnreadableObjects",
-        "sum by (resource) (increase(trainmaster_unreadable_objects_total[10m])) > 0",
+        "sum by (resource) (increase(trainmaster_unreadable_objects_total[1h])) > 0",
         "warning",
         "objects of {{ $labels.resource }} cannot be read and are left out",
+        lasts="1m",
     ),
     Alert(
         "TrainmasterEventsDropped",
-        'sum by (because) (increase(trainmaster_events_dropped_total{because!="shut down"}[10m])) > 0',
+        'sum by (because) (increase(trainmaster_events_dropped_total{because!="shut down"}[1h])) > 0',
         "warning",
         "Events are not sent: {{ $labels.because }}",
+        lasts="1m",
     ),
     Alert(
         "TrainmasterClockWrong",

@@ -284,8 +284,8 @@ def test_a_bad_job_is_refused_by_the_webhook(plane: ControlPlane, namespace: str
 def test_an_image_can_be_named_by_its_digest_as_the_document_says(variant: Variant) -> None:
     image = f"registry.example/ml/trainmaster@sha256:{'0' * 64}"
     document = (REPOSITORY / "docs" / "install.md").read_text()
-    [line] = re.findall(r"\n\$ (sed .*) \| kubectl create", document)
-    command = line.replace("di-manager", f"{variant.prefix}-manager")
+    [line] = re.findall(r"\n\$ (sed .*) \| kubectl apply", document)
+    command = line.replace("install.yaml", variant.file.name)
     environ = {"PATH": os.environ["PATH"], "image": image}
     done = subprocess.run(command, shell=True, cwd=REPOSITORY, env=environ, capture_output=True, text=True, check=True)
 

@@ -1,13 +1,14 @@
 import itertools
 import re
+from typing import NamedTuple
 
 import pytest
 from prometheus_client import REGISTRY
 
 from testbed.operator import REPOSITORY
-from trainmaster.core.ids import Key
+from trainmaster.core.ids import Key, Resource
 from trainmaster.runtime.job_summary import StatusSummary, summary_of
-from trainmaster.runtime.metrics import ControllerMetrics, JobMetrics, RequestMetrics
+from trainmaster.runtime.metrics import ControllerMetrics, JobMetrics, RequestMetrics, observe_caches
 
 _FAMILIES = ("workqueue", "controller_runtime", "rest_client", "leader_election", "training_operator", "trainmaster")
 
@@ -87,6 +88,21 @@ def test_what_has_not_happened_yet_is_counted_as_nothing() -> None:
         REGISTRY.get_sample_value("training_operator_jobs_failed_total", {"job_namespace": "ml", "framework": "fresh"})
         == 0.0
     )
+
+
+class Cache(NamedTuple):
+    resource: Resource
+    behind: float
+
+
+def test_counters_that_alerts_watch_are_there_before_they_count() -> None:
+    """Prometheus sees no increase in the first value of a series."""
+    observe_caches([Cache(Resource("example.com", "v1", "fresh", "Fresh"), 0.0)])
+
+    unreadable = REGISTRY.get_sample_value("trainmaster_unreadable_objects_total", {"resource": "fresh.example.com"})
+    dropped = REGISTRY.get_sample_value("trainmaster_events_dropped_total", {"because": "defect"})
+    assert unreadable == 0.0
+    assert dropped is not None  # other tests may have counted
 
 
 def test_jobs_are_shown_by_their_phase_until_they_are_gone() -> None:

@@ -220,7 +220,7 @@ def operator(log_format: str, verbosity: int, **given: Any) -> None:
 
     \b
     Example:
-      trainmaster operator --kubeconfig ~/.kube/config --namespace default
+      trainmaster operator --kubeconfig ~/.kube/config
     """
     configure_logging(log_format, verbosity)
     _IGNORED.drop(given)

@@ -76,6 +76,8 @@ STATUS_REFUSED = Counter(
     "trainmaster_status_writes_refused_total", "Status patches with a field that the definition lacks", ["kind"]
 )
 EVENTS_DROPPED = Counter("trainmaster_events_dropped_total", "Events that were not sent", ["because"])
+for _because in ("queue full", "shut down", "defect", "refused"):
+    EVENTS_DROPPED.labels(_because)  # at 0: Prometheus sees no increase in the first value of a series
 
 NEW = "New"
 """The phase of a job of which no status is stored."""
@@ -102,6 +104,7 @@ def observe_caches(caches: Iterable[Cache]) -> None:
         of_resource.setdefault(str(cache.resource), []).append(cache)
     for name, members in of_resource.items():
         CACHE_BEHIND.labels(name).set_function(partial(_furthest, members))
+        UNREADABLE.labels(name)  # at 0, as above
 
 
 def _furthest(caches: Sequence[Cache]) -> float:
