@@ -145,7 +145,7 @@ class Process:
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
             if not self.is_running():
-                kind = PortTaken if "address already in use" in self._log_text() else StartFailed
+                kind = PortTaken if "address already in use" in self._log_text().lower() else StartFailed
                 raise kind(self.obituary("before it was ready"))
             if is_ready():
                 return

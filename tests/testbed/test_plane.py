@@ -18,6 +18,7 @@ import yaml
 from testbed import build
 from testbed.admin import Admin
 from testbed.answer import Refused
+from testbed.operator import OperatorProcess
 from testbed.plane import APISERVER, ETCD, ControlPlane, KubectlFailed, NotBuilt, User, free_port
 from testbed.process import Died, StartFailed
 from trainmaster.lifecycle import port as host_port
@@ -223,6 +224,19 @@ def test_a_port_that_is_lost_before_its_use_is_replaced(
 
 def test_a_free_port_is_none_that_an_operator_gives_to_a_pod() -> None:
     assert not {free_port() for _ in range(100)} & set(range(host_port.FIRST, host_port.LAST + 1))
+
+
+async def test_an_operator_whose_port_is_lost_before_its_use_gets_another(
+    binaries: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as thief, ControlPlane(binaries=binaries) as plane:
+        taken: int = thief.getsockname()[1]
+        ports = [taken]
+        monkeypatch.setattr("testbed.operator.free_port", lambda: ports.pop() if ports else free_port())
+
+        async with OperatorProcess(plane) as operator:
+            assert operator.metrics_port != taken
+        assert ports == []
 
 
 def test_a_program_that_dies_by_itself_is_reported_at_the_end(binaries: Path) -> None:
