@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from testbed.plane import free_port
 from tests.runtime.cluster import FakeCluster
 from tests.runtime.kind import ToyKind
 from trainmaster.core.errors import BadConfig
@@ -31,10 +32,8 @@ from trainmaster.runtime.store import Store
 
 @pytest.fixture
 def address() -> str:
-    """One that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    """One that was free a moment ago, and that no outgoing connection gets."""
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture
