@@ -66,7 +66,7 @@ kueue: testbed ## build Kueue if it is not there, and run the tests of jobs in i
 	$(BIN)/python -m pytest -q -n 0 -m kueue tests/kueue
 
 test: check testbed ## make check, then the tests against a real control plane and 1000 histories
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "cluster or long" -p tests.summary
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "cluster or long" -p tests.summary
 	$(MAKE) histories N=1000
 
 contract: testbed ## run the tests with real clients (DI-engine, kubeflow-training, MXNet, PyTorch, …), each in an environment of its own

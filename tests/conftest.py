@@ -43,18 +43,6 @@ _LONG = (
 )
 
 
-_SLOWEST = (
-    "tests/newcomer/test_walk.py",
-    "tests/why/test_cluster.py",
-    "tests/integration/test_mlkube.py",
-    "tests/laws/test_mutations.py",
-    "tests/deploy/test_install.py",
-    "tests/fleet/",
-    "tests/why/test_local.py",
-    "tests/testbed/test_plane.py",
-)
-"""The files that take longest come first: else one worker would run the last of them while the others have nothing."""
-
 _HELM = tuple(f"tests/deploy/test_{name}.py" for name in ("chart", "values", "release", "helm_test"))
 
 
@@ -67,7 +55,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.helm if item.nodeid.startswith(_HELM) else pytest.mark.cluster)
         elif item.nodeid.startswith(_LONG):
             item.add_marker(pytest.mark.long)
-    items.sort(key=lambda item: not item.nodeid.startswith(_SLOWEST))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of looptime's wrapper
