@@ -62,8 +62,8 @@ def test_a_job_that_fails_raises_its_story(client: Client) -> None:
     assert "exited with code 3: boom\n" in str(caught.value)
     assert caught.value.status.outcome == unchecked.outcome == "failed"
     when = r"failed \d+s ago"
-    told = [re.sub(when, "failed", text.splitlines()[0]) for text in (submitted.why(), caught.value.story)]
-    assert told[0] == told[1]
+    why, story = (re.sub(when, "failed", text.splitlines()[0]) for text in (submitted.why(), caught.value.story))
+    assert why == story
 
 
 def test_a_wait_that_times_out_leaves_the_job_running(client: Client, user: Path) -> None:

@@ -100,7 +100,7 @@ async def test_our_own_lease_and_namespaces_without_one_are_not_held_by_others()
     rig.write(THEIRS)
 
     assert await rig.left(OWN) == 0
-    assert await rig.left("nobody") == 0
+    assert await rig.left("without-a-lease") == 0
     assert rig.ended == []
 
 

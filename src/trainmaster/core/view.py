@@ -204,7 +204,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class LeaseView(msgspec.Struct, frozen=True):
-    """Who holds a Lease, and for how many seconds after a renewal. Empty holder: nobody."""
+    """The holder of a Lease, empty if it is not held, and the seconds for which it is held after a renewal."""
 
     key: Key
     uid: str

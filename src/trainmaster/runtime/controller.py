@@ -190,8 +190,8 @@ class Controller:
         return "success"
 
     async def _seconds_to_wait(self, job: JobView) -> float:
-        """Until the job can be planned, if nothing happens before; 0 for now. It waits for the operator of its
-        namespace to end, or for what was written to be in the stores."""
+        """Seconds until the job is reconciled again; 0 if it can be planned now. It cannot while another operator
+        reconciles its namespace, and while our last writes are not in the stores."""
         if self._others and (left := await self._others.seconds_left(job.key.namespace)):
             return left
         is_behind = not self._barrier.is_open(job.uid) or self._statuses.is_behind(job)
