@@ -20,23 +20,25 @@ NOWHERE = "no-such-host.invalid"
 NAN = 'raise ValueError("loss is NaN at step 17")'
 
 WORKERS = """
-import os, socket
+import os, socket, zlib
 rank, hosts = int(os.environ["TRAININGJOB_REPLICA_INDEX"]), os.environ["WORKER_HOSTS"].split(",")
-host, _, port = hosts[3].rpartition(":")
+host, _, _ = hosts[3].rpartition(":")
+port = 30000 + zlib.crc32(hosts[3].encode()) % 2700
 if rank == 3:
-    with socket.create_server(("", int(port))) as server:
+    with socket.create_server(("", port)) as server:
         peers = [server.accept()[0] for _ in hosts[1:]]
     raise ValueError("loss is NaN at step 17")
 while True:
     try:
-        peer = socket.create_connection((host, int(port)))
+        peer = socket.create_connection((host, port))
         break
     except OSError:
         pass
 if not peer.recv(1):
     raise ConnectionError("Connection closed by peer worker-3")
 """
-"""Rank 3 of 8 fails, and the others fail because their connections to it are closed."""
+"""Rank 3 of 8 fails, and the others fail because their connections to it are closed. On a node all pods have one
+address, so each job has a port of its own."""
 
 TORCH = """
 import sys
