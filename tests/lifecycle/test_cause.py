@@ -8,7 +8,7 @@ import pytest
 from tests.build import NOW, an_aitj, pod_json, view_of_pod
 from trainmaster.core.slot import Slot
 from trainmaster.lifecycle import fault
-from trainmaster.lifecycle.failure import Failure, first, of_job
+from trainmaster.lifecycle.failure import CAUSE_SECONDS, Failure, first, of_job
 from trainmaster.lifecycle.restart import FailedPod
 
 NAN = "ValueError: loss is NaN at step 17"
@@ -52,6 +52,22 @@ def test_the_cause_is_the_first_failure_that_is_no_consequence(
     cause: Failure, others: list[Failure], is_last: bool
 ) -> None:
     assert first([*others, cause] if is_last else [cause, *others]) is cause
+
+
+@pytest.mark.parametrize(
+    ("failure", "age", "seconds"),
+    [
+        pytest.param(failed("a", RESET), 0, CAUSE_SECONDS, id="it was reported at once"),
+        pytest.param(failed("a", RESET), 1, CAUSE_SECONDS - 1, id="it was reported late"),
+        pytest.param(failed("a", RESET), CAUSE_SECONDS, 0, id="long enough"),
+        pytest.param(failed("a", RESET), -1, 0, id="the clock of its node is wrong"),
+        pytest.param(failed("a", RESET, after=None), 0, 0, id="without a time"),
+        pytest.param(failed("a", NAN), 0, 0, id="its own failure"),
+        pytest.param(failed("a", code=143, signal="SIGTERM"), 0, 0, id="ended by another process"),
+    ],
+)
+def test_the_failure_of_a_lost_peer_is_waited_for(failure: Failure, age: float, seconds: float) -> None:
+    assert failure.seconds_to_wait(NOW + timedelta(seconds=age)) == seconds
 
 
 def test_nothing_has_no_cause() -> None:
