@@ -223,6 +223,9 @@ SCENARIOS: dict[str, Play] = {
 
 # --- playing them ---
 
+LATER_JOBS = 5
+"""That bring no other events, one after the other."""
+
 
 async def played(scene: Scene, play: Play) -> Job:
     async with scene.kubelet():
@@ -232,11 +235,12 @@ async def played(scene: Scene, play: Play) -> Job:
 
 
 async def all_events(scene: Scene) -> dict[str, list[Object]]:
-    """What is told of jobs, by uid. Namespaces take turns: before the event of a later job is sent, each namespace
-    whose events wait has sent one. So all are there when there are no more than before the last later job."""
-    found, before = await _events(scene), -1
+    """What is told of jobs, by uid. Namespaces take turns: before the event of a later job is sent, the sending of one
+    of each namespace whose events wait has begun. All are there when several later jobs bring no more: some senders
+    work side by side, so the event of one later job may overtake an earlier one."""
+    found, unchanged = await _events(scene), 0
     for number in itertools.count():
-        if len(found) == before:
+        if unchanged == LATER_JOBS:
             break
         before = len(found)
         later = await scene.create(aitrainingjob(f"later-{number}"))
@@ -244,6 +248,7 @@ async def all_events(scene: Scene) -> dict[str, list[Object]]:
         is_told = partial(_is_told, later.uid)
         await scene.admin.wait_list("events", scene.namespace, is_told, timeout=PATIENCE)
         found = await _events(scene)
+        unchanged = unchanged + 1 if len(found) == before else 0
     by_job: dict[str, list[Object]] = {}
     for event in found:
         by_job.setdefault(_subject(event), []).append(event)
