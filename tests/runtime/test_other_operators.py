@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.runtime.cluster import FakeCluster, raising
+from tests.runtime.cluster import Call, FakeCluster, raising
 from trainmaster.core.errors import Forbidden
 from trainmaster.core.ids import LEASE, Key
 from trainmaster.core.view import LEASE_CODEC, LeaseView
@@ -63,6 +63,21 @@ async def test_a_lease_that_was_renewed_while_its_watch_was_behind_is_held() -> 
     rig = Rig()
     rig.write()
     rig.write(is_watched=False)
+    rig.time = 15
+
+    assert await rig.left() == 15
+    assert rig.ended == []
+
+
+async def test_a_renewal_that_the_watch_shows_while_the_lease_is_read_counts() -> None:
+    rig = Rig()
+    rig.write()
+
+    async def renew(call: Call) -> None:
+        rig.write()
+        raise Forbidden("no right")
+
+    rig.cluster.before = renew
     rig.time = 15
 
     assert await rig.left() == 15

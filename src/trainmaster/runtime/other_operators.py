@@ -58,6 +58,8 @@ class OtherOperators:
             after = LEASE_CODEC.object(await self._cluster.get(LEASE, before.key))
         except (Forbidden, NotFound):
             after = None
+        if self._held.get(before.key.namespace) is not held:
+            return  # the watch has shown a change meanwhile
         is_renewed = after and after.resource_version != before.resource_version
         self._changed(before, after if is_renewed else None)
 
