@@ -21,6 +21,8 @@ from trainmaster.lifecycle.restart import (
     RestartScope,
     Rules,
     admitted,
+    after_removal,
+    after_suspension,
     decide,
     exit_codes,
     is_wanted,
@@ -271,7 +273,7 @@ def test_places_whose_pods_go_through_no_fault_have_a_new_attempt_that_nobody_is
 ) -> None:
     old = Restarts(count=4, used=3, streak=streak, attempt=2)
 
-    rules = {"a": Rules("Always", "Pod", None, backoff, None)} if backoff else {}
+    rules = {"a": Rules("Always", "Pod", None, backoff, None)}
 
     found = replaced({"a": old, "b": NONE}, [("a", 1), ("a", 7)], rules, NOW)
 
@@ -286,6 +288,24 @@ def test_places_whose_pods_go_through_no_fault_have_a_new_attempt_that_nobody_is
         ),
         "b": NONE,
     }
+
+
+def test_what_the_user_asks_for_is_a_new_attempt_but_no_restart() -> None:
+    old = {"a": Restarts(count=4, used=3, streak=1, attempt=2), "b": NONE}
+
+    suspended = after_suspension(old, ["a"])
+    fewer = after_removal(old, [("a", 1), ("a", 7)])
+
+    assert suspended == old | {"a": Restarts(count=5, requested=1, used=3, streak=1, attempt=5)}
+    assert fewer == old | {"a": Restarts(count=5, requested=1, used=3, streak=1, attempt=2, attempts={"1": 5, "7": 5})}
+    assert [found["a"].restarts for found in (suspended, fewer)] == [4, 4]
+
+
+def test_a_restart_after_a_suspension_is_told_as_the_first() -> None:
+    new = decided(fallen("a0"), {"a": rules()}, after_suspension({}, ["a"]))
+
+    assert new.message == "restart times is 1, it failed"
+    assert new.restarts["a"].attempt_of(0) == 2
 
 
 def test_everybody_waits_for_a_restart_of_all() -> None:

@@ -396,7 +396,7 @@ class Pass(Generic[J]):
         so that it does not matter how they end; no restart is charged."""
         seen, rules = self._seen(), self.model.rules()
         stranded = [(f.role, f.index) for f in self.facts.stranded]
-        restarts = restart.replaced(seen.restarts, self._leaving, {}, self.now)
+        restarts = restart.after_removal(seen.restarts, self._leaving)
         restarts = restart.replaced(restarts, stranded, rules, self.now)
         new = msgspec.structs.replace(seen, restarts=restarts, ran=_without(seen.ran, stranded))
         return self._store(self._report("replace", new))
@@ -413,7 +413,7 @@ class Pass(Generic[J]):
         memory = msgspec.structs.replace(self._seen(), creation_errors={})
         if model.starts_anew:
             has_pods = is_news and bool(pods or not model.is_new)
-            restarts = restart.all_anew(memory.restarts, model.roles) if has_pods else memory.restarts
+            restarts = restart.after_suspension(memory.restarts, model.roles) if has_pods else memory.restarts
             memory = msgspec.structs.replace(memory, restarts=restarts, ran={}, done={})
         report = self._report("suspend", memory)
         new = self._status(report)

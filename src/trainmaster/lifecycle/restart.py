@@ -49,7 +49,9 @@ class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is stored of the restarts of one role."""
 
     count: int = 0
-    """How often the role was restarted. It only grows."""
+    """How often pods of the role were replaced. It only grows."""
+    requested: int = 0
+    """How many of these a user asked for, by a suspension or with fewer replicas. They are no restarts."""
     used: int = 0
     """The restarts that the role itself caused and that are charged to its limit."""
     streak: int = 0
@@ -63,6 +65,10 @@ class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def attempt_of(self, index: int) -> int:
         return max(self.attempt, self.attempts.get(str(index), 0))
+
+    @property
+    def restarts(self) -> int:
+        return self.count - self.requested
 
     def is_waiting(self, now: datetime) -> bool:
         return self.next_time is not None and is_pause((self.next_time - now).total_seconds())
@@ -247,7 +253,7 @@ def decide(
         role=first.role,
         restarts={role: new[role] for role in sorted(new)},
         history=(*history, *entries)[-HISTORY:],
-        message=f"restart times is {new[first.role].count}, {_joined_messages(causes)}",
+        message=f"restart times is {new[first.role].restarts}, {_joined_messages(causes)}",
     )
 
 
@@ -255,18 +261,24 @@ def replaced(
     restarts: RestartsByRole, places: Iterable[tuple[str, int]], rules: Mapping[str, Rules], now: datetime
 ) -> dict[str, Restarts]:
     """A new attempt of single places, that no role is charged for: their pods are deleted through no fault of their
-    own. With ``rules``, the places of a role that this happens to again and again wait as after a fault."""
+    own. The places of a role that this happens to again and again wait as after a fault."""
     found = dict(restarts)
     for role, indices in _by_role(places).items():
-        old, backoff = found.get(role, NONE), rules[role].backoff if role in rules else 0
-        count = old.count + 1
+        old, backoff = found.get(role, NONE), rules[role].backoff
         found[role] = msgspec.structs.replace(
-            old,
-            count=count,
-            attempts=old.attempts | dict.fromkeys(map(str, indices), count),
+            _attempt_of_places(old, indices),
             streak=old.streak + bool(backoff),
             next_time=_next_time(old.streak, backoff, now) or old.next_time,
         )
+    return found
+
+
+def after_removal(restarts: RestartsByRole, places: Iterable[tuple[str, int]]) -> dict[str, Restarts]:
+    """A new attempt of single places that are no longer in the spec."""
+    found = dict(restarts)
+    for role, indices in _by_role(places).items():
+        old = found.get(role, NONE)
+        found[role] = msgspec.structs.replace(_attempt_of_places(old, indices), requested=old.requested + 1)
     return found
 
 
@@ -290,9 +302,13 @@ def uncharged(
     return msgspec.structs.replace(decision, restarts=unpaid)
 
 
-def all_anew(restarts: RestartsByRole, roles: Iterable[str]) -> dict[str, Restarts]:
-    """A new attempt of all pods, that no role is charged for."""
-    return {**restarts} | {role: _attempt(old := restarts.get(role, NONE), old.count + 1) for role in roles}
+def after_suspension(restarts: RestartsByRole, roles: Iterable[str]) -> dict[str, Restarts]:
+    """A new attempt of all pods, that no role is charged for and that is no restart."""
+    found = dict(restarts)
+    for role in roles:
+        old = found.get(role, NONE)
+        found[role] = msgspec.structs.replace(_attempt(old, old.count + 1), requested=old.requested + 1)
+    return found
 
 
 def _by_role(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
@@ -330,6 +346,11 @@ def _begun(old: Restarts, causes: Sequence[FailedPod], rule: Rules, now: datetim
 
 def _attempt(old: Restarts, count: int) -> Restarts:
     return msgspec.structs.replace(old, count=count, attempt=count, attempts={})
+
+
+def _attempt_of_places(old: Restarts, indices: Iterable[int]) -> Restarts:
+    count = old.count + 1
+    return msgspec.structs.replace(old, count=count, attempts=old.attempts | dict.fromkeys(map(str, indices), count))
 
 
 def _next_time(streak: int, backoff: int, now: datetime) -> datetime | None:
