@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from deploy import rights
-from testbed.admin import path_of
+from testbed.admin import eventually, path_of
 from testbed.operator import OperatorProcess
 from testbed.plane import ControlPlane
 from testbed.proxy import FaultProxy
@@ -158,12 +158,17 @@ async def test_tokens_speak_for_users_and_for_pods(plane: ControlPlane, scene: S
 
         async def get(token: str) -> int:
             query = {"namespace": scene.namespace, "coordinator": "job-coordinator"}
-            async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            async with aiohttp.ClientSession(headers=headers) as session:
                 async with session.get(server.url + REPLICAS, params=query) as response:
                     return response.status
 
+        async def is_refused() -> None:
+            assert await get("") == 403
+
         both = ("job-coordinator", "other-coordinator")
         await scene.until(lambda: all(scene.pods()[pod]["status"].get("podIP") for pod in both), "addresses are known")
+        await eventually(is_refused)  # the watch of the server may be behind ours
         assert await add("") == 403
         assert await add("no-such-token") == 401
         assert await add(plane.token(TENANT)) == 403
