@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from testbed.plane import free_port
 from tests.build import view_of, view_of_pod
 from tests.runtime.kind import TOY, a_pod, pod_json, toy_json
 from trainmaster.core.ids import POD, Key
@@ -186,7 +187,8 @@ def test_strangers_are_asked_about_by_port() -> None:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    """On a port that no outgoing connection gets."""
+    with socket.create_server(("127.0.0.1", free_port())) as server:
         yield server
 
 
