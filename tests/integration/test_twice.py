@@ -224,7 +224,7 @@ SCENARIOS: dict[str, Play] = {
 # --- playing them ---
 
 LATER_JOBS = 5
-"""That bring no other events, one after the other."""
+"""In a row that add no other Event."""
 
 
 async def played(scene: Scene, play: Play) -> Job:
@@ -235,9 +235,9 @@ async def played(scene: Scene, play: Play) -> Job:
 
 
 async def all_events(scene: Scene) -> dict[str, list[Object]]:
-    """What is told of jobs, by uid. Namespaces take turns: before the event of a later job is sent, the sending of one
-    of each namespace whose events wait has begun. All are there when several later jobs bring no more: some senders
-    work side by side, so the event of one later job may overtake an earlier one."""
+    """The Events of jobs, by uid. Namespaces take turns: when the Event of a later job is sent, one Event of each other
+    namespace has been sent, or is being sent. Several Events are sent at once, so one may arrive before an earlier one.
+    All have arrived when several later jobs in a row add no other Event."""
     found, unchanged = await _events(scene), 0
     for number in itertools.count():
         if unchanged == LATER_JOBS:

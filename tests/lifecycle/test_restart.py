@@ -43,8 +43,8 @@ def rules(scope: RestartScope = "Pod", policy: RestartPolicy = "OnFailure", **fi
     return Rules(policy, scope, **given)
 
 
-def fallen(*places: str) -> list[FailedPod]:
-    """Pods called like ``a0`` have fallen."""
+def failed_pods(*places: str) -> list[FailedPod]:
+    """Pods called like ``a0`` that have failed."""
     return [FailedPod(place[0], int(place[1:]), FAILED) for place in places]
 
 
@@ -162,7 +162,7 @@ def test_a_role_restarts_as_often_as_its_limit_says(
 ) -> None:
     given = {"a": rules(scope, limit=limit)}
 
-    found = admitted(fallen("a2", "a0", "a1"), given, {"a": Restarts(count=9, used=used)}, NO_TIME)
+    found = admitted(failed_pods("a2", "a0", "a1"), given, {"a": Restarts(count=9, used=used)}, NO_TIME)
 
     assert [f"{f.role}{f.index}" for f in found] == left
 
@@ -170,7 +170,7 @@ def test_a_role_restarts_as_often_as_its_limit_says(
 def test_the_limit_of_one_role_is_not_that_of_another() -> None:
     given = {"a": rules(limit=1), "b": rules(limit=1)}
 
-    found = admitted(fallen("b0", "a0"), given, {"a": Restarts(used=1)}, NO_TIME)
+    found = admitted(failed_pods("b0", "a0"), given, {"a": Restarts(used=1)}, NO_TIME)
 
     assert [f.role for f in found] == ["b"]
 
@@ -180,7 +180,7 @@ def test_a_healthy_time_gives_the_budget_back_where_the_user_says_so(calm: int, 
     given, spent = {"a": rules(limit=2, reset=60)}, {"a": Restarts(count=2, used=2, streak=2)}
     time = timedelta(seconds=calm)
 
-    found = admitted(fallen("a0"), given, spent, time)
+    found = admitted(failed_pods("a0"), given, spent, time)
 
     assert bool(found) == is_back
     if found:
@@ -189,21 +189,21 @@ def test_a_healthy_time_gives_the_budget_back_where_the_user_says_so(calm: int, 
 
 
 def test_a_healthy_time_gives_nothing_back_where_nobody_says_so() -> None:
-    assert not admitted(fallen("a0"), {"a": rules(limit=1)}, {"a": Restarts(used=1)}, timedelta(days=9))
+    assert not admitted(failed_pods("a0"), {"a": rules(limit=1)}, {"a": Restarts(used=1)}, timedelta(days=9))
 
 
 # --- scopes ---
 
 
 def test_scope_pod_counts_every_fault_and_dooms_nobody_else() -> None:
-    new = decided(fallen("a0", "a2"), {"a": rules("Pod"), "b": rules("Pod")}, {"a": Restarts(count=1, used=1)})
+    new = decided(failed_pods("a0", "a2"), {"a": rules("Pod"), "b": rules("Pod")}, {"a": Restarts(count=1, used=1)})
 
     assert new.restarts == {"a": Restarts(count=3, used=3, streak=1, attempts={"0": 3, "2": 3})}
     assert [new.restarts["a"].attempt_of(i) for i in range(3)] == [3, 0, 3]
 
 
 def test_scope_replica_counts_once_and_dooms_the_role() -> None:
-    new = decided(fallen("a0", "a2"), {"a": rules("Replica"), "b": rules("Replica")})
+    new = decided(failed_pods("a0", "a2"), {"a": rules("Replica"), "b": rules("Replica")})
 
     assert new.restarts == {"a": Restarts(count=1, used=1, streak=1, attempt=1)}
 
@@ -211,7 +211,7 @@ def test_scope_replica_counts_once_and_dooms_the_role() -> None:
 def test_scope_all_dooms_everybody_and_is_paid_for_by_one() -> None:
     given = {"a": rules("Pod"), "b": rules("All"), "c": rules("All")}
 
-    new = decided(fallen("a0", "b0", "c0"), given, {"a": Restarts(count=4, used=4, attempts={"1": 4})})
+    new = decided(failed_pods("a0", "b0", "c0"), given, {"a": Restarts(count=4, used=4, attempts={"1": 4})})
 
     assert new.role == "b"
     assert new.restarts == {
@@ -223,14 +223,14 @@ def test_scope_all_dooms_everybody_and_is_paid_for_by_one() -> None:
 
 
 def test_roles_of_different_scopes_restart_at_once() -> None:
-    new = decided(fallen("a0", "a1", "b0", "b1"), {"a": rules("Replica"), "b": rules("Pod")})
+    new = decided(failed_pods("a0", "a1", "b0", "b1"), {"a": rules("Replica"), "b": rules("Pod")})
 
     assert (new.restarts["a"].attempt, new.restarts["b"].attempts) == (1, {"0": 2, "1": 2})
     assert [restart.replica for restart in new.history] == ["a-0", "b-0", "b-1"]
 
 
 def test_single_attempts_are_forgotten_when_the_whole_role_restarts() -> None:
-    new = decided(fallen("a0"), {"a": rules("Replica")}, {"a": Restarts(count=2, used=2, attempts={"7": 2})})
+    new = decided(failed_pods("a0"), {"a": rules("Replica")}, {"a": Restarts(count=2, used=2, attempts={"7": 2})})
 
     assert new.restarts["a"].attempts == {}
     assert new.restarts["a"].attempt_of(7) == 3
@@ -244,7 +244,7 @@ def test_single_attempts_are_forgotten_when_the_whole_role_restarts() -> None:
     [(0, 10, None), (1, 10, 10), (2, 10, 20), (3, 10, 40), (6, 10, 300), (1000, 10, 300), (5, 0, None), (1, 600, 300)],
 )
 def test_restarts_without_calm_wait_longer_each_time(streak: int, backoff: int, seconds: int | None) -> None:
-    new = decided(fallen("a0"), {"a": rules(backoff=backoff)}, {"a": Restarts(streak=streak)}).restarts["a"]
+    new = decided(failed_pods("a0"), {"a": rules(backoff=backoff)}, {"a": Restarts(streak=streak)}).restarts["a"]
 
     assert new.next_time == (None if seconds is None else NOW + timedelta(seconds=seconds))
     assert new.is_waiting(NOW) == (seconds is not None)
@@ -254,7 +254,7 @@ def test_restarts_without_calm_wait_longer_each_time(streak: int, backoff: int, 
 def test_a_calm_time_ends_the_streak_but_not_the_count() -> None:
     old = {"a": Restarts(count=5, used=5, streak=5)}
 
-    new = decided(fallen("a0"), {"a": rules()}, old, calm=timedelta(minutes=10)).restarts["a"]
+    new = decided(failed_pods("a0"), {"a": rules()}, old, calm=timedelta(minutes=10)).restarts["a"]
 
     assert (new.count, new.used, new.streak, new.next_time) == (6, 6, 1, None)
 
@@ -301,15 +301,15 @@ def test_what_the_user_asks_for_is_a_new_attempt_but_no_restart() -> None:
     assert [found["a"].restarts for found in (suspended, fewer)] == [4, 4]
 
 
-def test_a_restart_after_a_suspension_is_told_as_the_first() -> None:
-    new = decided(fallen("a0"), {"a": rules()}, after_suspension({}, ["a"]))
+def test_a_restart_after_a_suspension_is_counted_as_the_first() -> None:
+    new = decided(failed_pods("a0"), {"a": rules()}, after_suspension({}, ["a"]))
 
     assert new.message == "restart times is 1, it failed"
     assert new.restarts["a"].attempt_of(0) == 2
 
 
 def test_everybody_waits_for_a_restart_of_all() -> None:
-    new = decided(fallen("a0"), {"a": rules("All"), "b": rules()}, {"a": Restarts(streak=1)}).restarts
+    new = decided(failed_pods("a0"), {"a": rules("All"), "b": rules()}, {"a": Restarts(streak=1)}).restarts
 
     assert new["b"].next_time == new["a"].next_time == NOW + timedelta(seconds=10)
 
@@ -318,13 +318,13 @@ def test_everybody_waits_for_a_restart_of_all() -> None:
 
 
 def test_a_restart_is_told_with_its_count_and_cause() -> None:
-    new = decided(fallen("a0"), {"a": rules()}, {"a": Restarts(count=2)})
+    new = decided(failed_pods("a0"), {"a": rules()}, {"a": Restarts(count=2)})
 
     assert new.message == "restart times is 3, it failed"
 
 
 def test_many_causes_are_not_all_quoted() -> None:
-    new = decided(fallen(*(f"a{i}" for i in range(9))), {"a": rules()})
+    new = decided(failed_pods(*(f"a{i}" for i in range(9))), {"a": rules()})
 
     assert new.message.endswith("; and 6 more")
 
@@ -332,7 +332,7 @@ def test_many_causes_are_not_all_quoted() -> None:
 def test_the_history_is_bounded_and_keeps_the_newest() -> None:
     history: tuple[Any, ...] = ()
     for i in range(HISTORY + 3):
-        history = decided(fallen(f"a{i}"), {"a": rules()}, history=history).history
+        history = decided(failed_pods(f"a{i}"), {"a": rules()}, history=history).history
 
     assert [restart.replica for restart in history] == [f"a-{i}" for i in range(3, HISTORY + 3)]
 

@@ -114,14 +114,14 @@ class Outcome(Protocol):
 @dataclass(frozen=True)
 class GoesOn:
     """The job runs, with as many pods as before and ``pods`` more. ``counted`` None: the contract leaves it open.
-    ``event`` is found in one Event; {pod} and {node} stand for those that the fault hit. ``is_requested``: the user is
-    the cause, so `kubectl get` shows no restart."""
+    ``event`` is found in one Event; {pod} and {node} stand for those that the fault hit. ``is_no_restart``:
+    `kubectl get` shows no restart."""
 
     restarted: str
     counted: int | None = 0
     event: str = ""
     pods: int = 0
-    is_requested: bool = False
+    is_no_restart: bool = False
 
     def check(self, case: Case) -> None:
         case.world.run(RECOVERY)
@@ -131,7 +131,7 @@ class GoesOn:
             more = 0 if case.row.has_one_service else self.pods
             assert len(case.world.services) == len(case.services) + more, case.world.services
         case.must_count(self.counted)
-        if self.is_requested:
+        if self.is_no_restart:
             assert case.job["status"]["summary"]["restarts"] == 0, case.job["status"]
         if self.event:
             case.must_say(self.event, case.event_texts, "Event")

@@ -240,7 +240,7 @@ ENDS = (
     Situation(
         "succeeded-pod-garbage-collected",
         do.succeed_and_collect,
-        GoesOn(NO_POD, pods=-1, is_requested=True),
+        GoesOn(NO_POD, pods=-1, is_no_restart=True),
         {
             **dict.fromkeys(_COORDINATORS, Differs(Succeeds(), _COORDINATOR_ENDS)),
             **dict.fromkeys(_COLLECTORS, Differs(GoesOn(SCOPE), _KEPT)),
@@ -299,7 +299,7 @@ USERS = (
     ),
     Situation("service-deleted", do.delete_service, GoesOn(NO_POD), rows=BY_JOB),
     Situation("suspended", do.suspend, Suspended(), rows=BY_JOB),
-    Situation("suspended-and-resumed", do.suspend_and_resume, GoesOn(ALL, is_requested=True), rows=BY_JOB),
+    Situation("suspended-and-resumed", do.suspend_and_resume, GoesOn(ALL, is_no_restart=True), rows=BY_JOB),
     Situation(
         "suspended-at-creation",
         do.nothing,
@@ -326,14 +326,14 @@ USERS = (
     Situation(
         "scaled-up",
         do.scale(+1),
-        GoesOn(NO_POD, pods=1, is_requested=True),
+        GoesOn(NO_POD, pods=1, is_no_restart=True),
         {MXJOB_MLKUBE: Differs(None, "docs/mxjob.md: numbers stay when the job has begun; admission refuses it")},
         rows=BY_JOB,
     ),
     Situation(
         "scaled-down",
         do.scale(-1),
-        GoesOn(NO_POD, pods=-1, is_requested=True),
+        GoesOn(NO_POD, pods=-1, is_no_restart=True),
         {MXJOB_MLKUBE: Differs(None, "docs/mxjob.md: numbers stay when the job has begun; admission refuses it")},
         rows=BY_JOB,
     ),
