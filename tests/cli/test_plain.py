@@ -128,3 +128,22 @@ def test_an_event_of_a_pod_is_written_once_also_if_it_is_the_state_of_the_pod() 
         'aitrainingjob/mnist ps-0 FailedMount: configmap "x" not found',
         "aitrainingjob/mnist Creating",
     ]
+
+
+def test_nothing_that_others_wrote_controls_the_terminal_behind_a_pipe() -> None:
+    """As of `trainmaster run … | tee out`."""
+    out, hostile = io.StringIO(), "a\x1b]52;c;cm0=\x07\x9b2J\u202eb"
+    with Lines(out) as lines:
+        lines.line("ps-0", hostile)
+        lines.progress("ps-0", hostile, 50.0)
+        lines.notice(Notice("aitrainingjob/mnist ps-0", "Warning", "FailedMount", hostile))
+        lines.show([job("Failed", hostile, replica("ps-0", "Failed", hostile))], NOW, is_last=True)
+        lines.message(hostile)
+    assert out.getvalue().splitlines() == [
+        "ps-0 | ab",
+        "ps-0 | ab",
+        "aitrainingjob/mnist ps-0 FailedMount: ab",
+        "aitrainingjob/mnist ps-0 Failed: ab",
+        "aitrainingjob/mnist Failed: ab",
+        "ab",
+    ]

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.local.cluster import AITJ, client_of, create, until_ended
+from tests.local.conftest import Start, Up
 from tests.local.program import PROGRAM, containers_of, environ_of, job, role, script, written
 
 WIDTH = 80
@@ -188,3 +190,35 @@ def test_colours_can_be_refused(
 
     assert terminal.end() == 0
     assert bool(re.search(r"\x1b\[3[0-7]m", terminal.text)) == is_coloured
+
+
+HOSTILE = r"\033]0;title\007\033]52;c;cm0=\007\033[2J\302\2332J\342\200\256"
+"""Title, clipboard, two ways to clear the screen, and text from right to left, as printf of a shell takes them."""
+
+
+async def test_logs_reach_a_terminal_with_colours_and_without_other_sequences(
+    up: Up, state: Path, terminals: list[Terminal], start: Start, tmp_path: Path
+) -> None:
+    up()
+    async with client_of(state) as cluster:
+        await create(cluster, job("odd", worker=role(script(rf"printf '0%%\ra{HOSTILE}\033[31mred\377\n'"))))
+        await until_ended(cluster, AITJ, "odd")
+    terminals.append(Terminal("logs", "odd", "--state", str(state), folder=tmp_path))
+    assert terminals[-1].end() == 0
+    assert terminals[-1].text == "worker-0 | a\x1b[31mred\ufffd\x1b[0m\r\n"
+
+    assert start("logs", "odd", "--state", str(state)).end() == (0, "worker-0 | ared\ufffd\n", "")
+    raw = "0%\ra\x1b]0;title\x07\x1b]52;c;cm0=\x07\x1b[2J\x9b2J\u202e\x1b[31mred"
+    bytes_ = subprocess.check_output(  # noqa: ASYNC221  nothing else runs in this loop
+        [*PROGRAM, "logs", "odd", "--raw", "--state", state], env=environ_of(tmp_path), cwd=tmp_path
+    )
+    assert bytes_ == f"worker-0 | {raw}".encode() + b"\xff\n"
+
+
+def test_the_view_of_a_run_has_no_sequences_of_its_programs(terminals: list[Terminal], tmp_path: Path) -> None:
+    file = written(tmp_path, job(worker=role(script(rf"printf 'a{HOSTILE}b\n'; exit 3"))))
+    terminals.append(Terminal("run", file, folder=tmp_path))
+    assert terminals[-1].end() == 1
+    text = terminals[-1].text
+    assert [word for word in ("\x1b]", "\x1b[2J", "\x9b", "\u202e", "cm0") if word in text] == []
+    assert "exited with code 3: ab" in " ".join(conclusion(text))

@@ -8,6 +8,7 @@ from typing import Any, Self, TextIO
 import msgspec
 
 from trainmaster.client.run_model import Job, Notice
+from trainmaster.client.text import escaped
 
 
 class JsonLines:
@@ -59,7 +60,7 @@ class JsonLines:
 
     def _write(self, kind: str, **fields: Any) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        self._out.write(msgspec.json.encode({"time": time, "type": kind, **fields}).decode() + "\n")
+        self._out.write(escaped(msgspec.json.encode({"time": time, "type": kind, **fields}).decode()) + "\n")
         self._out.flush()
 
 

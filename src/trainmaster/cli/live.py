@@ -65,7 +65,7 @@ def log_view(job: Job, replica: Replica, now: datetime, *, height: int, keys: st
     header.append("\n")
     header.append(replica.name, style="bold")
     header.append(f"  {replica.state}", style=_STATE_STYLES.get(replica.state, "yellow"))
-    header.append(f"  {replica.why}  " if replica.why else "  ")
+    header.append(f"  {printable(replica.why)}  " if replica.why else "  ")
     header.append(f"the last {len(lines)} of {max(len(lines), replica.line_count):,} lines", style="dim")
     parts = [header, *(Text(printable(line)) for line in lines), Text(keys, style="dim")]
     for part in parts:
@@ -79,7 +79,7 @@ def summary(jobs: Sequence[Job], now: datetime) -> RenderableType:
     for job in jobs:
         parts.append(_table(job, now, len(job.replicas)))
         for name, why, lines in _last_outputs(job)[:MOST_FAILED]:
-            parts.append(Text(f"the last lines of {name}{f' ({why})' if why else ''}:", style="red"))
+            parts.append(Text(f"the last lines of {name}{f' ({printable(why)})' if why else ''}:", style="red"))
             parts += [Text(f"  {printable(line)}") for line in lines[-LAST_LINES:]]
         parts.append(_header(job, now))
     return Group(*parts)
@@ -110,10 +110,10 @@ def _header(job: Job, now: datetime) -> Text:
     header = Text()
     style = _PHASE_STYLES.get(job.outcome, "cyan")
     header.append(f"{job.kind} {job.name}", style="bold")
-    header.append(f"  {job.phase or 'Accepted'}", style=style)
+    header.append(f"  {printable(job.phase) or 'Accepted'}", style=style)
     header.append(f"  {age(job.since, job.until or now)}  {progress(job)}")
     if message := _countdown(job, now) or job.message:
-        header.append(f"\n{message}", style=style if job.outcome in ("failed", "refused") else "")
+        header.append(f"\n{printable(message)}", style=style if job.outcome in ("failed", "refused") else "")
     return header
 
 
@@ -138,7 +138,7 @@ def _table(job: Job, now: datetime, room: int) -> RenderableType:
         replica = row.first
         table.add_row(
             row.name,
-            Text(replica.state, style=_STATE_STYLES.get(replica.state, "yellow")),
+            Text(printable(replica.state), style=_STATE_STYLES.get(replica.state, "yellow")),
             str(replica.restarts),
             age(replica.since, replica.until or now),
             _last(replica, now),
@@ -228,7 +228,7 @@ class Screen:
         if is_last:
             self._live.stop()
             for text in self._warnings:
-                self._console.print(Text(text, style="yellow"))
+                self._console.print(Text(printable(text), style="yellow"))
             self._console.print(summary(jobs, now))
         else:
             self._live.update(self._picture(jobs, now), refresh=True)

@@ -1,5 +1,6 @@
 """``trainmaster logs``: what the programs of a job wrote."""
 
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -25,15 +26,19 @@ if TYPE_CHECKING:
 @click.option(
     "--all", "is_all", is_flag=True, help="All lines, and earlier runs; default: the last 100 of each replica."
 )
+@click.option("--raw", is_flag=True, help="Lines as the programs wrote them, with control sequences and colours.")
 @takes_cluster
 @click.pass_context
 def logs(
-    context: click.Context, /, place: Place, job: str, follow: bool, role: str, previous: bool, is_all: bool
+    context: click.Context, /, place: Place, job: str, follow: bool, role: str, previous: bool, is_all: bool, raw: bool
 ) -> None:
     """Print the logs of a job, each line with its replica.
 
     JOB is NAME, KIND/NAME or NAMESPACE/NAME. A cluster deletes logs with their pods. The local cluster
     keeps those of its last 200 deleted pods.
+
+    Control sequences of the programs are left out, so that they cannot change the terminal; a terminal gets
+    their colours.
 
     \b
     Example:
@@ -45,7 +50,7 @@ def logs(
 
     if follow and previous:
         raise BadConfig("--follow waits for new lines, and --previous has none; remove one of them")
-    options = LogOptions(role=role, previous=previous, is_all=is_all)
+    options = LogOptions(role=role, previous=previous, is_all=is_all, is_raw=raw)
     code = 0
     try:
         with_finder(place, lambda finder: _print(finder, job, options, is_following=follow), connections=CONNECTIONS)
@@ -60,9 +65,14 @@ def logs(
 
 async def _print(finder: "JobFinder", name: str, options: "LogOptions", *, is_following: bool) -> None:
     from trainmaster.client.log_reader import LogReader
+    from trainmaster.core.plain import plain, with_colours
+
+    shown = str if options.is_raw else with_colours if sys.stdout.isatty() else plain
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # the bytes of --raw
 
     async def write(label: str, line: str) -> None:
-        sys.stdout.write(f"{label} | {line}\n")
+        sys.stdout.write(f"{label} | {shown(line)}\n")
         if is_following:
             sys.stdout.flush()
 

@@ -1,4 +1,7 @@
-"""Renders jobs without a terminal: searchable lines, each with its replica as a prefix."""
+"""Renders jobs without a terminal: searchable lines, each with its replica as a prefix.
+
+A pipe often ends at a terminal, as that of tee, so lines have no control sequences and no colours; log files have them.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,6 +10,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from trainmaster.client.run_model import Job, Notice
+from trainmaster.core.plain import plain
 
 MOST_NOTICES = 1000
 """Events that are remembered."""
@@ -40,14 +44,14 @@ class Lines:
         state, due = self._bars.get(label, ("", 0.0))
         self._bars[label] = ("", due)
         if not state or state != text:
-            self._out.write(f"{label} | {text}\n")
+            self._out.write(f"{label} | {plain(text)}\n")
 
     def progress(self, label: str, text: str, now: float) -> None:
         """An incomplete progress bar; its last state is a line. ``now`` is in seconds."""
         _, due = self._bars.get(label, ("", 0.0))
         if now >= due:
             self._bars[label] = (text, now + BAR_PERIOD)
-            self._out.write(f"{label} | {text}\n")
+            self._out.write(f"{label} | {plain(text)}\n")
 
     def show(self, jobs: Sequence[Job], now: datetime, *, is_last: bool = False) -> None:
         """Phases of jobs, and abnormal states of replicas."""
@@ -74,7 +78,7 @@ class Lines:
             self._notices[notice] = None
             if len(self._notices) > MOST_NOTICES:
                 del self._notices[next(iter(self._notices))]
-            self._out.write(f"{notice}\n")
+            self._out.write(f"{plain(str(notice))}\n")
             if self._states.get(notice.what, ("", ""))[0] != notice.reason:
                 self._states[notice.what] = (notice.reason, notice.message)  # it is the state of a pod that waits
 
@@ -87,10 +91,10 @@ class Lines:
             self._out.flush()
 
     def message(self, text: str) -> None:
-        self._out.write(f"{text}\n")
+        self._out.write(f"{plain(text)}\n")
         self._out.flush()
 
     def _write_state(self, what: str, state: str, why: str) -> None:
         if self._states.get(what) != (state, why):
             self._states[what] = (state, why)
-            self._out.write(f"{what} {state}{': ' if why else ''}{why}\n")
+            self._out.write(plain(f"{what} {state}{': ' if why else ''}{why}") + "\n")

@@ -65,7 +65,7 @@ def _text(row: "Row", replicas: "tuple[Replica, ...]") -> str:
     from trainmaster.client.text import age, printable, table, terminal_width
 
     head = f"{row.kind}/{row.name} in namespace {row.namespace}: {row.phase}, {ready(row)} ready, "
-    lines = [f"{head}{row.restarts} restarts, {age(row.created, now())} old"]
+    lines = [printable(f"{head}{row.restarts} restarts, {age(row.created, now())} old")]
     if row.message:
         lines.append(printable(row.message))
     if replicas:

@@ -41,6 +41,8 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     """All lines, and all runs of each container."""
     tail: int = LAST_LINES
     """The number of lines of each container, unless all are read."""
+    is_raw: bool = False
+    """Lines have all their bytes: those that are not UTF-8 as surrogates, and all states of a progress bar."""
 
 
 class LogReader:
@@ -174,17 +176,23 @@ class LogReader:
         tail = None if options.is_all else options.tail
         if source.file:
             async for line in _lines(source.file, tail):
-                yield _text(line)
+                yield self._text(line)
             return
         is_earlier = source.run > 0 and (options.previous or (options.is_all and not follow))
         if is_earlier:
             async with self._cluster.log(source.pod, source.container, previous=True, tail=tail) as lines:
                 async for line in lines:
-                    yield _text(line)
+                    yield self._text(line)
         if not options.previous:
             async with self._cluster.log(source.pod, source.container, follow=follow, tail=tail) as lines:
                 async for line in lines:
-                    yield _text(line)
+                    yield self._text(line)
+
+    def _text(self, line: bytes) -> str:
+        """Of a progress bar its last state."""
+        if self._options.is_raw:
+            return line.decode(errors="surrogateescape")
+        return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
 
     def _sources(self) -> Sequence[LogSource]:
         options = self._options
@@ -258,8 +266,3 @@ async def _lines(log: Path, tail: int | None) -> AsyncIterator[bytes]:
             yield line
     if rest:
         yield rest
-
-
-def _text(line: bytes) -> str:
-    """Of a progress bar its last state."""
-    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-# ANSI escape sequences, and every other control character except the tab.
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+from trainmaster.core.plain import BIDI, plain
+
+_UNESCAPED = re.compile(f"[\x7f-\x9f{BIDI}]")
 
 
 def age(since: datetime | None, until: datetime) -> str:
@@ -27,8 +28,8 @@ def age(since: datetime | None, until: datetime) -> str:
 
 
 def printable(line: str) -> str:
-    """One line of a program's output without control sequences; of a progress bar its last state."""
-    return _CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).expandtabs(2)
+    """For a cell of a table: as ``plain``, of a progress bar its last state, and with spaces instead of tabs."""
+    return plain(line.rstrip("\r").rpartition("\r")[2]).expandtabs(2)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0) -> str:
@@ -46,4 +47,10 @@ def terminal_width() -> int:
 
 
 def to_json(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value)).decode()
+    return escaped(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def escaped(json: str) -> str:
+    """The same JSON, with escapes for characters that control terminals: encoders write those after ASCII as they
+    are."""
+    return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json)

@@ -22,6 +22,7 @@ from trainmaster.core.digest import digests
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.job_size import size_error
 from trainmaster.core.nesting import TOO_DEEP, elements, members, prune
+from trainmaster.core.plain import plain
 from trainmaster.core.quantity import amount_of
 
 OUT_OF_MEMORY = "OOMKilled"
@@ -652,8 +653,6 @@ _KUBERNETES_TAINT = "node.kubernetes.io/"
 _CREATING = ("", "ContainerCreating", "PodInitializing")
 """Reasons of a container that waits during normal creation."""
 _JOB_STATUS = msgspec.json.Decoder(_JobStatusWire)
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""ANSI escape sequences, and every other control character."""
 
 
 _DISRUPTED = "DisruptionTarget"
@@ -797,7 +796,7 @@ def _last_lines(message: str) -> str:
     lines = cut.split("\n")
     if len(cut) < len(message) and len(lines) > 1:
         del lines[0]  # it is only a part of a line
-    shown = (_CONTROL.sub("", line.rstrip().rpartition("\r")[2].expandtabs(2)) for line in lines)
+    shown = (plain(line.rstrip().rpartition("\r")[2].expandtabs(2)) for line in lines)
     return "\n".join([line[:LONGEST_LINE] for line in shown if line.strip()][-OUTPUT_LINES:])
 
 
