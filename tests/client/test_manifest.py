@@ -294,3 +294,27 @@ def test_a_namespace_has_none() -> None:
     (placed,) = manifest.placed([one("apiVersion: v1\nkind: Namespace\nmetadata: {name: ml}")], "rl")
 
     assert placed.body["metadata"] == {"name": "ml"}
+
+
+def test_aliases_that_multiply_are_refused_at_once() -> None:
+    """Some hundred bytes that would be 9 ** 30 values."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 31)]
+    with pytest.raises(BadConfig) as refused:
+        list(manifest.parse("\n".join(lines), "bomb.yaml"))
+    assert str(refused.value) == (
+        "bomb.yaml: its aliases (*name) repeat more than 100,000 values; write these values out, or use fewer aliases"
+    )
+
+
+def test_aliases_that_save_some_lines_are_read() -> None:
+    template = "{spec: {containers: [{name: aitj-main, image: x}]}}"
+    text = f"""
+apiVersion: elasticdeeplearning.ai/v1
+kind: AITrainingJob
+metadata: {{name: a}}
+spec: {{replicaSpecs: {{ps: {{template: &t {template}}}, worker: {{template: *t}}}}}}
+"""
+    (document,) = manifest.parse(text, "job.yaml")
+    roles = document.body["spec"]["replicaSpecs"]
+    assert roles["worker"] == roles["ps"]

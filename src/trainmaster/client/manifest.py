@@ -41,6 +41,9 @@ _NOUNS = {
 _UNCHECKED = re.compile(r", <nil>: Invalid value: null: some validation rules were not checked [^\]]*")
 """What an API server adds to the errors of an object that its rules were not applied to."""
 
+MOST_REPEATED = 100_000
+"""Values of one document that are there only by aliases: some hundred bytes can stand for billions of values."""
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -208,6 +211,7 @@ def _bodies(text: str, name: str) -> Iterator[Any]:
     try:
         while loader.check_node():
             node = loader.get_node()
+            _check_aliases(node, name)
             if twice := next(_repeated(node), None):
                 line = twice.start_mark.line + 1
                 raise BadConfig(f"{name}, line {line}: duplicate key {twice.value!r}; remove one of them")
@@ -222,6 +226,24 @@ def _bodies(text: str, name: str) -> Iterator[Any]:
         raise BadConfig(f"{name}: is nested too deeply, or refers to itself; write it without anchors") from None
     finally:
         loader.dispose()
+
+
+def _check_aliases(node: Any, name: str) -> None:
+    sizes: dict[int, int] = {}
+    if _size(node, sizes) - len(sizes) > MOST_REPEATED:
+        raise BadConfig(
+            f"{name}: its aliases (*name) repeat more than {MOST_REPEATED:,} values; "
+            "write these values out, or use fewer aliases"
+        )
+
+
+def _size(node: Any, sizes: dict[int, int]) -> int:
+    """The number of values of a node and below it. An alias is the same node again, and is looked at once."""
+    if id(node) not in sizes:
+        is_mapping, is_list = isinstance(node, yaml.MappingNode), isinstance(node, yaml.SequenceNode)
+        inner = [each for pair in node.value for each in pair] if is_mapping else node.value if is_list else ()
+        sizes[id(node)] = 1 + sum([_size(each, sizes) for each in inner])
+    return sizes[id(node)]
 
 
 def _repeated(node: Any) -> Iterator[Any]:
