@@ -249,11 +249,12 @@ def _granted(variant: Variant, account: str, role: str, rules: Sequence[Object],
 
 
 def _user_roles(variant: Variant) -> Iterator[Object]:
-    """Kubernetes adds their rules to its own roles of these names."""
+    """Kubernetes adds the rules of view and edit to its own roles of these names. Admin is not added: templates for all
+    namespaces are not for the admin of one. It is bound to whoever maintains them."""
     jobs = {each.resource for each in variant.kinds}
     definitions = [each for each in DEFINITIONS if each.resource.group in variant.groups]
     for role, rules in rights.user_roles(definitions, jobs):
-        labels = {f"{RBAC_GROUP}/aggregate-to-{role}": "true"}
+        labels = {} if role == "admin" else {f"{RBAC_GROUP}/aggregate-to-{role}": "true"}
         yield _body(f"{RBAC_GROUP}/v1", "ClusterRole", variant.name(role), labels=labels, rules=rules)
 
 
@@ -286,6 +287,7 @@ def _programs(variant: Variant) -> Iterator[Program]:
             "--run-in-cluster",
             *_scheme(variant),
             *([server] if variant.has_server else []),
+            *_templates(variant),
             "--metrics-bind-address=:8080",
             "--health-probe-bind-address=:8081",
         ],
@@ -326,7 +328,7 @@ def _server(variant: Variant) -> Program:
             "--run-in-cluster",
             *_scheme(variant),
             f"--bind-address=:{SERVER_PORT}",
-            *([f"--agconfig-namespace={variant.namespace}"] if variant.group else []),
+            *_templates(variant),
         ],
         {"http": SERVER_PORT},
         "http",
@@ -334,6 +336,11 @@ def _server(variant: Variant) -> Program:
         "512Mi",
         replicas=variant.server_replicas,
     )
+
+
+def _templates(variant: Variant) -> list[str]:
+    """Without the option, programs read AggregatorConfigs in their own namespace. It is named where users know it."""
+    return [f"--agconfig-namespace={variant.namespace}"] if variant.group and variant.has_server else []
 
 
 def _scheme(variant: Variant) -> list[str]:

@@ -167,10 +167,11 @@ def certificate(secret: str) -> list[Object]:
 
 
 def user_roles(definitions: Iterable[Definition], jobs: Container[Resource]) -> Iterator[tuple[str, list[Object]]]:
-    """Rights that Kubernetes' own roles view, edit and admin get; admin includes edit, and edit includes view.
+    """Rights that Kubernetes' own roles view and edit get (edit includes view), and those of a role that nobody has
+    before it is bound.
 
     Nobody gets the right to write a status: the operator acts on it. What is not a job is a template for jobs of all
-    namespaces, so it is not for editors.
+    namespaces, so it is for neither editors nor admins of a namespace.
     """
     roles: dict[str, Rights] = {"view": {}, "edit": {}, "admin": {}}
     for each in definitions:

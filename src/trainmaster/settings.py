@@ -25,9 +25,9 @@ class JobSettings(msgspec.Struct, frozen=True):
     """Ports of nodes (hostNetwork) that a job may have."""
     max_host_ports_per_namespace: int = 2000
     aggregator_config: Key = Key("nervex-system", "aggregator-config")
-    """The AggregatorConfig of NerveXJobs."""
+    """The AggregatorConfig of NerveXJobs, in local mode. On a cluster it is in the namespace of the installation."""
     dijob_aggregator_config: Key = Key("di-system", "aggregator-config")
-    """The AggregatorConfig of DIJobs."""
+    """The same, of DIJobs."""
     creating_restart_period: float = 0.0
     """How long a replica whose containers cannot be created is restarted with another pod."""
     creating_duration_period: float = 900.0
@@ -105,7 +105,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     bind_address: str = ":8080"
     aggregator_config: Key = JobSettings().dijob_aggregator_config
-    """The AggregatorConfig of DIJobs."""
+    """The AggregatorConfig of DIJobs, in local mode."""
     max_replicas_per_job: int = 1000
     max_replicas_per_namespace: int = 10_000
     shutdown_delay: float = 3.0
@@ -137,7 +137,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SYSTEM_NAMESPACE = "trainmaster-system"
-"""Of Secrets and Services, for a program that has no namespace of its own."""
+"""Of AggregatorConfigs, Secrets and Services, for a program that has no namespace of its own."""
 
 OPERATOR = OperatorSettings()
 SERVER = ServerSettings()

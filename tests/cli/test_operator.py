@@ -8,10 +8,12 @@ import structlog
 from click.testing import CliRunner, Result
 
 from trainmaster.cli.operator import operator
-from trainmaster.cli.operator_process import OperatorOptions
+from trainmaster.cli.operator_process import OperatorOptions, _job_settings
 from trainmaster.core.errors import BadConfig
+from trainmaster.core.ids import Key
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.registry import KINDS, all_resource_kinds
+from trainmaster.kube.config import Config
 from trainmaster.wiring.manager import chosen
 
 Run = Callable[..., Result]
@@ -240,3 +242,23 @@ def test_a_kind_that_is_not_there_is_told() -> None:
     assert str(told.value) == (
         "--enable-scheme tfjob: there is no such kind; there are dijob, dijob-v2alpha1, dijob.diengine.opendilab.org"
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "pod_namespace", "namespace"),
+    [
+        pytest.param({}, "ml-platform", "ml-platform", id="the pod's own namespace"),
+        pytest.param({}, "", "trainmaster-system", id="outside of a cluster"),
+        pytest.param({"namespace": "team"}, "ml-platform", "team", id="an operator of one namespace"),
+        pytest.param({"agconfig_namespace": "di-system", "namespace": "team"}, "x", "di-system", id="as told"),
+    ],
+)
+def test_templates_for_jobs_of_all_namespaces_come_from_the_installations_namespace(
+    fields: dict[str, Any], pod_namespace: str, namespace: str
+) -> None:
+    """Whoever may write there decides what runs beside the jobs of everybody."""
+    config = Config("https://127.0.0.1:1", "test", namespace="context-of-somebody", pod_namespace=pod_namespace)
+    settings = _job_settings(msgspec.structs.replace(DEFAULTS, **fields), config)
+
+    expected = Key(namespace, "aggregator-config")
+    assert (settings.aggregator_config, settings.dijob_aggregator_config) == (expected, expected)

@@ -9,11 +9,12 @@ import structlog
 from click.testing import CliRunner, Result
 
 from trainmaster.cli.main import cli
-from trainmaster.cli.server import options_of
+from trainmaster.cli.server import options_of, server
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
 from trainmaster.diserver.limits import Rules
 from trainmaster.diserver.serve import ServerOptions
+from trainmaster.kube.config import Config
 
 KUBECONFIG = """
 apiVersion: v1
@@ -31,7 +32,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[ServerOptions]:
     started: list[ServerOptions] = []
 
     def run(given: dict[str, Any]) -> None:
-        started.append(options_of(given))
+        started.append(options_of(given, Config("https://127.0.0.1:1", "test", pod_namespace="di-system")))
 
     monkeypatch.setattr("trainmaster.cli.server._serve", run)
     monkeypatch.setattr("trainmaster.wiring.loop.run_loop", lambda _: None)
@@ -55,7 +56,13 @@ def run(*args: str) -> Result:
             ServerOptions(bind_address=":8080", rules=Rules(service_domain="svc.x")),
             id="domain",
         ),
-        pytest.param(["--namespace=rl"], ServerOptions(bind_address=":8080", namespace="rl"), id="namespace"),
+        pytest.param(
+            ["--namespace=rl"],
+            ServerOptions(
+                bind_address=":8080", namespace="rl", rules=Rules(aggregator_config=Key("rl", "aggregator-config"))
+            ),
+            id="namespace",
+        ),
         pytest.param(
             ["--allow-unidentified=true"], ServerOptions(bind_address=":8080", allow_unidentified=True), id="open"
         ),
@@ -92,6 +99,20 @@ IGNORED = (
     "--zap-stacktrace-level=error",
     "--zap-time-encoding=iso8601",
 )
+
+
+@pytest.mark.parametrize(
+    ("pod_namespace", "namespace"),
+    [
+        pytest.param("ml-platform", "ml-platform", id="in a pod"),
+        pytest.param("", "trainmaster-system", id="outside of a cluster"),
+    ],
+)
+def test_the_aggregatorconfig_is_that_of_the_installations_namespace(pod_namespace: str, namespace: str) -> None:
+    given = server.make_context("server", []).params
+    config = Config("https://127.0.0.1:1", "test", namespace="context-of-somebody", pod_namespace=pod_namespace)
+
+    assert options_of(given, config).rules.aggregator_config == Key(namespace, "aggregator-config")
 
 
 @pytest.mark.parametrize("option", IGNORED)

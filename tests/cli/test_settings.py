@@ -68,7 +68,7 @@ def edited() -> dict[str, dict[str, Any]]:
         ("operator", "request_timeout", 37.0),
         ("operator", "metrics_bind_address", ":80809"),
         ("server", "bind_address", ":80809"),
-        ("server", "agconfig_namespace", "di-system-edited"),
+        ("server", "agconfig_name", "aggregator-config-edited"),
         ("server", "max_replicas_per_job", 1007),
         ("server", "max_replicas_per_namespace", 10_007),
         ("server", "shutdown_delay_duration", 10.0),

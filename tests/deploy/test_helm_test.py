@@ -17,13 +17,9 @@ PATIENCE = 180.0
 NAMESPACE = "--namespace=trainmaster-system"
 EVERY_KIND = f"kinds: [{', '.join(map(kind_name, ALL.kinds))}]"
 AGGREGATOR = """
-apiVersion: v1
-kind: Namespace
-metadata: {name: nervex-system}
----
 apiVersion: nervex.sensetime.com/v1alpha1
 kind: AggregatorConfig
-metadata: {name: aggregator-config, namespace: nervex-system}
+metadata: {name: aggregator-config, namespace: trainmaster-system}
 spec: {aggregator: {template: {spec: {containers: [{name: aggregator, image: any, command: [sleep, "600"]}]}}}}
 """
 """What every NerveXJob needs."""
@@ -49,7 +45,7 @@ def test_helm_test_runs_a_job_of_each_kind_to_its_end(plane: ControlPlane, node:
         print(said)
         phase = plane.kubectl("get", "pod", "trainmaster-test", NAMESPACE, "--output=jsonpath={.status.phase}")
         plane.kubectl("delete", "--filename=-", input=others, timeout=PATIENCE)
-        plane.kubectl("delete", "namespace", "trainmaster-system", "nervex-system", timeout=PATIENCE)
+        plane.kubectl("delete", "namespace", "trainmaster-system", timeout=PATIENCE)
 
     assert phase == "Succeeded", said
 

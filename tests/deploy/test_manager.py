@@ -295,3 +295,23 @@ def test_an_installation_may_change_the_lease_of_its_own_kind_alone() -> None:
 
     assert role["metadata"]["namespace"] == OPERATOR.lease_namespace
     assert [rule.get("resourceNames") for rule in role["rules"]] == [None, ["dijobs.diengine.opendilab.org"]]
+
+
+@each_variant
+def test_no_role_of_kubernetes_gets_the_right_to_write_templates_for_all_namespaces(variant: Variant) -> None:
+    """Whoever has a namespace is its admin, also of one called as an installation expects it."""
+    aggregated = [
+        rule
+        for body in of_kind("ClusterRole", variant).values()
+        if any("aggregate-to-" in label for label in body["metadata"]["labels"])
+        for rule in body["rules"]
+    ]
+
+    assert aggregated
+    assert not [rule for rule in aggregated if "aggregatorconfigs" in rule["resources"] and "create" in rule["verbs"]]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.prefix)
+def test_the_managers_of_the_ancestors_keep_the_namespace_of_their_templates(variant: Variant) -> None:
+    for program in ("operator", "server"):
+        assert f"--agconfig-namespace={variant.namespace}" in containers(variant)[variant.name(program)]["args"]

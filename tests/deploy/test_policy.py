@@ -365,7 +365,7 @@ EDITS = READS | {"create jobs", "delete jobs", "scale jobs"}
 
 @pytest.mark.parametrize(
     ("user", "allowed"),
-    [("viewer", READS), ("editor", EDITS), ("administrator", EDITS | {"write templates for all jobs"})],
+    [("viewer", READS), ("editor", EDITS), ("administrator", EDITS)],
 )
 async def test_the_roles_of_kubernetes_include_jobs_and_never_their_status(
     plane: ControlPlane, user: str, allowed: set[str]

@@ -138,13 +138,12 @@ def test_helm_test_has_a_nervexjob_where_such_jobs_can_run(plane: ControlPlane, 
     config = {
         "apiVersion": "nervex.sensetime.com/v1alpha1",
         "kind": "AggregatorConfig",
-        "metadata": {"name": "aggregator-config", "namespace": "nervex-system"},
+        "metadata": {"name": "aggregator-config", "namespace": NAMESPACE},
         "spec": {"aggregator": {"template": template}},
     }
     helm("install", "trainmaster", CHART, place)
     before = helm("get", "hooks", "trainmaster", place)
     serve_all(plane)
-    plane.kubectl("create", "namespace", "nervex-system")
     plane.kubectl("create", "--filename=-", input=json.dumps(config))
     helm("upgrade", "trainmaster", CHART, place)
     after = helm("get", "hooks", "trainmaster", place)

@@ -78,15 +78,17 @@ def installed(cluster: Cluster, written: Report) -> Cluster:
     """The cluster with everything installed by one manifest."""
     took = install(cluster, "install.yaml")
     written.fact("`kubectl apply -f deploy/install.yaml`, until all Deployments are Available", f"{took:.1f} s")
-    give_config(cluster)
+    give_config(cluster, NAMESPACE)
+    give_config(cluster, "nervex-system")  # the release before this one looks for it there
     return cluster
 
 
-def give_config(cluster: Cluster) -> None:
-    """The AggregatorConfig that every NerveXJob needs."""
+def give_config(cluster: Cluster, place: str) -> None:
+    """The AggregatorConfig that every NerveXJob needs, in the namespace of the installation."""
     config = next(yaml.safe_load_all((REPOSITORY / "examples" / "nervexjob-mock.yaml").read_text()))
     config["spec"]["aggregator"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": config["metadata"]["namespace"]}}
+    config["metadata"]["namespace"] = place
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
     cluster.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all([namespace, config]))
 
 

@@ -39,7 +39,6 @@ DEADLINE = 40
 """Seconds until a large job ends. None of its pods runs: no node has the label that they ask for."""
 TIMEOUT = 240.0
 CLIENT = "rights-client"
-DI_CONFIG = {**agconfig("di-system"), "apiVersion": "diengine.opendilab.org/v1alpha1"}
 KINDS = {"pods": "Pod", "services": "Service", "configmaps": "ConfigMap", "batch/v1/jobs": "Job"}
 REPLICAS = "/v1alpha1/replicas"
 [MANAGED] = MANAGED_BY
@@ -54,7 +53,7 @@ def use_all_rights(cluster: Cluster, variants: Iterable[Variant], audit: Audit) 
     rights = [right for variant in variants for right in needed(variant)]
     names = {each.name for variant in variants for each in variant.kinds}
     lives = [life for life in LIVES if life.kind in names]
-    _apply(cluster, _client())
+    _apply(cluster, _client(variants))
     for life in lives:
         _apply(cluster, _bodies(life), _place(life))
     steps = [step for life in lives for step in _steps(cluster, life)]
@@ -80,11 +79,12 @@ def use_all_rights(cluster: Cluster, variants: Iterable[Variant], audit: Audit) 
 # --- what is created --------------------------------------------------------------------------
 
 
-def _client() -> Iterator[Json]:
-    """Somebody who may do everything, and asks di-server for a learner of several GPUs."""
-    for name in (CLIENT, DI_CONFIG["metadata"]["namespace"]):
-        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    yield _run(DI_CONFIG)
+def _client(variants: Iterable[Variant]) -> Iterator[Json]:
+    """Somebody who may do everything, and asks the di-server of each of them for a learner of several GPUs."""
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLIENT}}
+    for variant in variants:
+        if "dijob" in {each.name for each in variant.kinds}:
+            yield _run({**agconfig(variant.namespace), "apiVersion": "diengine.opendilab.org/v1alpha1"})
     yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CLIENT, "namespace": CLIENT}}
     yield {
         "apiVersion": "rbac.authorization.k8s.io/v1",

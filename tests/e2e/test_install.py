@@ -26,7 +26,7 @@ def test_the_manifests_of_single_kinds_can_be_installed_at_once_and_removed(
         "`kubectl apply` of di-, nervex- and mx-manager.yaml at once, until all Deployments are Available",
         f"{took:.1f} s",
     )
-    give_config(cluster)
+    give_config(cluster, "nervex-system")
     use_all_rights(cluster, SINGLE, audit)
     assert [str(use) for variant in SINGLE for use in audit.beyond(granted(bodies(variant)))] == []
 

@@ -21,6 +21,7 @@ from testbed.plane import ControlPlane
 from tests.build import child_name, replicas_of
 from tests.faults.world import BATCH_JOBS, PATIENCE, Object, World, is_deleting
 from tests.manifests.build import Manifest, agconfig, aitrainingjob, resource_of
+from trainmaster.settings import SYSTEM_NAMESPACE
 
 T = TypeVar("T")
 
@@ -340,12 +341,12 @@ def give_node(plane: ControlPlane) -> None:
 def give_aggregators(plane: ControlPlane) -> None:
     """What NerveXJobs have the template of their aggregator from, where operators look for it by themselves; whatever
     was there before."""
-    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nervex-system"}}
-    configs = path_of(AGGREGATORCONFIGS, "nervex-system")
+    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
+    configs = path_of(AGGREGATORCONFIGS, SYSTEM_NAMESPACE)
     for method, path, body in (
         ("POST", path_of("namespaces"), place),
         ("DELETE", f"{configs}/aggregator-config", None),
-        ("POST", configs, agconfig()),
+        ("POST", configs, agconfig(SYSTEM_NAMESPACE)),
     ):
         try:
             plane.request(method, path, body)

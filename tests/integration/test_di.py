@@ -18,6 +18,7 @@ from tests.integration.crew import names, roles, team
 from tests.integration.scene import Scene
 from tests.integration.test_permission import granted, used
 from tests.manifests.build import ditask, nervexjob, template
+from trainmaster.settings import SYSTEM_NAMESPACE
 
 REPLICAS = "/v1alpha1/replicas"
 
@@ -108,11 +109,11 @@ async def test_a_learner_of_several_gpus_is_a_group_that_lives_and_dies_as_one(
     scene: Scene, server: ServerProcess, loss: str
 ) -> None:
     config = {"metadata": {"name": "aggregator-config"}, "spec": {"aggregator": {"template": template()}}}
-    if await scene.admin.find("namespaces", None, "di-system") is None:
-        await scene.admin.create("namespaces", {"metadata": {"name": "di-system"}})
+    if await scene.admin.find("namespaces", None, SYSTEM_NAMESPACE) is None:
+        await scene.admin.create("namespaces", {"metadata": {"name": SYSTEM_NAMESPACE}})
     kind = "diengine.opendilab.org/v1alpha1/aggregatorconfigs"
     body = {"apiVersion": "diengine.opendilab.org/v1alpha1", "kind": "AggregatorConfig", **config}
-    await scene.admin.create(kind, body, "di-system")
+    await scene.admin.create(kind, body, SYSTEM_NAMESPACE)
     async with team(scene, "job", [server.url]) as each:
         client = await each.appear()
         found = await client.start({"replicas": 0}, {"replicas": 1, "gpus": "4"})
@@ -128,7 +129,7 @@ async def test_a_learner_of_several_gpus_is_a_group_that_lives_and_dies_as_one(
             await scene.until(lambda: not {aggregator, learner} & each.declared, "the group has other names")
             await each.complete(2)
             assert scene.incarnations("pods")[learner] == 1
-    await scene.admin.delete(kind, "di-system", "aggregator-config")
+    await scene.admin.delete(kind, SYSTEM_NAMESPACE, "aggregator-config")
 
 
 # --- who may -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from tests.faults.world import Object, is_deleting
 from tests.integration.crew import names, roles, team
 from tests.integration.scene import AGGREGATORCONFIGS, Scene, give_aggregators
 from tests.manifests.build import agconfig, nervexjob
+from trainmaster.settings import SYSTEM_NAMESPACE
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -82,21 +83,42 @@ async def test_both_are_told_where_the_other_one_is(scene: Scene) -> None:
 
 
 async def test_a_job_without_an_aggregatorconfig_waits_for_it(plane: ControlPlane, scene: Scene) -> None:
-    await scene.admin.delete(AGGREGATORCONFIGS, "nervex-system", "aggregator-config")
+    await scene.admin.delete(AGGREGATORCONFIGS, SYSTEM_NAMESPACE, "aggregator-config")
     try:
         job = await scene.create(nervexjob())
         said = await job.says("PodCreateFailed", "True")
         await scene.settled()
         assert (job.phase, job.children("pods"), job.children("services")) == ("Created", {}, {})
 
-        await scene.admin.create(AGGREGATORCONFIGS, agconfig(), "nervex-system")
+        await scene.admin.create(AGGREGATORCONFIGS, agconfig(SYSTEM_NAMESPACE), SYSTEM_NAMESPACE)
         await job.live()
     finally:
         give_aggregators(plane)
 
-    assert "AggregatorConfig nervex-system/aggregator-config is missing: create it" in said
+    assert (
+        f"AggregatorConfig {SYSTEM_NAMESPACE}/aggregator-config is missing: create it there, those of other namespaces"
+        in said
+    )
     assert job.phase == "Succeeded"
     assert job.condition("PodCreateFailed")["status"] == "False"
+
+
+async def test_the_aggregatorconfig_of_a_stranger_is_not_read(plane: ControlPlane, scene: Scene) -> None:
+    """Its namespace is called as that of an ancestor, and is not the installation's."""
+    await scene.admin.delete(AGGREGATORCONFIGS, SYSTEM_NAMESPACE, "aggregator-config")
+    await scene.admin.create("namespaces", {"metadata": {"name": "nervex-system"}})
+    await scene.admin.create(AGGREGATORCONFIGS, agconfig("nervex-system", image="evil"), "nervex-system")
+    try:
+        job = await scene.create(nervexjob())
+        said = await job.says("PodCreateFailed", "True")
+        await scene.settled()
+        assert job.children("pods") == {}
+    finally:
+        await scene.admin.delete("namespaces", None, "nervex-system")
+        give_aggregators(plane)
+
+    assert "those of other namespaces are not read" in said
+    await job.live()
 
 
 async def test_a_lost_aggregator_comes_back_as_it_was(plane: ControlPlane, scene: Scene) -> None:
@@ -105,7 +127,7 @@ async def test_a_lost_aggregator_comes_back_as_it_was(plane: ControlPlane, scene
     await job.start()
     before = job.children("pods")[AGGREGATOR]["spec"]["containers"][0]["ports"]
     other = agconfig(ports=[{"name": "aggregator", "containerPort": 99}])
-    await scene.admin.patch(AGGREGATORCONFIGS, "nervex-system", "aggregator-config", {"spec": other["spec"]})
+    await scene.admin.patch(AGGREGATORCONFIGS, SYSTEM_NAMESPACE, "aggregator-config", {"spec": other["spec"]})
     try:
         async with scene.kubelet():
             await scene.admin.set_pod(scene.namespace, AGGREGATOR, phase="Failed", reason="Evicted")

@@ -68,6 +68,11 @@ def test_missing_service_account_file_is_explained(name: str, service_account: P
 
 
 @pytest.mark.usefixtures("in_cluster")
+def test_the_pods_own_namespace_is_known(service_account: Path) -> None:
+    assert in_cluster_config(service_account).pod_namespace == "operators"
+
+
+@pytest.mark.usefixtures("in_cluster")
 def test_missing_namespace_is_default(service_account: Path) -> None:
     (service_account / "namespace").unlink()
 

@@ -18,7 +18,7 @@ from trainmaster.cli.option import (
     go_duration,
 )
 from trainmaster.lifecycle.port import FIRST, LAST
-from trainmaster.settings import OPERATOR
+from trainmaster.settings import OPERATOR, SYSTEM_NAMESPACE
 
 DURATION = Duration()
 
@@ -71,9 +71,8 @@ _IGNORED = Ignored(
 @click.option(
     "--agconfig-namespace",
     default="",
-    help="Namespace of the AggregatorConfig. Default: --namespace, else "
-    f"{OPERATOR.jobs.dijob_aggregator_config.namespace} for DIJobs and "
-    f"{OPERATOR.jobs.aggregator_config.namespace} for NerveXJobs.",
+    help="Namespace of the AggregatorConfig. Whoever may write there chooses pods of all jobs. "
+    f"Default: --namespace, else the namespace of the pod, else {SYSTEM_NAMESPACE}.",
 )
 @click.option(
     "--agconfig-name",

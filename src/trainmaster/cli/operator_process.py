@@ -14,6 +14,7 @@ import structlog
 
 from trainmaster.cli.accelerator import accelerators_in
 from trainmaster.cli.exit_code import FAILED
+from trainmaster.cli.template_namespace import template_namespace
 from trainmaster.core.definition import UPDATE_COMMAND
 from trainmaster.core.errors import AlreadyExists, BadConfig, Forbidden, NotLeading
 from trainmaster.core.ids import Key
@@ -98,7 +99,7 @@ async def _operate(options: OperatorOptions) -> None:
     if timeout <= 0:
         raise BadConfig("--request-timeout must be more than 0: every call needs an end")
     observe = metrics.RequestMetrics().observe
-    kinds = chosen(all_resource_kinds(_job_settings(options)), options.kinds)
+    kinds = chosen(all_resource_kinds(_job_settings(options, config)), options.kinds)
     clock = Clock(utc_now, _elapsed)
     async with (
         KubeCluster(config, timeout=timeout, observe=observe, on_date=clock.read, gate=gate.check) as cluster,
@@ -143,12 +144,13 @@ async def _install_crds(cluster: Cluster, kinds: Sequence[ResourceKinds]) -> Non
         log.info("created the definition", name=name)
 
 
-def _job_settings(options: OperatorOptions) -> JobSettings:
+def _job_settings(options: OperatorOptions, config: Config) -> JobSettings:
+    aggregators = Key(template_namespace(options.agconfig_namespace, options.namespace, config), options.agconfig_name)
     return JobSettings(
         server_url=options.server_url,
         service_domain=options.service_domain_name,
-        aggregator_config=_aggregator_config(options, OPERATOR.jobs.aggregator_config),
-        dijob_aggregator_config=_aggregator_config(options, OPERATOR.jobs.dijob_aggregator_config),
+        aggregator_config=aggregators,
+        dijob_aggregator_config=aggregators,
         accelerators=accelerators_in(options.controller_config_file),
         gang_scheduler=options.gang_scheduler_name,
         max_host_ports_per_job=options.max_host_ports_per_job,
@@ -177,11 +179,6 @@ def _config(options: OperatorOptions) -> Config:
     if options.run_in_cluster:
         return in_cluster_config()
     return load_config(kubeconfig=options.kubeconfig, context=options.context, master=options.master)
-
-
-def _aggregator_config(options: OperatorOptions, default: Key) -> Key:
-    """Defaults to the operator's namespace: an operator of one namespace has no rights elsewhere."""
-    return Key(options.agconfig_namespace or options.namespace or default.namespace, options.agconfig_name)
 
 
 @asynccontextmanager

@@ -26,12 +26,13 @@ from trainmaster.cli.option import (
     go_duration,
 )
 from trainmaster.kinds.dijob.declaration import MAX_MEMBERS
-from trainmaster.settings import OPERATOR, SERVER
+from trainmaster.settings import OPERATOR, SERVER, SYSTEM_NAMESPACE
 
 if TYPE_CHECKING:
     import ssl
 
     from trainmaster.diserver.serve import ServerOptions
+    from trainmaster.kube.config import Config
 
 log = structlog.get_logger(__name__)
 
@@ -77,9 +78,9 @@ _IGNORED = Ignored(
 )
 @click.option(
     "--agconfig-namespace",
-    default=SERVER.aggregator_config.namespace,
-    show_default=True,
-    help="Namespace of the AggregatorConfig of DIJobs.",
+    default="",
+    help="Namespace of the AggregatorConfig of DIJobs, as at the operator. "
+    f"Default: --namespace, else the namespace of the pod, else {SYSTEM_NAMESPACE}.",
 )
 @click.option(
     "--agconfig-name",
@@ -153,8 +154,9 @@ def server(log_format: str, verbosity: int, **given: Any) -> None:
     run_loop(_serve(given))
 
 
-def options_of(given: Mapping[str, Any]) -> "ServerOptions":
+def options_of(given: Mapping[str, Any], config: "Config") -> "ServerOptions":
     """The command line, as the server wants it."""
+    from trainmaster.cli.template_namespace import template_namespace
     from trainmaster.core.ids import Key
     from trainmaster.diserver.limits import Rules
     from trainmaster.diserver.serve import ServerOptions
@@ -168,7 +170,9 @@ def options_of(given: Mapping[str, Any]) -> "ServerOptions":
         rules=Rules(
             max_per_job=given["max_replicas_per_job"],
             max_per_namespace=given["max_replicas_per_namespace"],
-            aggregator_config=Key(given["agconfig_namespace"], given["agconfig_name"]),
+            aggregator_config=Key(
+                template_namespace(given["agconfig_namespace"], given["namespace"], config), given["agconfig_name"]
+            ),
             shared_network=given["shared_network"],
             service_domain=given["service_domain_name"],
         ),
@@ -198,7 +202,7 @@ async def _serve(given: dict[str, Any]) -> None:
         KubeCluster(config, timeout=given["request_timeout"], observe=observe) as cluster,
         _certificate(given["tls_cert_dir"], stop) as tls,
     ):
-        await run_server(cluster, cluster, options_of(given), stop, now=_now, tls=tls)
+        await run_server(cluster, cluster, options_of(given, config), stop, now=_now, tls=tls)
     log.info("stopped")
 
 

@@ -82,6 +82,8 @@ class Config(Redacted, frozen=True):
     server: str
     source: str
     namespace: str = "default"
+    pod_namespace: str = ""
+    """Of the pod that we run in; empty outside of a cluster. A context of a kubeconfig says nothing about it."""
     tls: Tls = Tls()
     user: User = User()
     proxy: str = ""

@@ -29,10 +29,12 @@ def in_cluster_config(service_account: Path = SERVICE_ACCOUNT) -> Config:
     ca.read()
     bracketed = f"[{host}]" if ":" in host else host
     server = server_url(f"https://{bracketed}:{port}", tls=True, where="KUBERNETES_SERVICE_HOST")
+    namespace = _namespace(service_account)
     return Config(
         server=server,
         source=f"service account in {service_account}",
-        namespace=_namespace(service_account),
+        namespace=namespace or "default",
+        pod_namespace=namespace,
         tls=Tls(ca=ca),
         user=User(token=token),
         proxy=proxy_from(os.environ, server),
@@ -45,6 +47,6 @@ def _service() -> tuple[str, str]:
 
 def _namespace(service_account: Path) -> str:
     try:
-        return (service_account / "namespace").read_text().strip() or "default"
+        return (service_account / "namespace").read_text().strip()
     except OSError:
-        return "default"
+        return ""

@@ -68,8 +68,8 @@ def test_a_job_without_an_aggregatorconfig_says_so_and_settles() -> None:
         "type": "PodCreateFailed",
         "status": "True",
         "reason": "NoAggregatorConfig",
-        "message": "AggregatorConfig nervex-system/aggregator-config is missing: "
-        "create it; the job goes on as soon as it is there",
+        "message": "AggregatorConfig nervex-system/aggregator-config is missing: create it there, those of other "
+        "namespaces are not read; the job goes on as soon as it exists",
         "lastTransitionTime": STAMP,
     }
     assert waiting["status"]["phase"] == "Created"

@@ -19,8 +19,8 @@ class AggregatorConfig(Wire, frozen=True):
     """The pods of aggregators. An aggregator gathers learners, and is one learner to the coordinator."""
 
     metadata: ObjectMeta
-    """Standard metadata of an object. By default ``aggregator-config`` in ``di-system`` or ``nervex-system`` is
-    read."""
+    """Standard metadata of an object. ``aggregator-config`` in the namespace of the installation is read, and no
+    other one."""
     spec: AggregatorConfigSpec
     """How aggregators run. Pods that are created after an edit are as it says, except for the port, which a job
     keeps."""

@@ -141,7 +141,10 @@ class DIJobKind(LifecycleKind[DIJob]):
         """Raises ``BadSpec`` when no aggregator can be created."""
         name = f"AggregatorConfig {self.related.key}"
         if observed.related is None:
-            raise BadSpec(f"{name} is missing: create it; the job goes on as soon as it is there")
+            raise BadSpec(
+                f"{name} is missing: create it there, those of other namespaces are not read; "
+                "the job goes on as soon as it exists"
+            )
         try:
             return aggregator_template(observed.related)
         except BadSpec as bad:
