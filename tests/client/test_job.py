@@ -51,7 +51,7 @@ def test_a_value_may_contain_anything() -> None:
         ({"framework": "pytorch"}, "framework: 'pytorch' is not known; choose one of torch, tensorflow"),
         ({"restart": "OnFailure"}, "restart: 'OnFailure' is not known; choose one of never, onfailure, always"),
         ({"env": {"A B": "1"}}, "env: 'A B' is not the name of a variable"),
-        ({"name": ""}, "name: is empty"),
+        ({"name": ""}, "name: is empty; give it one, or leave it out"),
         ({"replicas": 0, "gpus": -1}, "replicas: 0 is not a positive number; gpus: -1 is not"),
     ],
 )

@@ -63,7 +63,12 @@ def apply(overrides: Sequence[Override], documents: Sequence[Document]) -> list[
         if len(missing) == len(jobs):
             raise BadConfig(f"--set {override.text}: {max(missing, key=lambda error: error.depth)}")
     # Parsed again: the kind or the name may have changed.
-    return [document_of(document.body, document.where) if document.is_job else document for document in changed]
+    return [_parsed(document) if document.is_job else document for document in changed]
+
+
+def _parsed(document: Document) -> Document:
+    parsed = document_of(document.body, document.where)
+    return msgspec.structs.replace(document, resource=parsed.resource, body=parsed.body)
 
 
 def _applied(override: Override, job: Document) -> _Missing | None:

@@ -12,7 +12,7 @@ from trainmaster.cli.interrupt import Interrupts
 from trainmaster.cli.session import Display, open_display
 from trainmaster.client.connection import Place, now
 from trainmaster.client.creation import create
-from trainmaster.client.job_finder import JobFinder, with_finder
+from trainmaster.client.job_finder import FoundJob, JobFinder, with_finder
 from trainmaster.client.log_reader import CONNECTIONS, LogOptions, LogReader
 from trainmaster.client.manifest import Document, placed
 from trainmaster.client.run_model import Job
@@ -54,6 +54,7 @@ class Submission:
     async def run(self, timeout: float) -> int:
         interrupts = Interrupts()
         jobs = await create(self._finder, self._documents, lambda warning: self._display.message(f"Warning: {warning}"))
+        self._say_names(jobs)
         options, has_many = LogOptions(is_all=True), len(jobs) > 1
         cluster, write = self._finder.cluster, self._write
         self._readers = [LogReader(cluster, job, options, write, has_many=has_many) for job in jobs]
@@ -73,6 +74,11 @@ class Submission:
             following.cancel()
             interrupted.cancel()
             self._display.show(self._jobs, now(), is_last=True)
+
+    def _say_names(self, jobs: Sequence[FoundJob]) -> None:
+        for document, job in zip((each for each in self._documents if each.is_job), jobs, strict=True):
+            if document.key != job.key:
+                self._display.message(f"{document} exists; this job is {job}")
 
     async def _write(self, label: str, line: str) -> None:
         self._display.line(label, line)

@@ -387,8 +387,7 @@ def _is_yaml(text: str) -> bool:
 def _renamed(document: Document) -> Document:
     if not document.is_job:
         return document
-    metadata = {**document.body["metadata"], "name": f"{document.key.name}-{secrets.token_hex(3)}"}
-    return msgspec.structs.replace(document, body={**document.body, "metadata": metadata})
+    return document.named(f"{document.key.name}-{secrets.token_hex(3)}")
 
 
 @contextmanager

@@ -26,7 +26,8 @@ class Job:
     ('mnist', 2)
     """
 
-    name: str = field(kw_only=False)
+    name: str | None = field(default=None, kw_only=False)
+    """Default: from the program, with a number if there is such a job: train, train-2."""
     command: Sequence[str]
     """The program and its arguments. It is not run by a shell."""
     replicas: int = 1
@@ -49,9 +50,9 @@ class Job:
 def document_of(job: Job, *, is_local: bool) -> Document:
     """The manifest of the job. Raises ``Refused`` with all that is wrong."""
     if problems := list(_problems(job)):
-        raise Refused(f"Job({job.name!r}): {'; '.join(problems)}")
+        raise Refused(f"Job({'' if job.name is None else repr(job.name)}): {'; '.join(problems)}")
     options = program.ProgramOptions(
-        name=job.name,
+        name=job.name or "",
         replicas=None if program.WORKER in job.roles else job.replicas,
         roles=tuple(f"{role}={count}" for role, count in job.roles.items()),
         restart=job.restart,
@@ -64,7 +65,8 @@ def document_of(job: Job, *, is_local: bool) -> Document:
     if workdir := str(job.workdir) or (str(Path.cwd()) if is_local else ""):
         for role in document.body["spec"]["replicaSpecs"].values():
             role["template"]["spec"]["containers"][0]["workingDir"] = workdir
-    return msgspec.structs.replace(document, where=f"Job({job.name!r})")
+    renaming = "give this one another name, or submit it with unique=True"
+    return msgspec.structs.replace(document, where=f"Job({document.key.name!r})", renaming=renaming)
 
 
 def _problems(job: Job) -> list[str]:
@@ -72,7 +74,7 @@ def _problems(job: Job) -> list[str]:
     has_words = not isinstance(job.command, str | bytes) and all(isinstance(word, str) for word in job.command)
     counts = {"replicas": job.replicas, **{f"roles[{role!r}]": count for role, count in job.roles.items()}}
     checks = (
-        (not job.name, "name: is empty; give it one"),
+        (job.name == "", "name: is empty; give it one, or leave it out"),
         (not has_words, "command: must be a list of words, like ['python3', 'train.py']"),
         (has_words and not job.command, "command: is empty; write the program, like ['python3', 'train.py']"),
         *((_is_no_count(count), f"{name}: {count!r} is not a positive number") for name, count in counts.items()),

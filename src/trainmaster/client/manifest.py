@@ -53,6 +53,10 @@ class Document(msgspec.Struct, frozen=True):
     where: str
     resource: Resource
     body: dict[str, Any]
+    derived_name: str = ""
+    """The name that a program gave it: unless another was given, the job gets a free one that begins with it."""
+    renaming: str = "give this one another name"
+    """How its author gives it another name."""
 
     @property
     def is_job(self) -> bool:
@@ -62,6 +66,13 @@ class Document(msgspec.Struct, frozen=True):
     def key(self) -> Key:
         meta = self.body["metadata"]
         return Key(meta.get("namespace") or "", meta["name"])
+
+    @property
+    def may_be_renamed(self) -> bool:
+        return self.key.name == self.derived_name
+
+    def named(self, name: str) -> "Document":
+        return msgspec.structs.replace(self, body={**self.body, "metadata": {**self.body["metadata"], "name": name}})
 
     def __str__(self) -> str:
         return f"{self.resource.kind.lower()}/{self.key.name}"

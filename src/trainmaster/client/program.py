@@ -1,8 +1,9 @@
 """A job that is described by options instead of a manifest: ``trainmaster run --replicas 2 -- python train.py``."""
 
+import itertools
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -68,15 +69,27 @@ def job_of(program: Sequence[str], options: ProgramOptions, environ: Mapping[str
         }
         for role, count in roles.items()
     }
-    metadata = {"name": options.name or name_of(program)}
+    derived = "" if options.name else name_of(program)
+    metadata = {"name": options.name or derived}
     body = {"apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind, "metadata": metadata, "spec": spec}
-    return document_of(body, "the command line")
+    document = document_of(body, "the command line")
+    return msgspec.structs.replace(document, derived_name=derived, renaming="choose another --name")
 
 
 def name_of(program: Sequence[str]) -> str:
     """The name of a job that runs this program, from its file or module, as the names of pods allow it."""
     words = re.sub(r"[^a-z0-9]+", "-", _subject(program).lower())
     return re.sub(r"^[^a-z]+", "", words)[:LONGEST_NAME].strip("-") or "job"
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """``train``, ``train-2``, ``train-3`` and so on: the first that is not taken."""
+    numbered = (suffixed(name, str(number)) for number in itertools.count(2))
+    return next(each for each in itertools.chain((name,), numbered) if each not in taken)
+
+
+def suffixed(name: str, suffix: str) -> str:
+    return f"{name[: LONGEST_NAME - len(suffix) - 1].rstrip('-')}-{suffix}"
 
 
 def instead_of(files: Sequence[str]) -> str:
