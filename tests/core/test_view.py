@@ -126,8 +126,12 @@ def a_wire_pod() -> dict[str, Any]:
                     "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
                     "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "containerID": "c://0"}},
                 },
-                {"name": "log", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}},
-                {"name": "proxy", "state": {"running": {"startedAt": "2026-11-15T11:59:30Z"}}},
+                {
+                    "name": "log",
+                    "ready": False,
+                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+                },
+                {"name": "proxy", "ready": True, "state": {"running": {"startedAt": "2026-11-15T11:59:30Z"}}},
             ],
         },
     }
@@ -181,6 +185,19 @@ def test_a_pod_says_how_its_devices_are(
     view = pod_of(body)
 
     assert (view.unhealthy, view.healthy) == (unhealthy, healthy)
+
+
+@pytest.mark.parametrize(
+    ("phase", "ready", "unready"),
+    [("Running", "False", ("aitj-main", "log")), ("Running", "True", ()), ("Succeeded", "False", ())],
+)
+def test_a_running_pod_that_is_not_ready_says_which_containers_are_not(
+    phase: str, ready: str, unready: tuple[str, ...]
+) -> None:
+    body = a_wire_pod()
+    body["status"] |= {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}
+
+    assert pod_of(body).unready == unready
 
 
 def test_devices_of_all_containers_of_a_pod_count() -> None:

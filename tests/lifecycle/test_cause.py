@@ -10,6 +10,7 @@ from trainmaster.core.slot import Slot
 from trainmaster.lifecycle import fault
 from trainmaster.lifecycle.failure import CAUSE_SECONDS, Failure, first, of_job
 from trainmaster.lifecycle.restart import FailedPod
+from trainmaster.lifecycle.training import Training
 
 NAN = "ValueError: loss is NaN at step 17"
 RESET = "ConnectionResetError: [Errno 104] Connection reset by peer"
@@ -96,7 +97,7 @@ def test_an_init_container_is_named() -> None:
     pod = pod_json(an_aitj(), "trainer", phase="Failed", containers={})
     ended = {"exitCode": 4, "reason": "Error", "message": "no data"}
     pod["status"]["initContainerStatuses"] = [{"name": "fetch", "state": {"terminated": ended}}]
-    broken = FailedPod("trainer", 0, fault.failure(view_of_pod(pod), lambda name: True))
+    broken = FailedPod("trainer", 0, fault.failure(view_of_pod(pod), Training()))
     found = of_job("mnist", [broken], [Slot("trainer", 0, "mnist-trainer-0")], NOW)
 
     assert found is not None
@@ -107,7 +108,7 @@ def test_an_init_container_is_named() -> None:
 
 def test_a_pod_that_its_node_ended_has_the_reason_of_the_node_and_not_the_exit_code() -> None:
     pod = view_of_pod(pod_json(an_aitj(), "trainer", exit_code=137, reason="Evicted", message="low on disk"))
-    broken = FailedPod("trainer", 0, fault.failure(pod, lambda name: True))
+    broken = FailedPod("trainer", 0, fault.failure(pod, Training()))
     found = of_job("mnist", [broken], [Slot("trainer", 0, "mnist-trainer-0")], NOW)
 
     assert found is not None

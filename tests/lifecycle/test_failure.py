@@ -14,6 +14,7 @@ from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.node import NodeProblem
 from trainmaster.lifecycle.restart import FailedPod
+from trainmaster.lifecycle.training import Training
 
 JOB = an_aitj(trainer=4)
 SLOTS = [slot_of("mnist", "trainer", index) for index in range(4)]
@@ -31,7 +32,7 @@ def pod(index: int, code: int = 1, *, second: int | None = 0, version: int = 1, 
 
 def failed(pod: PodView) -> FailedPod:
     index = int(pod.key.name.rpartition("-")[2])
-    return FailedPod("trainer", index, fault.failure(pod, lambda name: True))
+    return FailedPod("trainer", index, fault.failure(pod, Training()))
 
 
 def first_of(*pods: PodView) -> Failure:

@@ -4,12 +4,13 @@ import pytest
 
 from tests.build import Json, an_aitj, pod_json, view_of_pod
 from trainmaster.lifecycle.fault import SIGNALS, Fault, failure
+from trainmaster.lifecycle.training import Training
 
 JOB = an_aitj()
 
 
 def fault_of(**fields: Any) -> Fault:
-    return failure(view_of_pod(pod_json(JOB, "trainer", **fields)), lambda name: name.startswith("aitj-"))
+    return failure(view_of_pod(pod_json(JOB, "trainer", **fields)), Training("aitj-*"))
 
 
 def test_a_fault_tells_what_ended_where_and_why() -> None:
@@ -66,7 +67,7 @@ def test_the_last_line_of_the_termination_message_is_told() -> None:
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     ended |= {"reason": "OOMKilled", "message": "step 1\nstep 2\ncannot allocate " + "x" * 300 + "\n"}
 
-    fault = failure(view_of_pod(pod), lambda name: True)
+    fault = failure(view_of_pod(pod), Training())
 
     assert (fault.reason, len(fault.line), fault.line[-1]) == ("OOMKilled", 200, "x")
 

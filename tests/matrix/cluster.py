@@ -33,6 +33,8 @@ class Api(MemoryApi):
         super().__init__()
         self._now = now
         self.refuse: Callable[[Resource, Object], ApiError | None] = lambda resource, body: None
+        self.injected: list[Object] = []
+        """The containers that admission adds to every pod, as that of a service mesh does."""
 
     def stamp(self, later: float = 0) -> str:
         return (self._now() + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -40,10 +42,16 @@ class Api(MemoryApi):
     async def create(self, resource: Resource, namespace: str, body: bytes) -> Written:
         if error := self.refuse(resource, decoded(body)):
             raise error
+        if resource == POD:
+            body = msgspec.json.encode(self.admitted(decoded(body)))
         written = await super().create(resource, namespace, body)
         name = Key(namespace, decoded(body)["metadata"]["name"])
         self.objects[resource][name]["metadata"]["creationTimestamp"] = self.stamp()
         return written
+
+    def admitted(self, pod: Object) -> Object:
+        containers = [*pod["spec"]["containers"], *self.injected]
+        return {**pod, "spec": {**pod["spec"], "containers": containers}}
 
     def put(self, resource: Resource, body: Object) -> Key:
         """Stores an object as it is, with its uid and status."""
@@ -201,23 +209,21 @@ class Cluster:
         template, uid = deepcopy(job["spec"]["template"]), job["metadata"]["uid"]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": key.name, "uid": uid, "controller": True}
         pod_uid = f"{uid}-pod-{number}"
-        self.api.put(
-            POD,
-            {
-                "metadata": {
-                    "name": f"{key.name}-{number:05}",
-                    "namespace": key.namespace,
-                    "uid": pod_uid,
-                    "generation": 1,
-                    "creationTimestamp": self.api.stamp(),
-                    "labels": template["metadata"]["labels"],
-                    "annotations": template["metadata"].get("annotations", {}),
-                    "ownerReferences": [owner],
-                },
-                "spec": template["spec"],
-                "status": {"phase": "Pending"},
+        pod = {
+            "metadata": {
+                "name": f"{key.name}-{number:05}",
+                "namespace": key.namespace,
+                "uid": pod_uid,
+                "generation": 1,
+                "creationTimestamp": self.api.stamp(),
+                "labels": template["metadata"]["labels"],
+                "annotations": template["metadata"].get("annotations", {}),
+                "ownerReferences": [owner],
             },
-        )
+            "spec": template["spec"],
+            "status": {"phase": "Pending"},
+        }
+        self.api.put(POD, self.api.admitted(pod))
 
 
 def decoded(body: bytes) -> Object:

@@ -35,6 +35,9 @@ COORDINATOR_OF_ALL, COLLECTOR_OF_ALL = "coordinator, restartScope All", "collect
 ALWAYS, NEVER, AFTER_NODE_FAULTS = "always", "never", "after faults of the node, and not of the program"
 
 SIDECAR = "log-shipper"
+MXNET = "mxnet"
+"""Both kinds that have it refuse a job without it."""
+PLAIN = "train"
 AGGREGATOR_CONFIG = Resource("nervex.sensetime.com", "v1alpha1", "aggregatorconfigs", "AggregatorConfig")
 
 Path = tuple[str | int, ...]
@@ -82,6 +85,8 @@ class Row:
         world = World(self.build(options or Options()), kind=self.kind)
         for resource, body in self.related:
             world.put(resource, body)
+        if options and options.injected:
+            world.api.injected = [a_container(SIDECAR)]
         return world
 
     def is_victim(self, body: Json) -> bool:
@@ -97,16 +102,19 @@ class Row:
 
 @dataclass(frozen=True)
 class Options:
-    """``sidecar``: every pod has a second container. ``gpu``: its first one has a GPU. ``policy``: when pods restart.
+    """``sidecar``: every pod has a second container. ``injected``: it gets that at admission, and the first one has
+    no special name, unless its kind asks for one. ``gpu``: its first one has a GPU. ``policy``: when pods restart.
     ``spec`` is set on top."""
 
     sidecar: bool = False
+    injected: bool = False
     gpu: bool = False
     policy: str = ALWAYS
     spec: tuple[tuple[Path, Any], ...] = ()
 
 
 def template_of(main: str, options: Options, **pod_spec: Any) -> Json:
+    main = PLAIN if options.injected and main != MXNET else main
     trains = a_container(main, resources={"limits": {GPU: "1"}}) if options.gpu else a_container(main)
     containers = [trains] + ([a_container(SIDECAR)] if options.sidecar else [])
     return a_template(*containers, **pod_spec)
@@ -155,7 +163,7 @@ def _result_of_phase(job: Json) -> str:
 
 
 def _mxjob(options: Options) -> Json:
-    template = template_of("mxnet", options)
+    template = template_of(MXNET, options)
     policy = {"restartPolicy": {NEVER: "Never", AFTER_NODE_FAULTS: "ExitCode"}.get(options.policy, "OnFailure")}
     roles = {role: an_mx_replica(n, template, **policy) for role, n in _MX_ROLES.items()}
     job = an_mxjob("job", policy={"cleanPodPolicy": "Running"}, spec={"mxReplicaSpecs": roles})
@@ -174,7 +182,7 @@ def _mxjob_result(job: Json) -> str:
 
 def _mlkube(group: str) -> Callable[[Options], Json]:
     def build(options: Options) -> Json:
-        template = template_of("mxnet", options)
+        template = template_of(MXNET, options)
         roles = [{"mxReplicaType": role.upper(), "replicas": n, "template": template} for role, n in _MX_ROLES.items()]
         # an id of the user's, so that the names of the first attempt are known
         spec = {"jobMode": "dist", "RuntimeId": "1kkf", "replicaSpecs": roles}
@@ -279,7 +287,7 @@ KUBEFLOW = Row(
     build=_mxjob,
     size=4,
     victim="job-worker-1",
-    main="mxnet",
+    main=MXNET,
     restarts_all=True,
     result=_mxjob_result,
     is_running=lambda job: is_true(job, "Running"),
@@ -322,7 +330,7 @@ def _mlkube_row(name: str, group: str) -> Row:
         build=_mlkube(group),
         size=4,
         victim="job-worker-1kkf-1",
-        main="mxnet",
+        main=MXNET,
         restarts_all=True,
         result=_mlkube_result,
         is_running=_mlkube_is_running,

@@ -6,7 +6,7 @@ from copy import deepcopy
 from tests.build import Json
 from tests.laws.memory import Object
 from tests.matrix.cluster import GPU
-from tests.matrix.kinds import AFTER_NODE_FAULTS, COLLECTORS, NEVER, Options, Row
+from tests.matrix.kinds import AFTER_NODE_FAULTS, COLLECTORS, NEVER, SIDECAR, Options, Row
 from tests.matrix.outcome import Case
 from trainmaster.core.errors import ApiError, Forbidden, ServerError
 from trainmaster.core.ids import JOB, NODE, POD, SERVICE, Key, Resource
@@ -168,14 +168,23 @@ def main_container_ends(code: int, reason: str) -> Act:
     """The side-car runs on."""
 
     def act(case: Case) -> None:
-        case.world.end_container(case.victim, code, reason, containers=[case.row.main])
+        case.world.end_container(case.victim, code, reason, containers=_training(case.victim_pod))
 
     return act
 
 
 def main_containers_succeed(case: Case) -> None:
     for key in case.row.deciding_of(case.world):
-        case.world.end_container(key, 0, "Completed", containers=[case.row.main])
+        case.world.end_container(key, 0, "Completed", containers=_training(case.world.pods[key]))
+
+
+def sidecar_ends(case: Case) -> None:
+    """It fails while the program trains."""
+    case.world.end_container(case.victim, 1, "Error", containers=[SIDECAR])
+
+
+def _training(pod: Object) -> list[str]:
+    return [container["name"] for container in pod["spec"]["containers"] if container["name"] != SIDECAR]
 
 
 def succeed_and_collect(case: Case) -> None:
@@ -352,6 +361,10 @@ def plain(row: Row) -> Options:
 
 def with_sidecar(row: Row) -> Options:
     return Options(sidecar=True)
+
+
+def with_injected_sidecar(row: Row) -> Options:
+    return Options(injected=True)
 
 
 def never_restarting(row: Row) -> Options:

@@ -223,19 +223,22 @@ ENDS = (
             COLLECTOR_OF_ALL: Differs(GoesOn(SCOPE, event="{pod}.*restarted in place"), _OF_ALL),
         },
     ),
-    Situation(
-        "side-car-outlives-a-success",
-        do.main_containers_succeed,
-        Succeeds(),
-        manifest=do.with_sidecar,
-        rows=BY_JOB,
-    ),
-    Situation(
-        "side-car-outlives-a-failure",
-        do.main_container_ends(143, "Error"),
-        GoesOn(SCOPE, counted=1, event="(?s)(?=.*{pod}).*code ?143"),
-        dict.fromkeys(_COORDINATORS, Differs(Fails("code ?143"), _COORDINATOR_ENDS)),
-        manifest=do.with_sidecar,
+    *(
+        situation
+        for name, manifest in (("side-car", do.with_sidecar), ("injected-side-car", do.with_injected_sidecar))
+        for situation in (
+            Situation(
+                f"{name}-outlives-a-success", do.main_containers_succeed, Succeeds(), manifest=manifest, rows=BY_JOB
+            ),
+            Situation(
+                f"{name}-outlives-a-failure",
+                do.main_container_ends(143, "Error"),
+                GoesOn(SCOPE, counted=1, event="(?s)(?=.*{pod}).*code ?143"),
+                dict.fromkeys(_COORDINATORS, Differs(Fails("code ?143"), _COORDINATOR_ENDS)),
+                manifest=manifest,
+            ),
+            Situation(f"{name}-fails", do.sidecar_ends, GoesOn(NO_POD), manifest=manifest),
+        )
     ),
     Situation(
         "succeeded-pod-garbage-collected",

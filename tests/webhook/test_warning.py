@@ -38,7 +38,7 @@ PATH = "spec.coordinator.template.spec"
         pytest.param(
             coordinated(a_container("main", command=["run"])),
             f"{PATH}.containers: none is called di-container; "
-            "it gets no port di-port, and side-cars keep its pod alive",
+            "it gets no port di-port, and all containers of the template have to end",
             id="no main container",
         ),
         pytest.param(
@@ -78,7 +78,7 @@ PATH = "spec.coordinator.template.spec"
         pytest.param(
             a_nervexjob(coordinator=a_template(RUN)),
             "spec.coordinator.template.spec.containers: none is called coordinator; "
-            "it gets no port of that name, and side-cars keep its pod alive",
+            "it gets no port of that name, and all containers of the template have to end",
             id="not called as its role",
         ),
         pytest.param(

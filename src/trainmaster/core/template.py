@@ -90,6 +90,14 @@ def is_on_host(template: Mapping[str, Any]) -> bool:
     return bool(template["spec"].get("hostNetwork"))
 
 
+def container_names(template: Mapping[str, Any]) -> frozenset[str]:
+    """The containers of its pods, init containers excepted; none if the template cannot be read."""
+    try:
+        return frozenset(container.name for container in read(template).spec.containers)
+    except msgspec.ValidationError:
+        return frozenset()
+
+
 def read(template: Mapping[str, Any]) -> TemplatePart:
     """Raises ``msgspec.ValidationError`` if a field that we use has the wrong type."""
     return msgspec.convert(template, TemplatePart)

@@ -157,6 +157,8 @@ class PodView(msgspec.Struct, frozen=True):
     """The names of devices that the kubelet reports as Healthy, all of them. Most kubelets report none."""
     is_ready: bool = False
     """The condition Ready is True."""
+    unready: tuple[str, ...] = ()
+    """Of a running pod whose condition Ready is not True: the containers that are not ready."""
     annotations: dict[str, str] = {}
     """Those of Kueue."""
     is_queued: bool = False
@@ -482,6 +484,7 @@ class _AllocatedWire(msgspec.Struct):
 class _ContainerWire(msgspec.Struct, rename="camel"):
     name: str = ""
     image: str = ""
+    ready: bool = False
     restart_count: int = 0
     state: _StateWire | None = None
     last_state: _StateWire | None = None
@@ -695,10 +698,17 @@ def _slim_pod(wire: _PodWire) -> PodView:
         unhealthy=unhealthy,
         healthy=healthy,
         is_ready="Ready" in true,
+        unready=() if "Ready" in true else _unready(status),
         annotations={k: v for k, v in (meta.annotations or {}).items() if k.startswith(_KUEUE)},
         is_queued=any(gate.name == _GATE for gate in spec.scheduling_gates or ()),
         is_dequeued=_DEQUEUED in true,
     )
+
+
+def _unready(status: _PodStatusWire) -> tuple[str, ...]:
+    if status.phase != "Running":
+        return ()
+    return tuple(intern(c.name) for c in status.container_statuses or () if not c.ready)
 
 
 def _health(containers: Iterable[_ContainerWire]) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]]:

@@ -25,9 +25,10 @@ from trainmaster.diserver.writer import DeclarationWriter, Stored
 from trainmaster.kinds.base import named
 from trainmaster.kinds.dijob import address, declare
 from trainmaster.kinds.dijob.address import coordinator_name
+from trainmaster.kinds.dijob.config import Templates
 from trainmaster.kinds.dijob.declaration import Aggregator, Declared
 from trainmaster.kinds.dijob.declare import Change
-from trainmaster.kinds.dijob.model import trains_in
+from trainmaster.kinds.dijob.model import training_in
 from trainmaster.kinds.dijob.types import DIJob
 from trainmaster.lifecycle.facts import state_of
 from trainmaster.runtime.recorder import Recorder
@@ -140,9 +141,9 @@ class Handlers:
 
         def decide(known: CoordinatorJob) -> Change:
             check_open(known)
-            takes_part = trains_in(known.profile)
+            templates = Templates(known.job)
             pods = [pod for pod in self._cache.pods_of(known) if not pod.deleting]
-            states = {pod.key.name: state_of(pod, takes_part) for pod in pods}
+            states = {pod.key.name: state_of(pod, training_in(templates, pod)) for pod in pods}
             return declare.removed(known.job.status.declared, counts, states)
 
         stored = await self._writer.store(known, digest_of("DELETE", request), "", decide)

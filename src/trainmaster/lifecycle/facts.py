@@ -1,6 +1,6 @@
 """What is true of the children of a job, found out once in each pass. Decisions read it and filter nothing again."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -15,6 +15,7 @@ from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.model import JobModel, Place, Places, Replica
 from trainmaster.lifecycle.node import NodeProblem
 from trainmaster.lifecycle.restart import FailedPod
+from trainmaster.lifecycle.training import Training
 
 SLOW = 120
 """Seconds after which a pod whose containers are still being created is reported."""
@@ -224,7 +225,7 @@ def _classify(
         found.outdated.append(pod)
     else:
         found.pods[place] = pod
-        state = found.states[place] = state_of(pod, model.takes_part)
+        state = found.states[place] = state_of(pod, model.roles[slot.role].training)
         if state in ("Running", "Succeeded") and not pod.deleting and not has_run:
             found.ran.append(place)
         is_sound = state == "Running" and not pod.deleting and not _restarted(model, slot.role, pod)
@@ -272,7 +273,7 @@ def _node_problem(pod: PodView, nodes: Nodes) -> NodeProblem | None:
     return None if pod.is_ended else nodes.bad.get(pod.node) or nodes.devices.get(pod.uid)
 
 
-def state_of(pod: PodView, takes_part: Callable[[PodView, str], bool]) -> str:
+def state_of(pod: PodView, training: Training) -> str:
     """Pending, Running, Succeeded or Failed. The containers that train decide, whatever side-cars still do, unless
     their kubelet starts them again. A pod that its node ended has a reason, and its exit codes are ignored."""
     for container in pod.containers:
@@ -282,7 +283,7 @@ def state_of(pod: PodView, takes_part: Callable[[PodView, str], bool]) -> str:
         return pod.phase
     if pod.reason or pod.phase == "Pending" or _is_restarted_in_place(pod):
         return pod.phase
-    codes = [c.exit_code for c in pod.containers if takes_part(pod, c.name)]
+    codes = [c.exit_code for c in pod.containers if training.takes_part(pod, c.name)]
     if codes and all(code == 0 for code in codes):
         return "Succeeded"
     if not any(codes) or (pod.restart_policy == "OnFailure" and not pod.is_ended):
@@ -309,7 +310,7 @@ def _fault(model: JobModel, role: str, pod: PodView, state: str, nodes: Nodes, w
         return fault.disruption(pod) if pod.disruption else lost(f"pod {pod.key.name}", pod.node)
     if state != "Failed" and (container := _restarted(model, role, pod)):
         return fault.restarted(pod, container)
-    return fault.failure(pod, lambda container: model.takes_part(pod, container)) if state == "Failed" else None
+    return fault.failure(pod, model.roles[role].training) if state == "Failed" else None
 
 
 def _charged(failed: FailedPod, model: JobModel) -> FailedPod:
@@ -323,7 +324,7 @@ def _restarted(model: JobModel, role: str, pod: PodView) -> ContainerView | None
     """The container that was restarted in place, where its role misses it."""
     if not model.roles[role].misses_restarted_containers:
         return None
-    return fault.restarted_container(pod, lambda container: model.takes_part(pod, container))
+    return fault.restarted_container(pod, model.roles[role].training)
 
 
 def _leaving(model: JobModel, observed: Observed) -> tuple[Place, ...]:

@@ -3,13 +3,13 @@
 A fault is judged once: `restart` says whether the pod comes again, `completion` what becomes of the job if not.
 """
 
-from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
 
 from trainmaster.core.view import OUT_OF_MEMORY, ContainerView, PodView
 from trainmaster.lifecycle.completion import FAILED
+from trainmaster.lifecycle.training import Training
 
 NODE_REASONS = frozenset(
     {
@@ -81,9 +81,9 @@ class Fault(msgspec.Struct, frozen=True):
         return signal_of(self.exit_code)
 
 
-def failure(pod: PodView, takes_part: Callable[[str], bool]) -> Fault:
-    """The fault of a pod that failed; ``takes_part`` is True for containers that train, False for side-cars."""
-    failed = sorted((c for c in pod.containers if c.exit_code and takes_part(c.name)), key=_finished)
+def failure(pod: PodView, training: Training) -> Fault:
+    """The fault of a pod that failed."""
+    failed = sorted((c for c in pod.containers if c.exit_code and training.takes_part(pod, c.name)), key=_finished)
     before = [c for c in pod.init_containers if c.exit_code]  # reported, but without effect on the restart policy
     ended, is_node = failed or before, is_node_reason(pod.reason)
     exits = [_exit(c, pod.node) for c in ended]
@@ -138,9 +138,9 @@ def disruption(pod: PodView) -> Fault:
     )
 
 
-def restarted_container(pod: PodView, takes_part: Callable[[str], bool]) -> ContainerView | None:
+def restarted_container(pod: PodView, training: Training) -> ContainerView | None:
     """The first container that trains and that its kubelet has restarted."""
-    return next((c for c in pod.containers if c.restarts and takes_part(c.name)), None)
+    return next((c for c in pod.containers if c.restarts and training.takes_part(pod, c.name)), None)
 
 
 def restarted(pod: PodView, container: ContainerView) -> Fault:

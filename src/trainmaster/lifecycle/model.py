@@ -16,6 +16,7 @@ from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.gang import Gang
 from trainmaster.lifecycle.port import Ports, Wanted
 from trainmaster.lifecycle.restart import Restart, Restarts, Rules
+from trainmaster.lifecycle.training import Training
 
 Place = tuple[str, int]
 """A role and an index: the position of one replica."""
@@ -33,6 +34,8 @@ class Role(msgspec.Struct, frozen=True):
     """A pod whose container was restarted in place has failed; else its kubelet goes on."""
     ends_job: bool = True
     """The job may fail because of its pods."""
+    training: Training = Training()
+    """Which containers train; the others are side-cars, whose exit codes are ignored."""
     initial_replicas: int | None = None
     """How many replicas the job starts with, if not with all: the first ones. The others may come later."""
 
@@ -121,8 +124,6 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     memory: Memory
     attempt_label: str
     """The label by which a pod says for which attempt it was created."""
-    takes_part: Callable[[PodView, str], bool]
-    """Whether a container of a pod trains; the others are side-cars, whose exit codes are ignored."""
     has_ended: bool = False
     ending: Ending | None = None
     ends_in_steps: bool = False

@@ -135,5 +135,5 @@ def _has_new_phase(before: Owned | None, after: Owned | None) -> bool:
 def _is_same(before: Owned, after: Owned, is_blind: bool) -> bool:
     """``is_blind``: whether pods are ready makes no difference."""
     if is_blind and isinstance(before, PodView) and isinstance(after, PodView):
-        before = msgspec.structs.replace(before, is_ready=after.is_ready)
+        before = msgspec.structs.replace(before, is_ready=after.is_ready, unready=after.unready)
     return msgspec.structs.replace(before, resource_version=after.resource_version) == after

@@ -8,11 +8,10 @@ import pytest
 from tests.build import NOW, Json, a_dijob, a_pod, children_of, plan_of, with_status
 from trainmaster.core.condition import Condition
 from trainmaster.core.view import PodView
-from trainmaster.kinds.dijob.model import trains_in
-from trainmaster.kinds.dijob.profile import DI
 from trainmaster.kinds.dijob.status import enter
 from trainmaster.kinds.dijob.types import DIJob, DIJobStatus
 from trainmaster.lifecycle.facts import state_of
+from trainmaster.lifecycle.training import Training
 
 JOB = a_dijob()
 LATER = NOW + timedelta(minutes=5)
@@ -24,7 +23,7 @@ def a_coordinator(phase: str = "", restart: str = "Never", **containers: int | s
 
 
 def state(pod: PodView) -> str:
-    return state_of(pod, trains_in(DI))
+    return state_of(pod, Training("di-container", frozenset({"di-container"})))
 
 
 @pytest.mark.parametrize(
@@ -91,8 +90,12 @@ def test_the_verdict_is_the_same_when_the_side_car_has_ended_too(pod: PodView, e
     assert state(pod) == expected
 
 
-def test_without_a_main_container_the_pod_decides() -> None:
-    assert state(a_coordinator("Running", coordinator=1)) == "Running"
+def test_without_a_main_container_those_of_the_template_decide() -> None:
+    training = Training("di-container", frozenset({"coordinator"}))
+
+    assert state_of(a_coordinator("Running", coordinator=1, proxy=None), training) == "Failed"
+    assert state_of(a_coordinator("Running", coordinator=0, proxy=None), training) == "Succeeded"
+    assert state_of(a_coordinator("Running", coordinator=None, proxy=1), training) == "Running"
 
 
 def a_started_job(declared: Json | None = None) -> Json:

@@ -10,14 +10,18 @@ from tests.build import (
     NOW,
     Child,
     Json,
+    a_container,
     a_ditask,
     a_node,
     a_pod,
     a_task,
+    a_template,
     children_of,
     plan_of,
+    pod_json,
     services_of,
     settled,
+    view_of_pod,
     with_spec,
     with_status,
 )
@@ -83,6 +87,30 @@ def test_a_job_runs_when_all_pods_are_ready_and_not_before() -> None:
     waits, _ = settled(stored, [*pods, *services_of(stored)])
 
     assert (waits["status"]["phase"], waits["status"]["readyReplicas"]) == ("Starting", 2)
+
+
+@pytest.mark.parametrize(("unready", "phase"), [("proxy", "Running"), ("train", "Starting")])
+def test_a_job_does_not_wait_for_side_cars_that_admission_added(unready: str, phase: str) -> None:
+    template = a_template(a_container("train"))
+    stored, _ = settled(a_ditask("cartpole", a_task("learner", 1, template)))
+    pod = pod_json(stored, "learner", containers={"train": None, "proxy": None}, ready=False)
+    for container in pod["status"]["containerStatuses"]:
+        container["ready"] = container["name"] != unready
+
+    found, _ = settled(stored, [view_of_pod(pod), *services_of(stored)])
+
+    assert found["status"]["phase"] == phase
+    assert found["status"]["readyReplicas"] == (phase == "Running")
+
+
+def test_a_job_waits_for_a_readiness_gate() -> None:
+    stored, _ = settled(a_ditask("cartpole", a_task("learner", 1)))
+    pod = pod_json(stored, "learner", ready=False)
+    pod["status"]["containerStatuses"][0]["ready"] = True
+
+    found, _ = settled(stored, [view_of_pod(pod), *services_of(stored)])
+
+    assert found["status"]["phase"] == "Starting"
 
 
 def test_a_job_that_runs_stays_running_when_a_pod_is_not_ready_for_a_while() -> None:

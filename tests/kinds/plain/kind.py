@@ -25,6 +25,7 @@ from trainmaster.lifecycle.decide import Cause, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel, Role
 from trainmaster.lifecycle.restart import Rules
+from trainmaster.lifecycle.training import Training
 
 RESOURCE = Resource("plain.example", "v1", "plainjobs", "PlainJob")
 SLOTS, ATTEMPT = SlotLabels("replica-type", "replica-index"), "restart-count"
@@ -77,13 +78,12 @@ class PlainJobKind(LifecycleKind[PlainJob]):
         rules = Rules(spec.restart_policy, "All", limit=None, backoff=10, reset=None)
         return JobModel(
             name=name,
-            roles={ROLE: Role(ROLE, spec.replicas, rules)},
+            roles={ROLE: Role(ROLE, spec.replicas, rules, training=Training.of(MAIN, spec.template))},
             known_roles=(ROLE,),
             slots=numbered(name, {ROLE: spec.replicas}),
             run=run_policy.read(spec.run_policy, stored, f"PlainJob {name}"),
             memory=recalled(stored),
             attempt_label=ATTEMPT,
-            takes_part=lambda pod, container: container == MAIN,
             has_ended=has_ended,
             is_new=not stored.phase,
             is_suspended=kubeflow_status.is_suspended(stored),

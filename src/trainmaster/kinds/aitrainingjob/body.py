@@ -15,6 +15,7 @@ from trainmaster.kinds.priority import set_class
 from trainmaster.lifecycle import gang as gangs
 from trainmaster.lifecycle.environment import Environment, environment_of
 from trainmaster.lifecycle.gang import Gang
+from trainmaster.lifecycle.training import Training
 
 ENVIRONMENT = {
     "<ROLE>_INSTANCES": "The addresses of the replicas of a role, separated by commas.",
@@ -164,7 +165,7 @@ class Builder:
         self.owner = owner.reference(blocks=True)
         self._is_elastic = bool(elastic_roles(job))
         self._containers = {r: template.read(s.template).spec.containers for r, s in job.spec.replica_specs.items()}
-        self._training = {r: labels.training_containers(c.name for c in cs) for r, cs in self._containers.items()}
+        self._training = {r: _training(cs) for r, cs in self._containers.items()}
         self._ports = {role: _published(containers) for role, containers in self._containers.items()}
         self._framework = framework_in(job)
 
@@ -362,9 +363,13 @@ def _env_prefixes(role: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((raw, raw.replace("-", "_"))))
 
 
+def _training(containers: Sequence[ContainerPart]) -> frozenset[str]:
+    return Training(labels.MAIN).containers(container.name for container in containers)
+
+
 def _published(containers: Sequence[ContainerPart], *, only_prefixed: bool = False) -> tuple[int, ...]:
     """The ports of a role that are published to its peers."""
-    training = labels.training_containers(container.name for container in containers)
+    training = _training(containers)
     found = (_ports_of(c, only_prefixed=only_prefixed) for c in containers if c.name in training)
     return tuple(dict.fromkeys(port for ports in found for port in ports))
 

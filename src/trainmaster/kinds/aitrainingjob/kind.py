@@ -9,7 +9,6 @@ from trainmaster.core.condition import SUSPENDED, is_true
 from trainmaster.core.ids import CONFIG_MAP, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event, Plan
-from trainmaster.core.view import PodView
 from trainmaster.kinds.admission_hints import Custom, Main
 from trainmaster.kinds.adoption import Predecessor
 from trainmaster.kinds.aitrainingjob import annotations, elastic, labels, placement, status, validate
@@ -31,6 +30,7 @@ from trainmaster.lifecycle.decide import Cause, Extra, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import Ending, JobModel, Role, RunPolicy
 from trainmaster.lifecycle.restart import FailedPod, Rules
+from trainmaster.lifecycle.training import Training
 
 
 class AITrainingJobKind(LifecycleKind[AITrainingJob]):
@@ -42,7 +42,7 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
     initial_phase = PENDING
     phases = PHASES
     ended = ENDED
-    custom = Custom(main=Main("aitj-*"))
+    custom = Custom(main=Main(labels.MAIN))
     priority_label = labels.PRIORITY
     counters = ("replica_statuses", "elastic_replicas", "conditions")
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={labels.GROUP}")
@@ -78,7 +78,6 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
             run=_run_policy(job, observed, is_over=is_over),
             memory=msgspec.structs.replace(recalled(stored), restarts=dict(restarts_of(job))),
             attempt_label=labels.RESTART_COUNT,
-            takes_part=_takes_part,
             has_ended=stored.phase in ENDED,
             ending=ending,
             ends_in_steps=True,
@@ -143,7 +142,14 @@ def _role(name: str, spec: Any) -> Role:
         spec.restart_reset_seconds,
     )
     initial = elastic.enough(spec, is_running=False)
-    return Role(name, spec.replicas, rules, ends_job=spec.fail_policy != "None", initial_replicas=initial)
+    return Role(
+        name,
+        spec.replicas,
+        rules,
+        ends_job=spec.fail_policy != "None",
+        training=Training.of(labels.MAIN, spec.template),
+        initial_replicas=initial,
+    )
 
 
 def _ending(job: AITrainingJob) -> Ending | None:
@@ -164,7 +170,3 @@ def _run_policy(job: AITrainingJob, observed: Observed, *, is_over: bool) -> Run
         ttl=limit_of(job.status.end_time, job.spec.ttl_seconds_after_finished),
         exit_codes=frozenset() if is_over else restart.exit_codes(job.spec.restarting_exit_code),
     )
-
-
-def _takes_part(pod: PodView, container: str) -> bool:
-    return container in labels.training_containers(c.name for c in pod.containers)

@@ -1,7 +1,5 @@
 """Words on the wire, spelt as the users of AITrainingJob know them."""
 
-from collections.abc import Iterable
-
 from trainmaster.core.observed import SlotLabels
 
 GROUP = "elasticdeeplearning.ai"
@@ -30,10 +28,7 @@ SLOTS = SlotLabels(role=REPLICA_NAME, index=REPLICA_INDEX)
 
 PREFIX = "aitj-"
 """Marks the containers and ports that take part in the training: their exit codes are looked at, and their ports are
-published. A pod in which no container has it, has no side-cars; a container in which no port has it, publishes all."""
+published. If no container of a pod has it, all containers of the template train; a container in which no port has it,
+publishes all."""
 
-
-def training_containers(names: Iterable[str]) -> frozenset[str]:
-    """The containers of a pod that take part in the training."""
-    found = frozenset(names)
-    return frozenset(name for name in found if name.startswith(PREFIX)) or found
+MAIN = f"{PREFIX}*"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from trainmaster.core.plan import Event, warning
 from trainmaster.core.view import ContainerView, PodView
-from trainmaster.kinds.dijob import reason
+from trainmaster.kinds.dijob import labels, reason
 from trainmaster.kinds.dijob.declaration import Member
 from trainmaster.lifecycle.decide import Report
 from trainmaster.lifecycle.facts import joined
@@ -43,4 +43,5 @@ def _pods(members: Mapping[str, Member], report: Report) -> list[PodView]:
 
 
 def _container(pod: PodView, report: Report) -> ContainerView | None:
-    return restarted_container(pod, lambda container: report.model.takes_part(pod, container))
+    role = report.model.roles[pod.labels[labels.REPLICA_TYPE]]
+    return restarted_container(pod, role.training)

@@ -53,7 +53,7 @@ class DIJobKind(LifecycleKind[DIJob]):
     )
     custom = Custom(
         defaults={"cleanPodPolicy": "Running"},
-        main=Main("di-container", "it gets no port di-port, and side-cars keep its pod alive"),
+        main=Main("di-container", "it gets no port di-port, and all containers of the template have to end"),
         together=("collector", "learner"),
         ending=("coordinator",),
     )
@@ -159,7 +159,8 @@ class NerveXJobKind(DIJobKind):
     shape = frozenset()
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={NERVEX.resource.group}", reads_pods=True)
     custom = msgspec.structs.replace(
-        DIJobKind.custom, main=Main("{role}", "it gets no port of that name, and side-cars keep its pod alive")
+        DIJobKind.custom,
+        main=Main("{role}", "it gets no port of that name, and all containers of the template have to end"),
     )
 
     @property

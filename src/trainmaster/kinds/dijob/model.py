@@ -1,7 +1,6 @@
 """What a DIJob says in the words of the lifecycle: one fixed pod for each fixed role, and the declared replicas."""
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -16,7 +15,7 @@ from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, declare, labels
 from trainmaster.kinds.dijob.config import Templates
 from trainmaster.kinds.dijob.declaration import Member
-from trainmaster.kinds.dijob.profile import COORDINATOR, Profile, profile_of
+from trainmaster.kinds.dijob.profile import COORDINATOR, profile_of
 from trainmaster.kinds.dijob.run_policy import clean_policy, run_policy
 from trainmaster.kinds.dijob.status import ENDED, RUNNING, restarts_all
 from trainmaster.kinds.dijob.types import DIJob
@@ -26,6 +25,7 @@ from trainmaster.lifecycle.facts import by_role
 from trainmaster.lifecycle.gang import Gang
 from trainmaster.lifecycle.model import JobModel, Place, Role, RunPolicy
 from trainmaster.lifecycle.restart import Rules
+from trainmaster.lifecycle.training import Training
 
 BACKOFF = 1
 """Seconds before the second restart in a row of a coordinator; twice as many before each that follows."""
@@ -43,7 +43,7 @@ def model_of(job: DIJob, settings: Settings, templates: Templates) -> JobModel:
     kept = {*wanted, *_fixed(job), *(slot.place for slot in slots if templates.of(slot.role) is None)}
     return JobModel(
         name=job.metadata.name,
-        roles=_roles(job, slots),
+        roles=_roles(job, slots, templates),
         known_roles=(),
         slots=slots,
         run=_run_policy(job),
@@ -53,7 +53,6 @@ def model_of(job: DIJob, settings: Settings, templates: Templates) -> JobModel:
             ports={slot: ports for slot, ports in stored.ports.items() if slot in kept},
         ),
         attempt_label=labels.RESTART_COUNT,
-        takes_part=trains_in(profile_of(job)),
         has_ended=is_over,
         is_new=not stored.phase,
         is_suspended=is_true(stored.conditions, SUSPENDED),
@@ -97,7 +96,7 @@ def _fixed(job: DIJob) -> tuple[str, ...]:
     return profile_of(job).fixed_roles
 
 
-def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
+def _roles(job: DIJob, slots: tuple[Slot, ...], templates: Templates) -> dict[str, Role]:
     """A DDP group cannot go on without a pod that was deleted; every other pod is created again under its name. With
     the restart scope All no pod connects again to one that was restarted."""
     groups = {role for role, _ in _ran(job, slots)}
@@ -111,6 +110,7 @@ def _roles(job: DIJob, slots: tuple[Slot, ...]) -> dict[str, Role]:
             misses_deleted_pods=is_all or role in groups,
             misses_restarted_containers=is_all,
             ends_job=role == COORDINATOR,
+            training=_training(templates, role),
             # The others are requested by the coordinator when it runs.
             initial_replicas=int(role in _fixed(job)),
         )
@@ -129,9 +129,12 @@ def _run_policy(job: DIJob) -> RunPolicy:
     return run_policy(job.spec.run_policy, title, clean, started=stored.start_time, ended=stored.completion_time)
 
 
-def trains_in(profile: Profile) -> Callable[[PodView, str], bool]:
-    """Whether a container of a pod is its main container."""
-    return lambda pod, container: container == profile.container(pod.labels.get(labels.REPLICA_TYPE, ""))
+def training_in(templates: Templates, pod: PodView) -> Training:
+    return _training(templates, pod.labels.get(labels.REPLICA_TYPE, ""))
+
+
+def _training(templates: Templates, role: str) -> Training:
+    return Training.of(profile_of(templates.job).container(role), templates.of(role))
 
 
 def _ran(job: DIJob, slots: tuple[Slot, ...]) -> list[Place]:

@@ -12,7 +12,7 @@ from trainmaster.core.ids import CONFIG_MAP, POD, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event
 from trainmaster.core.slot import Slot
-from trainmaster.core.view import JobView, PodView
+from trainmaster.core.view import JobView
 from trainmaster.kinds.adoption import Candidates, Predecessor
 from trainmaster.kinds.base import ActionWords, changed_status
 from trainmaster.kinds.dijob.run_policy import clean_after, clean_policy, run_policy
@@ -32,6 +32,7 @@ from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.fault import SIGNALLED, SIGNALS, Fault
 from trainmaster.lifecycle.model import JobModel, Role, RunPolicy
 from trainmaster.lifecycle.restart import RestartScope, Rules
+from trainmaster.lifecycle.training import Training
 
 BACKOFF = 10
 """Seconds before the second restart in a row; twice as many before each that follows."""
@@ -84,7 +85,6 @@ class DITaskKind(LifecycleKind[DITaskJob]):
             run=_run_policy(job),
             memory=msgspec.structs.replace(recalled(stored), restarts=stored.attempts),
             attempt_label=labels.RESTART_COUNT,
-            takes_part=_takes_part,
             has_ended=is_over,
             is_new=not stored.phase,
             is_suspended=is_true(stored.conditions, SUSPENDED),
@@ -139,7 +139,8 @@ def _role(task: Task, of_job: str) -> Role:
     """Pods of a task that restarts as a whole, or with the whole job, cannot go on without one that was deleted."""
     scope: RestartScope = "All" if of_job == "All" else "Replica" if task.restart_scope == "All" else "Pod"
     rules = Rules("Always", scope, limit=None, backoff=BACKOFF, reset=None)
-    return Role(task.name, task.replicas, rules, misses_deleted_pods=scope != "Pod")
+    training = Training.of(labels.CONTAINER, task.template)
+    return Role(task.name, task.replicas, rules, misses_deleted_pods=scope != "Pod", training=training)
 
 
 def _run_policy(job: DITaskJob) -> RunPolicy:
@@ -153,10 +154,6 @@ def _run_policy(job: DITaskJob) -> RunPolicy:
 def _is_free(*, is_preemptible: bool) -> Callable[[Fault], bool]:
     """What a node does to a pod is not charged, nor SIGTERM in a preemptible job."""
     return lambda fault: fault.is_node or (is_preemptible and TERMINATED in fault.exits)
-
-
-def _takes_part(pod: PodView, container: str) -> bool:
-    return container == labels.CONTAINER or pod.container(labels.CONTAINER) is None
 
 
 def _gang(job: DITaskJob, scheduler: str, tasks: dict[str, Task]) -> gang.Gang | None:

@@ -20,6 +20,7 @@ from trainmaster.kinds.status import recorded, replaced, standard_conditions
 from trainmaster.lifecycle import reason, waiting
 from trainmaster.lifecycle.decide import Report, Verdict
 from trainmaster.lifecycle.facts import Facts, joined
+from trainmaster.lifecycle.model import Place
 from trainmaster.lifecycle.restart import FailedPod
 
 PENDING, STARTING, RUNNING = "Pending", "Starting", "Running"
@@ -124,27 +125,32 @@ def _next_phase(old: DITaskStatus, report: Report) -> tuple[str, str]:
             return RESCHEDULING, f"{_SAYS[RESCHEDULING]} {_described(report.failed)}"
         case "replace":
             return RESCHEDULING, f"{_SAYS[RESCHEDULING]} {_described(report.facts.stranded)}".rstrip()
-    phase = PENDING if report.step in ("suspend", "resume") else _going_on(old, report.facts)
+    phase = PENDING if report.step in ("suspend", "resume") else _going_on(old, report)
     found = find(old.conditions, phase)
     is_same = phase == old.phase and found is not None and found.status == "True"
     return phase, found.message if is_same and found else _SAYS[phase]
 
 
-def _going_on(old: DITaskStatus, facts: Facts) -> str:
+def _going_on(old: DITaskStatus, report: Report) -> str:
     """Every job is Pending first, however fast its pods start."""
     if find(old.conditions, PENDING) is None:
         return PENDING
-    if not is_complete(facts):
+    if not is_complete(report.facts):
         return RESCHEDULING if old.phase in (STARTING, RUNNING) else old.phase
     if old.phase not in (STARTING, RUNNING):
         return STARTING
-    return RUNNING if old.phase == RUNNING or _are_all_ready(facts) else STARTING
+    return RUNNING if old.phase == RUNNING or _are_all_ready(report) else STARTING
 
 
-def _are_all_ready(facts: Facts) -> bool:
+def _are_all_ready(report: Report) -> bool:
     """All pods of a job that is complete are ready, or have succeeded."""
+    facts = report.facts
     done = {(task, index) for task, indices in facts.succeeded.items() for index in indices}
-    return all(place in done or pod.is_ready for place, pod in facts.pods.items())
+    return all(place in done or _is_ready(report, place) for place in facts.pods)
+
+
+def _is_ready(report: Report, place: Place) -> bool:
+    return report.model.roles[place[0]].training.is_ready(report.facts.pods[place])
 
 
 def _is_rescheduled(old: DITaskStatus, report: Report, phase: str) -> bool:
@@ -211,7 +217,7 @@ def _counters(job: DITaskJob, report: Report, *, is_over: bool) -> dict[str, obj
     pods = {place: pod for place, pod in facts.pods.items() if not pod.deleting}
     return {
         "replicas": len(report.model.slots),
-        "ready_replicas": 0 if is_over else sum(pod.is_ready for pod in pods.values()),
+        "ready_replicas": 0 if is_over else sum(_is_ready(report, place) for place in pods),
         "task_status": {} if is_over else _task_status(facts),
         "allocation": job.status.allocation if is_over else _allocation(job.status.ranks, report),
         "scaled_replicas": sum(task == scaled for task, _ in pods),

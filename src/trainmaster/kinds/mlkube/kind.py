@@ -8,7 +8,6 @@ from trainmaster.core.ids import JOB, POD, SERVICE, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event
 from trainmaster.core.slot import place_of
-from trainmaster.core.view import PodView
 from trainmaster.kinds.admission_hints import Custom
 from trainmaster.kinds.adoption import Predecessor, Unowned
 from trainmaster.kinds.base import ActionWords
@@ -27,6 +26,7 @@ from trainmaster.lifecycle.decide import Removal, Report, Verdict
 from trainmaster.lifecycle.facts import Facts, joined
 from trainmaster.lifecycle.model import Ending, JobModel, Role, RunPolicy
 from trainmaster.lifecycle.restart import FailedPod, Rules
+from trainmaster.lifecycle.training import Training
 
 BACKOFF = 10
 """Seconds before the second restart in a row, as before the first one of a batch Job."""
@@ -95,7 +95,6 @@ class MxJobKind(LifecycleKind[MxJob]):
             run=_run_policy(job, observed, replicas),
             memory=recalled(stored),
             attempt_label="",
-            takes_part=_takes_part,
             has_ended=stored.phase in ENDED,
             ending=Ending(Result(stored.state, stored.reason or _succeeded(job))) if stored.phase == CLEAN_UP else None,
             ends_in_steps=True,
@@ -149,7 +148,7 @@ class FirstMxJobKind(MxJobKind):
 def _role(name: str, replicas: int) -> Role:
     """A fault that reaches the lifecycle restarts all replicas, under other names; the others are up to batch Jobs."""
     rules = Rules("Always", "All", limit=None, backoff=BACKOFF, reset=None)
-    return Role(name, replicas, rules)
+    return Role(name, replicas, rules, training=Training(labels.CONTAINER))
 
 
 def _run_policy(job: MxJob, observed: Observed, replicas: Mapping[str, JobReplica]) -> RunPolicy:
@@ -186,7 +185,3 @@ def _described(failed: Sequence[FailedPod]) -> str:
 
 def _succeeded(job: MxJob) -> str:
     return f"job {job.metadata.name} has succeeded"
-
-
-def _takes_part(pod: PodView, container: str) -> bool:
-    return container == labels.CONTAINER

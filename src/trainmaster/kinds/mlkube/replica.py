@@ -25,6 +25,7 @@ from trainmaster.lifecycle.facts import lost
 from trainmaster.lifecycle.fault import SIGNALLED, Fault
 from trainmaster.lifecycle.model import Replica
 from trainmaster.lifecycle.restart import exit_codes
+from trainmaster.lifecycle.training import Training
 
 PHASE_RUNNING = "Running"
 RECOVERING = "Recovering"
@@ -32,6 +33,7 @@ RECOVERING = "Recovering"
 
 _HELD = "its Job does not try again as long as side-cars keep the pod alive"
 _RESTARTED = "it is started again"
+_TRAINING = Training(labels.CONTAINER)
 
 
 class JobReplica(Replica, frozen=True):
@@ -184,10 +186,10 @@ def _fault(pod: PodView) -> Fault | None:
     """What went wrong with a pod. A container that its kubelet restarted shows its last end beside its new state."""
     main = pod.container(labels.CONTAINER)
     if main is not None and main.exit_code is None and main.last is not None and main.last.exit_code:
-        return fault.failure(msgspec.structs.replace(pod, containers=(main.last,)), _takes_part)
+        return fault.failure(msgspec.structs.replace(pod, containers=(main.last,)), _TRAINING)
     if pod.phase != "Failed" and not (main is not None and main.exit_code):
         return None
-    return fault.failure(pod, _takes_part)
+    return fault.failure(pod, _TRAINING)
 
 
 def _is_held(pod: PodView) -> bool:
@@ -195,10 +197,6 @@ def _is_held(pod: PodView) -> bool:
     main = pod.container(labels.CONTAINER)
     has_failed = main is not None and bool(main.exit_code) and pod.restart_policy == "Never"
     return has_failed and not pod.is_ended and not pod.reason
-
-
-def _takes_part(container: str) -> bool:
-    return container == labels.CONTAINER
 
 
 def _why_permanent(found: Fault, retryable: frozenset[int]) -> str:

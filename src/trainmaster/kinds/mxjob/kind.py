@@ -5,7 +5,6 @@ from datetime import datetime
 from trainmaster.core.ids import CONFIG_MAP, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Event
-from trainmaster.core.view import PodView
 from trainmaster.kinds import kubeflow_status, run_policy
 from trainmaster.kinds.adoption import Predecessor
 from trainmaster.kinds.kubeflow_status import ENDED, FAILED, SUCCEEDED, JobStatus, ended_elsewhere
@@ -14,13 +13,15 @@ from trainmaster.kinds.mxjob import labels, status, validate
 from trainmaster.kinds.mxjob.body import Builder, declared_ports, gang_of, shared_ports
 from trainmaster.kinds.mxjob.policy import RETRYABLE, policy_of, rules_of
 from trainmaster.kinds.mxjob.role import ROLES, deciding, roles_of, slots_of
-from trainmaster.kinds.mxjob.types import RESOURCE, MXJob
+from trainmaster.kinds.mxjob.types import RESOURCE, MXJob, ReplicaSpec
 from trainmaster.kinds.status import recalled
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import GOES_ON, Result
 from trainmaster.lifecycle.decide import Cause, Report, Verdict
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel, Role
+from trainmaster.lifecycle.restart import Rules
+from trainmaster.lifecycle.training import Training
 
 
 class MXJobKind(LifecycleKind[MXJob]):
@@ -56,13 +57,12 @@ class MXJobKind(LifecycleKind[MXJob]):
         codes = "" if is_over else job.spec.restarting_exit_code or RETRYABLE
         return JobModel(
             name=name,
-            roles={r: Role(r, spec.replicas, rules[r], misses_deleted_pods=True) for r, spec in specs.items()},
+            roles={role: _role(role, spec, rules[role]) for role, spec in specs.items()},
             known_roles=ROLES,
             slots=slots_of(job),
             run=run_policy.read(policy_of(job.spec), stored, f"MXJob {name}", exit_codes=codes),
             memory=recalled(stored),
             attempt_label=labels.RESTART_COUNT,
-            takes_part=_takes_part,
             has_ended=stored.phase in ENDED,
             ended_elsewhere=Result(ended) if ended else None,
             is_new=not stored.phase,
@@ -103,5 +103,6 @@ class MXJobKind(LifecycleKind[MXJob]):
         return Builder(job, self.owner(job), model.gang, shared_network=self.settings.shared_network)
 
 
-def _takes_part(pod: PodView, container: str) -> bool:
-    return container == labels.CONTAINER
+def _role(name: str, spec: ReplicaSpec, rules: Rules) -> Role:
+    training = Training.of(labels.CONTAINER, spec.template)
+    return Role(name, spec.replicas, rules, misses_deleted_pods=True, training=training)
