@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trainmaster.core.condition import FINISHED, Conditions, find, put_standard
+from trainmaster.core.condition import ACCEPTED, FINISHED, Conditions, find, put_standard
 from trainmaster.core.plan import BRIEF, LAZY, Event, warning
 from trainmaster.core.wire import Wire
 from trainmaster.kinds.base import cleared, portless
@@ -25,6 +25,7 @@ _FIELDS = {
     "ports": "ports",
     "creation_errors": "creation_errors",
     "node_problems": "node_troubles",
+    "wait": "wait",
     "failure": "failure",
 }
 """Where a status has what is remembered. A kind that does not need one of these has no such field."""
@@ -33,7 +34,14 @@ _FIELDS = {
 def recalled(status: Wire) -> Memory:
     """What a status remembers."""
     found = {name: getattr(status, field) for name, field in _FIELDS.items() if hasattr(status, field)}
-    return Memory(**found)
+    memory = Memory(**found)
+    return memory if memory.wait is None or _is_accepted(status) else msgspec.structs.replace(memory, wait=None)
+
+
+def _is_accepted(status: Any) -> bool:
+    """False of a job whose spec could not be run: it did not wait meanwhile."""
+    accepted = find(status.conditions, ACCEPTED)
+    return accepted is None or accepted.status == "True"
 
 
 def recorded(status: S, memory: Memory, *names: str) -> S:

@@ -1,15 +1,22 @@
-"""How long a job may take: deadlines while it goes on, and the time that it is kept after its end.
+"""How long a job may take: deadlines while it goes on, limits on waiting, and the time that it is kept after its end.
 
 Times are counted from timestamps in the status, so they go on while no operator runs. ``seconds_left`` returns when to
 check again.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
+from typing import Literal
 
 import msgspec
 
 TIMEOUT = "Timeout"
+
+LONGEST = 2**31 - 1
+"""Seconds. A longer limit counts as this one: stored jobs may have numbers that no calendar has room for."""
+
+Stage = Literal["Nodes", "Containers"]
+"""What a job waits for until it runs: nodes for its pods, then the containers of pods that have nodes."""
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -20,7 +27,30 @@ class Limit(msgspec.Struct, frozen=True):
     message: str
 
     def left(self, now: datetime) -> float:
-        return (self.since + timedelta(seconds=self.seconds) - now).total_seconds()
+        return seconds_until(self.since, min(self.seconds, LONGEST), now)
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """What a job waits for, as its status remembers it."""
+
+    stage: str
+    """Nodes: not enough pods have a node. Containers: they have nodes, and not enough of them run."""
+    since: datetime
+    """Since when. Time in which the operator creates no pods is not part of it: a suspension, a queue, a back-off, pods
+    of an older attempt that are being deleted, a spec that is not accepted."""
+
+
+class WaitLimit(msgspec.Struct, frozen=True):
+    """For how many seconds a job may wait at a stage, and the message when they are over."""
+
+    stage: Stage
+    seconds: int
+    message: str
+
+
+def seconds_until(since: datetime, seconds: float, now: datetime) -> float:
+    """Seconds until so many have passed since then. The sum is not a date: that may be after the year 9999."""
+    return (since - now).total_seconds() + seconds
 
 
 def limit_of(since: datetime | None, seconds: int | None, message: str = "") -> Limit | None:

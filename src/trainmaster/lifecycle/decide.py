@@ -17,7 +17,7 @@ from trainmaster.core.view import PodView
 from trainmaster.lifecycle import environment, failure, gang, queue, restart, summary, waiting
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.lifecycle.completion import Result
-from trainmaster.lifecycle.deadline import Limit, overdue, seconds_left
+from trainmaster.lifecycle.deadline import Limit, Wait, overdue, seconds_left
 from trainmaster.lifecycle.environment import Environment
 from trainmaster.lifecycle.facts import Facts, Rules, Waiting, classify
 from trainmaster.lifecycle.failure import Failure
@@ -25,6 +25,7 @@ from trainmaster.lifecycle.model import Ending, JobModel, Memory, Place, Places
 from trainmaster.lifecycle.port import Allotment, PortError, PortRules, allot, is_complete
 from trainmaster.lifecycle.queue import Group, Queue
 from trainmaster.lifecycle.restart import Decision, FailedPod
+from trainmaster.lifecycle.wait import limits_of, wait_of
 
 Step = Literal["proceed", "restart", "restarted", "shrink", "replace", "suspend", "resume", "ending", "end", "adopt"]
 Cause = Literal["outcome", "limit", "request", "deadline"]
@@ -175,9 +176,18 @@ class Pass(Generic[J]):
             return self._suspend()
         if model.is_suspended and model.starts_anew:
             return self._resume()
-        if over := overdue(model.run.limits, self.now):
+        if over := overdue(self._limits, self.now):
             return self._end(Result(model.run.overdue_phase, self._late(over)), "deadline")
         return self._go_on(verdict)
+
+    @cached_property
+    def _wait(self) -> Wait | None:
+        return wait_of(self.model, self.facts, self.now)
+
+    @property
+    def _limits(self) -> tuple[Limit, ...]:
+        """Deadlines, and limits on waiting of a job that still waits."""
+        return (*self.model.run.limits, *limits_of(self.model, self._wait))
 
     def _late(self, over: Limit) -> str:
         """What took too long, and what pods are waiting for."""
@@ -195,7 +205,7 @@ class Pass(Generic[J]):
             plan = self._store(self._report("restarted", self._seen()))
         else:
             plan = self._proceed()
-        look = soonest(plan.requeue_after, seconds_left(self.model.run.limits, self.now), self.facts.next_look)
+        look = soonest(plan.requeue_after, seconds_left(self._limits, self.now), self.facts.next_look)
         return msgspec.structs.replace(plan, requeue_after=look)
 
     # --- what becomes of failed pods ---
@@ -373,6 +383,7 @@ class Pass(Generic[J]):
             history=decision.history,
             done=self._not_restarted(self.facts.succeeded, decision),
             ran=self._not_restarted(self.facts.ran, decision),
+            wait=None,
         )
         return self._store(self._report("restart", new, failed=tuple(failed), decision=decision))
 
@@ -455,7 +466,7 @@ class Pass(Generic[J]):
 
     def _end(self, result: Result, cause: Cause, first: Failure | None = None) -> Plan:
         clean = self.kind.clean_up(self.job, cause, result)
-        memory = msgspec.structs.replace(self._seen(), failure=first)
+        memory = msgspec.structs.replace(self._seen(), wait=None, failure=first)
         if self.model.ends_in_steps and (clean or self.model.run.clean) != "None":
             return self._store(self._report("ending", memory, result=result, clean=clean))
         return self._store(self._report("end", _at_end(memory), result=result, clean=clean))
@@ -528,6 +539,7 @@ class Pass(Generic[J]):
             ran=facts.ran,
             creation_errors=facts.waiting.errors,
             node_problems=facts.nodes.seen,
+            wait=self._wait,
         )
 
     def _report(self, step: Step, memory: Memory, **fields: Any) -> Report:

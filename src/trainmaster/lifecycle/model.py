@@ -10,7 +10,7 @@ from trainmaster.core.slot import Slot
 from trainmaster.core.view import PodView
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, has_stopped
 from trainmaster.lifecycle.completion import Result
-from trainmaster.lifecycle.deadline import Limit
+from trainmaster.lifecycle.deadline import Limit, Wait, WaitLimit
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.gang import Gang
@@ -38,6 +38,12 @@ class Role(msgspec.Struct, frozen=True):
     """Which containers train; the others are side-cars, whose exit codes are ignored."""
     initial_replicas: int | None = None
     """How many replicas the job starts with, if not with all: the first ones. The others may come later."""
+    required_replicas: int | None = None
+    """How many replicas have to run so that the job waits for none, if not all."""
+
+    @property
+    def enough(self) -> int:
+        return self.replicas if self.required_replicas is None else self.required_replicas
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -65,6 +71,8 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Why the job must have no pods now; empty when it may have them."""
     limits: tuple[Limit, ...] = ()
     """Deadlines that are running."""
+    wait_limits: tuple[WaitLimit, ...] = ()
+    """How long the job may wait for nodes and containers, at its start or after a restart."""
     overdue_phase: str = "Failed"
     """How the job ends when a deadline is over."""
     linger: Limit | None = None
@@ -95,6 +103,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas whose containers cannot be created, and since when."""
     node_problems: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    wait: Wait | None = None
+    """What the job waits for, where a limit is about it."""
     failure: Failure | None = None
     """What a job that has failed has failed of."""
 

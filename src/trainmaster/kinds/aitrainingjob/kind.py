@@ -13,11 +13,11 @@ from trainmaster.kinds.admission_hints import Custom, Main
 from trainmaster.kinds.adoption import Predecessor
 from trainmaster.kinds.aitrainingjob import annotations, elastic, labels, placement, status, validate
 from trainmaster.kinds.aitrainingjob.body import Builder, declared_ports, shared_ports, slots_of
-from trainmaster.kinds.aitrainingjob.deadline import limits_of
+from trainmaster.kinds.aitrainingjob.deadline import limits_of, wait_limits_of
 from trainmaster.kinds.aitrainingjob.membership import next_step
 from trainmaster.kinds.aitrainingjob.outcome import restarts_of, result_of
-from trainmaster.kinds.aitrainingjob.status import ENDED, PENDING, PHASES
-from trainmaster.kinds.aitrainingjob.types import RESOURCE, AITrainingJob, AITrainingJobStatus
+from trainmaster.kinds.aitrainingjob.status import ENDED, PENDING, PHASES, RUNNING
+from trainmaster.kinds.aitrainingjob.types import RESOURCE, AITrainingJob, AITrainingJobStatus, ReplicaSpec
 from trainmaster.kinds.base import changed_status
 from trainmaster.kinds.lifecycle import LifecycleKind
 from trainmaster.kinds.priority import class_of
@@ -72,10 +72,10 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
         is_over = stored.phase in ENDED or ending is not None
         return JobModel(
             name=job.metadata.name,
-            roles={name: _role(name, spec) for name, spec in specs.items()},
+            roles={name: _role(name, spec, is_running=stored.phase == RUNNING) for name, spec in specs.items()},
             known_roles=tuple(specs),
             slots=slots_of(job),
-            run=_run_policy(job, observed, is_over=is_over),
+            run=_run_policy(job, is_over=is_over),
             memory=msgspec.structs.replace(recalled(stored), restarts=dict(restarts_of(job))),
             attempt_label=labels.RESTART_COUNT,
             has_ended=stored.phase in ENDED,
@@ -133,7 +133,7 @@ class AITrainingJobKind(LifecycleKind[AITrainingJob]):
         )
 
 
-def _role(name: str, spec: Any) -> Role:
+def _role(name: str, spec: ReplicaSpec, *, is_running: bool) -> Role:
     rules = Rules(
         spec.restart_policy,
         spec.restart_scope,
@@ -141,14 +141,14 @@ def _role(name: str, spec: Any) -> Role:
         spec.restart_backoff_seconds,
         spec.restart_reset_seconds,
     )
-    initial = elastic.enough(spec, is_running=False)
     return Role(
         name,
         spec.replicas,
         rules,
         ends_job=spec.fail_policy != "None",
         training=Training.of(labels.MAIN, spec.template),
-        initial_replicas=initial,
+        initial_replicas=elastic.enough(spec, is_running=False),
+        required_replicas=elastic.enough(spec, is_running=is_running),
     )
 
 
@@ -161,11 +161,12 @@ def _ending(job: AITrainingJob) -> Ending | None:
     return None
 
 
-def _run_policy(job: AITrainingJob, observed: Observed, *, is_over: bool) -> RunPolicy:
+def _run_policy(job: AITrainingJob, *, is_over: bool) -> RunPolicy:
     return RunPolicy(
         clean=job.spec.clean_pod_policy,
         suspend=annotations.reason_to_stop(job),
-        limits=() if is_over else limits_of(job, observed),
+        limits=() if is_over else limits_of(job),
+        wait_limits=() if is_over else wait_limits_of(job),
         overdue_phase=TIMEOUT,
         ttl=limit_of(job.status.end_time, job.spec.ttl_seconds_after_finished),
         exit_codes=frozenset() if is_over else restart.exit_codes(job.spec.restarting_exit_code),

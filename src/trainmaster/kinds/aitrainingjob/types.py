@@ -10,6 +10,7 @@ from trainmaster.core.ids import Resource
 from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Template, Wire
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import EndPolicy
+from trainmaster.lifecycle.deadline import Wait
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.restart import EXIT_CODES, Restart, RestartPolicy, Restarts, RestartScope
 from trainmaster.lifecycle.summary import Summary
@@ -83,9 +84,10 @@ class AITrainingJobSpec(Wire, frozen=True):
     default there is no limit. A suspension resets it."""
     pending_time_limit: Seconds | None = None
     """Seconds that the job may wait for nodes, at its start or after a restart. When they are over, the job ends in the
-    phase Timeout. By default there is no limit."""
+    phase Timeout. Time in a suspension, in a queue of Kueue or in a back-off is not counted. By default there is no
+    limit."""
     creating_time_limit: Seconds | None = None
-    """Seconds that containers may take to be created when all pods have nodes. When they are over, the job ends in the
+    """Seconds that containers may take to be created once all pods have nodes. When they are over, the job ends in the
     phase Timeout. By default there is no limit."""
     ttl_seconds_after_finished: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     """The job is deleted this time after its end, with all that is left of it. By default it is kept."""
@@ -178,6 +180,9 @@ class AITrainingJobStatus(Wire, frozen=True):
     """The replicas whose containers cannot be created, and since when."""
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    wait: Wait | None = None
+    """What the job waits for until it runs, and since when. Only in jobs with ``pendingTimeLimit`` or
+    ``creatingTimeLimit``."""
     ports: Ports = {}
     """The ports of replicas that share a network: by replica, then by the port that its template declares."""
     failure: Failure | None = None
