@@ -486,6 +486,7 @@ def a_node(
     taints: Mapping[str, datetime | None] | None = None,
     conditions: Mapping[str, str] | None = None,
     devices: Mapping[str, int] | None = None,
+    capacity: int = 8,
     version: int = 200,
 ) -> NodeView:
     """A node, ready unless told; ``taints`` have the time at which they came, ``conditions`` what they say."""
@@ -498,6 +499,7 @@ def a_node(
             taints=taints,
             conditions=conditions,
             devices=devices,
+            capacity=capacity,
             version=version,
         )
     )
@@ -512,9 +514,10 @@ def node_json(
     taints: Mapping[str, datetime | None] | None = None,
     conditions: Mapping[str, str] | None = None,
     devices: Mapping[str, int] | None = None,
+    capacity: int = 8,
     version: int = 200,
 ) -> Json:
-    """A node as the API server would show it."""
+    """A node as the API server would show it. ``devices`` are allocatable; it has ``capacity`` of each."""
     told = {"Ready": (ready, message), **{kind: ("True", said) for kind, said in (conditions or {}).items()}}
     return {
         "apiVersion": "v1",
@@ -529,6 +532,7 @@ def node_json(
                 for kind, (status, said) in told.items()
             ],
             "allocatable": {"cpu": "8", **{device: str(number) for device, number in (devices or {}).items()}},
+            "capacity": {"cpu": "8", **{device: str(capacity) for device in devices or {}}},
         },
     }
 

@@ -36,6 +36,9 @@ class JobSettings(msgspec.Struct, frozen=True):
     """Jobs fail when containers cannot be created."""
     node_fail_grace_period: float = 30.0
     """How long a node may be not ready before its pods count as lost."""
+    device_fail_grace_period: float = 900.0
+    """How long devices that pods were given may be missing on their node before these pods fail. A kubelet has none
+    while it waits for the device plug-in, and forgets those of one that was stopped for five minutes."""
     bad_node_conditions: frozenset[str] = frozenset()
     """Conditions under which a node has failed."""
     accelerators: Mapping[str, Accelerator] = {}

@@ -52,6 +52,7 @@ DEFAULTS = OperatorOptions(
     creating_restart_period=0.0,
     enable_creating_failed=True,
     node_fail_grace_period=30.0,
+    device_fail_grace_period=900.0,
     bad_node_conditions=(),
     thread_num=32,
     request_timeout=30.0,
@@ -90,8 +91,14 @@ DEFAULTS = OperatorOptions(
         ),
         pytest.param(["--enable-creating-failed=true"], {}, id="as trainingjob-operator was started"),
         pytest.param(
-            ["--node-fail-grace-period=1m", "--bad-node-condition=A", "--bad-node-condition", "B"],
-            {"node_fail_grace_period": 60.0, "bad_node_conditions": ("A", "B")},
+            [
+                "--node-fail-grace-period=1m",
+                "--device-fail-grace-period=1h",
+                "--bad-node-condition=A",
+                "--bad-node-condition",
+                "B",
+            ],
+            {"node_fail_grace_period": 60.0, "device_fail_grace_period": 3600.0, "bad_node_conditions": ("A", "B")},
             id="nodes",
         ),
         pytest.param(

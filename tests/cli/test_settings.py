@@ -64,6 +64,7 @@ def edited() -> dict[str, dict[str, Any]]:
         ("operator", "creating_restart_period", 7.0),
         ("operator", "enable_creating_failed", False),
         ("operator", "node_fail_grace_period", 37.0),
+        ("operator", "device_fail_grace_period", 907.0),
         ("operator", "thread_num", 39),
         ("operator", "request_timeout", 37.0),
         ("operator", "metrics_bind_address", ":80809"),

@@ -643,6 +643,7 @@ def test_a_node_view_has_only_its_health() -> None:
         taints=(("node.kubernetes.io/unreachable", when), ("node.kubernetes.io/unreachable", None)),
         conditions=(NodeConditionView("GPUUnhealthy", when, "Xid 79"),),
         devices={"nvidia.com/gpu": 7},
+        capacity={"nvidia.com/gpu": 8},
     )
 
 
@@ -650,7 +651,8 @@ def test_a_node_that_was_just_registered_has_a_view() -> None:
     view = NODE_CODEC.line(line(minimal())).view
 
     assert view is not None
-    assert (view.ready, view.taints, view.conditions, view.devices, view.is_gone) == ("", (), (), {}, False)
+    assert (view.ready, view.taints, view.conditions, view.is_gone) == ("", (), (), False)
+    assert (view.devices, view.capacity) == ({}, {})
 
 
 # --- services and jobs -------------------------------------------------------------------------

@@ -50,6 +50,7 @@ FAULTS = {
     "out-of-service": f"{OFFLINE}: it is out of service",
     "deleted": f"{OFFLINE}: it was deleted",
     "gpu": "Node {node} has 1 nvidia.com/gpu that work, and pods were given 2 of them",
+    "all-gpus": "of its devices on node {node} 2 nvidia.com/gpu is unhealthy",
     "condition": "Node {node} has the condition GPUUnhealthy: Xid 79",
 }
 
@@ -67,7 +68,7 @@ ROWS = [
 
 
 def spec_of(row: Row) -> Manifest:
-    limits = {GPU: "2"} if row.fault == "gpu" else {"cpu": "1"}
+    limits = {GPU: "2"} if "gpu" in row.fault else {"cpu": "1"}
     role = replica(
         container(TRAINER, resources={"limits": limits}),
         replicas=2,
@@ -95,6 +96,10 @@ async def fail(admin: Admin, name: str, fault: str) -> None:
             await admin.delete("nodes", None, name)
         case "gpu":
             await admin.set_status("nodes", None, name, {"allocatable": {GPU: "1"}})
+        case "all-gpus" | "plug-in":
+            await admin.set_status("nodes", None, name, {"allocatable": {GPU: "0"}})
+        case "kubelet":
+            await admin.set_status("nodes", None, name, {"allocatable": {GPU: "0"}, "capacity": {GPU: "0"}})
         case "condition":
             sick = ready("True", "Xid 79") | {"type": "GPUUnhealthy"}
             await admin.set_status("nodes", None, name, {"conditions": [ready(), sick]})
@@ -119,6 +124,19 @@ async def befall(job: Job, row: Row) -> None:
         )
     else:
         await fail(scene.admin, scene.namespace, row.fault)
+    if row.fault == "all-gpus":
+        await report_unhealthy(scene, SECOND)
+
+
+async def report_unhealthy(scene: Scene, name: str) -> None:
+    """The kubelet says that both devices of a pod are dead."""
+    pod = await scene.admin.get("pods", scene.namespace, name)
+    dead = [{"resourceID": f"GPU-{number}", "health": "Unhealthy"} for number in range(2)]
+    statuses = [
+        {**each, "allocatedResourcesStatus": [{"name": GPU, "resources": dead}]}
+        for each in pod["status"]["containerStatuses"]
+    ]
+    await scene.admin.set_status("pods", scene.namespace, name, {"containerStatuses": statuses})
 
 
 async def play(scene: Scene, row: Row) -> Outcome:
@@ -233,3 +251,55 @@ async def test_a_node_that_is_not_ready_for_a_moment_costs_nothing(scene: Scene,
 
     assert (job.phase, job.phases[-1]) == ("Running", "Running")
     assert set(scene.incarnations("pods").values()) == {1}
+
+
+# --- devices ---
+
+
+async def start_on_gpus(scene: Scene, node: str) -> Job:
+    """Two workers have the eight GPUs of a node."""
+    role = replica(
+        container(TRAINER, resources={"limits": {GPU: "4"}}),
+        replicas=2,
+        restartPolicy="OnNodeFail",
+        restartScope="Pod",
+    )
+    job = await scene.create(aitrainingjob("job", replicaSpecs={"worker": role}))
+    await job.pods_are_there()
+    await scene.admin.bind(scene.namespace, FIRST, node)
+    await scene.admin.bind(scene.namespace, SECOND, node)
+    await job.start()
+    return job
+
+
+@pytest.mark.usefixtures("operator")
+@pytest.mark.parametrize("what", ["plug-in", "kubelet"])
+async def test_a_restart_of_the_device_plug_in_or_the_kubelet_restarts_no_training(
+    scene: Scene, node: str, what: str
+) -> None:
+    """While it is away no device is allocatable. --node-fail-grace-period, which is a second here, is not about it."""
+    job = await start_on_gpus(scene, node)
+
+    await fail(scene.admin, node, what)
+    if what == "kubelet":
+        await job.until(lambda: list(job.status["nodeTroubles"]) == [f"{node}/{GPU}"], "it is seen")
+    await scene.settled()
+    await scene.admin.set_status("nodes", None, node, {"allocatable": {GPU: "8"}, "capacity": {GPU: "8"}})
+    await job.until(lambda: "nodeTroubles" not in job.status, "it is over")
+    await scene.settled()
+
+    assert (job.phase, "RestartCount" in job.status) == ("Running", False)
+    assert {scene.incarnations("pods")[name] for name in (FIRST, SECOND)} == {1}
+
+
+@pytest.mark.usefixtures("operator")
+async def test_one_dead_device_of_eight_restarts_the_pods_that_may_have_it(scene: Scene, node: str) -> None:
+    job = await start_on_gpus(scene, node)
+
+    async with scene.kubelet():
+        await scene.admin.set_status("nodes", None, node, {"allocatable": {GPU: "7"}})
+        await job.until(lambda: job.phases[-2:] == PATH[:2], "it restarts")
+        await job.pods_are_there()
+
+    assert {entry["reason"] for entry in job.status["restartHistory"]} == {"DeviceFailure"}
+    assert {scene.incarnations("pods")[name] for name in (FIRST, SECOND)} == {2}

@@ -13,7 +13,7 @@ from trainmaster.lifecycle.node import NodeProblem, Rules
 
 JOB = an_aitj()
 GRACE = 30.0
-RULES = Rules(GRACE, frozenset({"GPUUnhealthy"}))
+RULES = Rules(GRACE, 900.0, frozenset({"GPUUnhealthy"}))
 EARLIER = NOW - timedelta(seconds=29)
 LONG_AGO = NOW - timedelta(seconds=30)
 
@@ -106,8 +106,8 @@ def holder(index: int, gpus: int = 2, **fields: Any) -> PodView:
     return a_pod(JOB, "trainer", index, devices={GPU: gpus}, **fields)
 
 
-def works(gpus: int) -> dict[str, NodeView]:
-    return {"node-1": a_node(devices={GPU: gpus})}
+def works(gpus: int, capacity: int = 8) -> dict[str, NodeView]:
+    return {"node-1": a_node(devices={GPU: gpus}, capacity=capacity)}
 
 
 def names_hit(pods: Sequence[PodView], working: int, others: Sequence[PodView] = ()) -> list[int]:
@@ -125,7 +125,8 @@ NEIGHBOUR = a_pod(an_aitj("other"), "trainer", devices={GPU: 4})
     [
         pytest.param([{}, {}], (), 4, [], id="all work"),
         pytest.param([{}, {}], (), 3, [0, 1], id="one does not, of this job"),
-        pytest.param([{}, {}], (), 0, [0, 1], id="the plugin is gone"),
+        pytest.param([{}, {}], (), 0, [], id="the plug-in has stopped, or all are dead"),
+        pytest.param([{}, BAD], (), 0, [1], id="all are dead, and a kubelet says so of one pod"),
         pytest.param([{}, {}], (), 7, [], id="more work than were given"),
         pytest.param([{}, {}], (NEIGHBOUR,), 8, [], id="all of two jobs work"),
         pytest.param([{}, {}], (NEIGHBOUR,), 7, [0, 1], id="one does not, of either job"),
@@ -194,10 +195,51 @@ def test_a_device_problem_says_what_is_known_and_has_a_grace_period_from_when_it
     one, two = holder(0, health=BAD), holder(1)
     found = node.device_problems([one, two], (), works(2))
 
-    assert found[one.uid].message == "of its devices on node node-1 1 nvidia.com/gpu is unhealthy"
-    assert found[two.uid].message == (
+    assert found[one.uid][0].message == "of its devices on node node-1 1 nvidia.com/gpu is unhealthy"
+    (problem,) = found[two.uid]
+    assert problem.message == (
         "Node node-1 has 2 nvidia.com/gpu that work, and pods were given 4 of them; which ones do not work is not known"
     )
-    for problem in found.values():
+    for problem in (*found[one.uid], *found[two.uid]):
         assert (problem.left(GRACE, EARLIER, NOW), problem.left(GRACE, LONG_AGO, NOW)) == (1.0, 0.0)
         assert not problem.is_lost
+
+
+# --- devices that a node no longer has ---
+
+
+@pytest.mark.parametrize(
+    ("working", "capacity", "hit"),
+    [
+        pytest.param(8, 8, "", id="all work"),
+        pytest.param(7, 8, "work", id="one of eight is dead"),
+        pytest.param(0, 8, "", id="the plug-in restarts: no device is allocatable, and the capacity stays"),
+        pytest.param(0, 0, "left", id="the plug-in is gone for five minutes, or the kubelet restarts"),
+        pytest.param(7, 7, "left", id="the plug-in is back and lists one device less"),
+        pytest.param(6, 7, "work", id="it lists one less, and one of the others is dead"),
+        pytest.param(0, 7, "left", id="it listed one less, and restarts again"),
+    ],
+)
+def test_devices_that_are_not_allocatable_have_failed_only_if_others_work(
+    working: int, capacity: int, hit: str
+) -> None:
+    pod = holder(0, 8)
+    found = node.device_problems([pod], (), works(working, capacity))
+
+    says = {
+        "work": f"Node node-1 has {working} nvidia.com/gpu that work, and pods were given 8 of them;"
+        " which ones do not work is not known",
+        "left": f"Node node-1 has {capacity} nvidia.com/gpu left, and pods were given 8 of them;"
+        " its device plug-in no longer lists the others",
+    }
+    assert [(each.message, each.missing_device) for each in found.get(pod.uid, ())] == (
+        [(says[hit], GPU if hit == "left" else "")] if hit else []
+    )
+
+
+def test_every_problem_of_a_pod_is_told_since_each_has_a_grace_period_of_its_own() -> None:
+    pod = a_pod(JOB, "trainer", devices={GPU: 2, "x.com/npu": 2})
+    view = msgspec.structs.replace(a_node(), devices={GPU: 0, "x.com/npu": 1}, capacity={GPU: 0, "x.com/npu": 2})
+    found = node.device_problems([pod], (), {"node-1": view})
+
+    assert [each.missing_device for each in found[pod.uid]] == [GPU, ""]

@@ -88,7 +88,7 @@ class Cluster:
         for number in range(1, nodes + 1):
             name = f"node-{number}"
             body = {"metadata": {"name": name, "uid": f"uid-of-{name}"}, "spec": {}}
-            api.put(NODE, body | {"status": {"allocatable": {GPU: "8"}}})
+            api.put(NODE, body | {"status": {"allocatable": {GPU: "8"}, "capacity": {GPU: "8"}}})
             self._set_ready(name, "True")
 
     # --- nodes ---

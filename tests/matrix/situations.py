@@ -73,14 +73,25 @@ def with_gpu(row: Row) -> Options:
     return Options(gpu=True)
 
 
-def _work(case: Case, number: int) -> None:
-    """So many GPUs of the pod's node work."""
-    case.world.api.set_status(NODE, Key("", case.node), {"allocatable": {GPU: str(number)}})
+def _work(case: Case, number: int, of: int = 8) -> None:
+    """So many GPUs of the pod's node work, and its plug-in lists, or listed not long ago, ``of``."""
+    status = {"allocatable": {GPU: str(number)}, "capacity": {GPU: str(of)}}
+    case.world.api.set_status(NODE, Key("", case.node), status)
 
 
 def report_unhealthy_gpu(case: Case) -> None:
     """The kubelet says whose GPU it is; the node has more GPUs."""
     _work(case, 7)
+    _report_unhealthy(case)
+
+
+def report_all_gpus_unhealthy(case: Case) -> None:
+    """The node looks as one whose plug-in has stopped. The kubelet says of the pod that its GPU is dead."""
+    _work(case, 0)
+    _report_unhealthy(case)
+
+
+def _report_unhealthy(case: Case) -> None:
     health = [{"name": GPU, "resources": [{"resourceID": "GPU-0", "health": "Unhealthy"}]}]
     statuses = case.victim_pod["status"]["containerStatuses"]
     changed = [{**statuses[0], "allocatedResourcesStatus": health}, *statuses[1:]]
@@ -110,10 +121,39 @@ def lose_gpu_beside_another_job(case: Case) -> None:
 
 
 def upgrade_device_plugin(case: Case) -> None:
-    """For ten seconds no GPU works."""
+    """When a plug-in stops, no GPU is allocatable. The capacity stays for five minutes."""
     _work(case, 0)
-    case.world.run(10)
+    case.world.run(240)
     _work(case, 8)
+
+
+def restart_kubelet(case: Case) -> None:
+    """A kubelet that starts has no capacity until the plug-in has registered itself."""
+    _work(case, 0, of=0)
+    case.world.run(240)
+    _work(case, 8)
+
+
+def upgrade_device_plugin_slowly(case: Case) -> None:
+    """The new plug-in comes after ten minutes: its image had to be pulled."""
+    _work(case, 0)
+    case.world.run(300)
+    _work(case, 0, of=0)
+    case.world.run(300)
+    _work(case, 8)
+
+
+def lose_all_gpus(case: Case) -> None:
+    """No kubelet says that the pod's GPU is dead, and the node looks as one whose plug-in has stopped."""
+    _work(case, 0)
+    case.world.run(1800)
+
+
+def lose_device_plugin(case: Case) -> None:
+    """For good. The scheduler places no pod on such a node."""
+    _work(case, 0, of=0)
+    case.world.cluster.cordoned.add(case.node)
+    case.world.run(900)
 
 
 # --- ends of the pod ---

@@ -144,10 +144,20 @@ NODES = (
         Situation(name, act, _NODE_FAULT, _RESCHEDULED, manifest=do.with_gpu)
         for name, act in (
             ("gpu-unhealthy", do.report_unhealthy_gpu),
+            ("all-gpus-unhealthy", do.report_all_gpus_unhealthy),
             ("gpu-lost-on-a-node-of-several-jobs", do.lose_gpu_beside_another_job),
+            ("device-plugin-gone", do.lose_device_plugin),
         )
     ),
-    Situation("device-plugin-upgraded", do.upgrade_device_plugin, GoesOn(NO_POD), manifest=do.with_gpu),
+    *(
+        Situation(name, act, GoesOn(NO_POD), manifest=do.with_gpu)
+        for name, act in (
+            ("device-plugin-upgraded", do.upgrade_device_plugin),
+            ("device-plugin-upgraded-slowly", do.upgrade_device_plugin_slowly),
+            ("kubelet-restarted", do.restart_kubelet),
+            ("all-gpus-lost-and-no-kubelet-says-so", do.lose_all_gpus),
+        )
+    ),
     Situation("evicted", do.evict, _NODE_FAULT, _RESCHEDULED),
     Situation(
         "evicted-with-a-policy-for-node-faults",

@@ -119,6 +119,13 @@ _IGNORED = Ignored(
     help="How long a node may be not ready before its pods count as lost.",
 )
 @click.option(
+    "--device-fail-grace-period",
+    type=DURATION,
+    default=go_duration(OPERATOR.jobs.device_fail_grace_period),
+    show_default=True,
+    help="How long devices of pods may be missing on their node, as while its device plug-in is upgraded.",
+)
+@click.option(
     "--bad-node-condition",
     "bad_node_conditions",
     multiple=True,

@@ -66,6 +66,7 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     creating_restart_period: float
     enable_creating_failed: bool
     node_fail_grace_period: float
+    device_fail_grace_period: float
     bad_node_conditions: tuple[str, ...]
     max_host_ports_per_job: int
     max_host_ports_per_namespace: int
@@ -159,6 +160,7 @@ def _job_settings(options: OperatorOptions, config: Config) -> JobSettings:
         creating_restart_period=options.creating_restart_period,
         enable_creating_failed=options.enable_creating_failed,
         node_fail_grace_period=options.node_fail_grace_period,
+        device_fail_grace_period=options.device_fail_grace_period,
         bad_node_conditions=frozenset(options.bad_node_conditions),
     )
 

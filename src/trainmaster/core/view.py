@@ -185,7 +185,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
     ``ready`` is the status of the condition Ready, empty if there is none. ``conditions`` are the other conditions that
     are True. ``taints`` are the taints that Kubernetes sets, with their times. ``devices`` are the allocatable extended
-    resources. ``is_gone`` is set for a node that was deleted.
+    resources, ``capacity`` those that the node has, working or not. ``is_gone`` is set for a node that was deleted.
     """
 
     key: Key
@@ -199,6 +199,7 @@ class NodeView(msgspec.Struct, frozen=True):
     taints: tuple[tuple[str, datetime | None], ...] = ()
     conditions: tuple[NodeConditionView, ...] = ()
     devices: Mapping[str, int] = {}
+    capacity: Mapping[str, int] = {}
     is_gone: bool = False
 
     @property
@@ -561,6 +562,7 @@ class _NodeSpecWire(msgspec.Struct):
 class _NodeStatusWire(msgspec.Struct):
     conditions: list[_ConditionWire] | None = None
     allocatable: dict[str, str | int] | None = None
+    capacity: dict[str, str | int] | None = None
 
 
 class _NodeWire(msgspec.Struct):
@@ -871,6 +873,7 @@ def _slim_node(wire: _NodeWire) -> NodeView:
             if c.status == "True" and c.type != "Ready"
         ),
         devices=_extended(wire.status.allocatable or {}),
+        capacity=_extended(wire.status.capacity or {}),
     )
 
 

@@ -419,7 +419,9 @@ class Kind(ABC, Generic[J]):
     def fault_rules(self) -> FaultRules:
         settings = self.settings
         return FaultRules(
-            node.Rules(settings.node_fail_grace_period, settings.bad_node_conditions),
+            node.Rules(
+                settings.node_fail_grace_period, settings.device_fail_grace_period, settings.bad_node_conditions
+            ),
             creation.Times(
                 duration=settings.creating_duration_period,
                 restart=settings.creating_restart_period,

@@ -69,7 +69,8 @@ class JobStatus(Wire, frozen=True):
     ports: Ports = {}
     """The ports of replicas that share a network: by replica, then by the port that its template declares."""
     node_troubles: dict[str, datetime] = {}
-    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen. A device
+    that a node no longer has is listed as ``node/device``."""
     failure: Failure | None = None
     """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     clean: CleanPodPolicy | None = None

@@ -387,10 +387,12 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
     waits: list[float] = []
 
     def add(found: dict[str, NodeProblem], key: str, name: str, problem: NodeProblem) -> None:
-        since = model.memory.node_problems.get(name, now)
+        device = problem.missing_device  # with a grace period of its own, and so with a time of its own
+        what, grace = (f"{name}/{device}", rules.device_grace) if device else (name, rules.grace)
+        since = model.memory.node_problems.get(what, now)
         if problem.since is None and not problem.is_final:
-            seen[name] = since
-        if (left := problem.left(rules.grace, since, now)) > 0:
+            seen[what] = since
+        if (left := problem.left(grace, since, now)) > 0:
             waits.append(left)
         else:
             found.setdefault(key, problem)
@@ -402,8 +404,8 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
     pods = observed.all_pods
     broken = node.device_problems(pods, observed.neighbours, nodes)
     for pod in pods if broken else ():
-        if pod.uid in broken:
-            add(devices, pod.uid, pod.node, broken[pod.uid])
+        for problem in broken.get(pod.uid, ()):
+            add(devices, pod.uid, pod.node, problem)
     lost = node.lost(observed.nodes, rules.grace, now, is_outage=bool(observed.outage))
     return Nodes(bad, devices, lost, seen, soonest(*waits))
 

@@ -102,7 +102,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     creation_errors: dict[str, datetime] = {}
     """Replicas whose containers cannot be created, and since when."""
     node_problems: dict[str, datetime] = {}
-    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen. A device
+    that a node no longer has is listed as ``node/device``."""
     wait: Wait | None = None
     """What the job waits for, where a limit is about it."""
     failure: Failure | None = None

@@ -3,6 +3,10 @@
 A node that was deleted or is tainted out-of-service is lost at once. One that is not ready has a grace period to
 recover: kubelets restart, networks fail briefly. It begins at the time that the API reports; for devices, which have
 none, when the problem was first seen, which the job's status stores.
+
+Devices are listed by a plug-in. When it stops, as for an upgrade, its kubelet calls none of them allocatable, removes
+them from the capacity five minutes later, and leaves containers alone. A kubelet that starts has no capacity until the
+plug-in has registered itself. So devices that are not allocatable have failed only if others of the node are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,9 +27,11 @@ Nodes = Mapping[str, NodeView]
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """``grace`` is in seconds; ``bad_conditions`` are types of conditions under which no training goes on."""
+    """``grace`` is in seconds, as is ``device_grace``, of devices that a node no longer has; ``bad_conditions`` are
+    types of conditions under which no training goes on."""
 
     grace: float
+    device_grace: float
     bad_conditions: frozenset[str] = frozenset()
 
 
@@ -39,6 +45,8 @@ class NodeProblem(msgspec.Struct, frozen=True):
     is_lost: bool = False
     is_final: bool = False
     """There is nothing to wait for."""
+    missing_device: str = ""
+    """The device that the node no longer has."""
 
     def left(self, grace: float, seen: datetime, now: datetime) -> float:
         """Seconds until it counts; ``seen`` is when it was first seen."""
@@ -95,7 +103,7 @@ def fault_of(pod: PodView, trouble: NodeProblem) -> Fault:
 # --- devices ---
 
 
-def device_problems(pods: Iterable[PodView], others: Iterable[PodView], nodes: Nodes) -> dict[str, NodeProblem]:
+def device_problems(pods: Iterable[PodView], others: Iterable[PodView], nodes: Nodes) -> dict[str, list[NodeProblem]]:
     """What is wrong with the devices of the pods of a job, by uid; ``others`` are pods of other jobs on these nodes.
 
     A pod whose kubelet says that a device of it is unhealthy is affected, and no other pod for that device. Where fewer
@@ -105,17 +113,31 @@ def device_problems(pods: Iterable[PodView], others: Iterable[PodView], nodes: N
     own = [pod for pod in pods if not pod.is_ended and (pod.devices or pod.unhealthy)]
     if not own:
         return {}
-    found = {pod.uid: _unhealthy(pod) for pod in own if pod.unhealthy}
+    found = {pod.uid: [_unhealthy(pod)] for pod in own if pod.unhealthy}
     for (name, device), (given, known) in _given((*own, *others)).items():
         node = nodes.get(name)
-        if node is None or node.is_gone or given - known <= (working := node.devices.get(device, 0)):
-            continue
-        counts = f"Node {name} has {working} {device} that work, and pods were given {given} of them"
-        problem = NodeProblem(DEVICE_FAILURE, f"{counts}; which ones do not work is not known")
-        for pod in own:
-            if pod.node == name and device in dict(pod.devices) and device not in pod.healthy:
-                found.setdefault(pod.uid, problem)
+        problem = _shortage(node, device, given, known) if node and not node.is_gone else None
+        for pod in own if problem else ():
+            if problem and pod.node == name and device in dict(pod.devices) and device not in pod.healthy:
+                found.setdefault(pod.uid, []).append(problem)
     return found
+
+
+def _shortage(node: NodeView, device: str, given: int, known: int) -> NodeProblem | None:
+    """What the counts of a node say of devices that pods were ``given``, beyond those that are ``known`` not to work.
+    None of a node with a capacity of which nothing is allocatable: most likely its plug-in has stopped."""
+    working, capacity = node.devices.get(device, 0), node.capacity.get(device, 0)
+    if given - known <= working:
+        return None
+    if 0 < working < capacity:
+        counts = f"Node {node.name} has {working} {device} that work, and pods were given {given} of them"
+        return NodeProblem(DEVICE_FAILURE, f"{counts}; which ones do not work is not known")
+    if given - known > capacity:
+        counts = f"Node {node.name} has {capacity} {device} left, and pods were given {given} of them"
+        return NodeProblem(
+            DEVICE_FAILURE, f"{counts}; its device plug-in no longer lists the others", missing_device=device
+        )
+    return None
 
 
 def _unhealthy(pod: PodView) -> NodeProblem:

@@ -288,16 +288,51 @@ def test_a_device_that_fails_is_given_the_grace_period_and_the_time_is_kept() ->
     assert forced(later) == {"mnist-trainer-0": False, "mnist-trainer-1": False}
 
 
-def test_a_device_plugin_that_comes_back_in_time_has_changed_nothing() -> None:
+def with_gpus(working: int, capacity: int = 8) -> list[NodeView]:
+    return [a_node("n1", devices={"nvidia.com/gpu": working}, capacity=capacity)]
+
+
+def test_a_device_plug_in_that_stops_is_no_problem_of_a_node() -> None:
+    """Its kubelet calls no device allocatable, keeps the capacity for five minutes, and leaves containers alone."""
     job = running(a_job("OnNodeFail"))
-    job = with_status(job, plan_of(job, on_gpus(job), nodes=[a_node("n1")]))
-    assert job["status"]["nodeTroubles"] == {"n1": STAMP}
 
+    assert plan_of(job, on_gpus(job), nodes=with_gpus(0)).is_quiet
+
+
+def test_devices_that_a_node_no_longer_has_are_given_a_grace_period_of_their_own() -> None:
+    job = running(a_job("OnNodeFail"))
+    gone = with_gpus(0, capacity=0)
+    seen = plan_of(job, on_gpus(job), nodes=gone)
+    assert (status_of(seen)["nodeTroubles"], seen.requeue_after) == ({"n1/nvidia.com/gpu": STAMP}, 900.0)
+
+    job = with_status(job, seen)
     unknown = plan_of(job, on_gpus(job), nodes=None, now=NOW + timedelta(seconds=60))
-    assert unknown.is_quiet
+    early = plan_of(job, on_gpus(job), nodes=gone, now=NOW + timedelta(seconds=899))
+    due = plan_of(job, on_gpus(job), nodes=gone, now=NOW + timedelta(seconds=900))
 
-    back = plan_of(job, on_gpus(job), nodes=[a_node("n1", devices={"nvidia.com/gpu": 4})])
+    assert unknown.is_quiet
+    assert (early.is_quiet, early.requeue_after) == (True, 1.0)
+    assert status_of(due)["RestartReplicaName"] == "trainer"
+
+
+def test_a_device_plug_in_that_comes_back_in_time_has_changed_nothing() -> None:
+    job = running(a_job("OnNodeFail"))
+    job = with_status(job, plan_of(job, on_gpus(job), nodes=with_gpus(0, capacity=0)))
+
+    back = plan_of(job, on_gpus(job), nodes=with_gpus(8), now=NOW + timedelta(seconds=899))
+
     assert "nodeTroubles" not in status_of(back)
+    assert "RestartCount" not in status_of(back)
+
+
+def test_a_device_that_does_not_work_has_its_whole_grace_period_after_a_restart_of_the_kubelet() -> None:
+    job = running(a_job("OnNodeFail"))
+    job = with_status(job, plan_of(job, on_gpus(job), nodes=with_gpus(0, capacity=0)))
+    now = NOW + timedelta(seconds=120)
+
+    back = plan_of(job, on_gpus(job), nodes=with_gpus(3), now=now)
+
+    assert (list(status_of(back)["nodeTroubles"]), back.requeue_after) == (["n1"], 30.0)
     assert "RestartCount" not in status_of(back)
 
 

@@ -179,7 +179,8 @@ class AITrainingJobStatus(Wire, frozen=True):
     creation_errors: dict[str, datetime] = {}
     """The replicas whose containers cannot be created, and since when."""
     node_troubles: dict[str, datetime] = {}
-    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen. A device
+    that a node no longer has is listed as ``node/device``."""
     wait: Wait | None = None
     """What the job waits for until it runs, and since when. Only in jobs with ``pendingTimeLimit`` or
     ``creatingTimeLimit``."""

@@ -94,7 +94,8 @@ class DIJobStatus(Wire, frozen=True):
     restart_history: tuple[Restart, ...] = ()
     """The last ten restarts."""
     node_troubles: dict[str, datetime] = {}
-    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen. A device
+    that a node no longer has is listed as ``node/device``."""
     failure: Failure | None = None
     """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     clean: CleanPodPolicy | None = None

@@ -137,7 +137,8 @@ class DITaskStatus(Wire, frozen=True, kw_only=True):
     done: dict[str, tuple[int, ...]] = {}
     """The indices of the replicas of a task that have succeeded in this attempt. They are not created again."""
     node_troubles: dict[str, datetime] = {}
-    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen."""
+    """Nodes with a problem of which the API does not say since when it exists, and when it was first seen. A device
+    that a node no longer has is listed as ``node/device``."""
     failure: Failure | None = None
     """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     clean: CleanPodPolicy | None = None
