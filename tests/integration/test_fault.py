@@ -282,7 +282,7 @@ async def test_a_restart_of_the_device_plug_in_or_the_kubelet_restarts_no_traini
 
     await fail(scene.admin, node, what)
     if what == "kubelet":
-        await job.until(lambda: list(job.status["nodeTroubles"]) == [f"{node}/{GPU}"], "it is seen")
+        await job.until(lambda: list(job.status.get("nodeTroubles", ())) == [f"{node}/{GPU}"], "it is seen")
     await scene.settled()
     await scene.admin.set_status("nodes", None, node, {"allocatable": {GPU: "8"}, "capacity": {GPU: "8"}})
     await job.until(lambda: "nodeTroubles" not in job.status, "it is over")
