@@ -214,6 +214,9 @@ _ARGUMENTS = {
 {{- with .Values.namespace }}
 - --namespace={{ . }}
 {{- end }}
+{{- range .Values.delegatedNamespaces }}
+- --delegated-namespace={{ . }}
+{{- end }}
 {{- with .Values.gangScheduler }}
 - --gang-scheduler-name={{ . }}
 {{- end }}

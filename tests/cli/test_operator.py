@@ -8,7 +8,7 @@ import structlog
 from click.testing import CliRunner, Result
 
 from trainmaster.cli.operator import operator
-from trainmaster.cli.operator_process import OperatorOptions, _job_settings
+from trainmaster.cli.operator_process import OperatorOptions, _delegated, _job_settings
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
 from trainmaster.kinds.base import Settings
@@ -62,6 +62,7 @@ DEFAULTS = OperatorOptions(
     leader_elect_retry_period=2.0,
     leader_elect_resource_name="",
     leader_elect_resource_namespace="",
+    delegated_namespaces=(),
     metrics_bind_address=":8080",
     health_probe_bind_address=":8081",
 )
@@ -126,6 +127,11 @@ DEFAULTS = OperatorOptions(
             ["--leader-elect-lease-duration=1m30s", "--leader-elect-renew-deadline=1m"],
             {"leader_elect_lease_duration": 90.0, "leader_elect_renew_deadline": 60.0},
             id="durations",
+        ),
+        pytest.param(
+            ["--delegated-namespace=a", "--delegated-namespace", "b"],
+            {"delegated_namespaces": ("a", "b")},
+            id="namespaces with an operator of their own",
         ),
         pytest.param(["--di-server-url=http://di:1"], {"server_url": "http://di:1"}, id="server-url in v1.1"),
         pytest.param(["--metric-addr=:8443"], {"metrics_bind_address": ":8443"}, id="metrics in v1.1"),
@@ -269,3 +275,17 @@ def test_templates_for_jobs_of_all_namespaces_come_from_the_installations_namesp
 
     expected = Key(namespace, "aggregator-config")
     assert (settings.aggregator_config, settings.dijob_aggregator_config) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        pytest.param({"namespace": "team"}, "it is for an operator of all namespaces", id="of one namespace"),
+        pytest.param({"leader_elect_resource_namespace": "a"}, "this operator has its own Leases there", id="its own"),
+    ],
+)
+def test_a_namespace_that_cannot_be_delegated_is_told(fields: dict[str, Any], said: str) -> None:
+    options = msgspec.structs.replace(DEFAULTS, delegated_namespaces=("a",), **fields)
+
+    with pytest.raises(BadConfig, match=f"--delegated-namespace a: {said}"):
+        _delegated(options)

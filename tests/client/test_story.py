@@ -312,6 +312,35 @@ def test_a_job_that_no_operator_has_seen_says_so() -> None:
     assert lines[-1] == "type: trainmaster operator --help, and start an operator"
 
 
+LEFT = JobEvent(
+    what="aitrainingjob mnist",
+    type="Normal",
+    reason="LeftToOperator",
+    message="the jobs of this namespace are left to its own operator, them, which holds the Lease team/x",
+    time=NOW,
+    is_of_job=True,
+)
+
+
+def test_a_job_that_is_left_to_an_operator_which_does_nothing_says_whose_it_is() -> None:
+    lines = story_of(an_aitj(), events=[LEFT])
+
+    assert lines[0] == f"aitrainingjob/mnist has no status: {LEFT.message}"
+    assert lines[-1] == "type: kubectl get lease --namespace ml, and look whether that operator runs"
+
+
+def test_a_job_that_another_operator_runs_says_whose_it_is() -> None:
+    lines = story_of(an_aitj(status={"phase": "Pending", "conditions": []}), events=[LEFT])
+
+    assert LEFT.message in lines
+
+
+def test_a_job_that_was_taken_back_from_another_operator_is_not_left_to_it() -> None:
+    back = JobEvent(what=LEFT.what, type="Normal", reason="TakenBack", message="it ended", time=LATER, is_of_job=True)
+
+    assert story_of(an_aitj(), events=[LEFT, back])[0].endswith("has no status: no operator has seen it in 1m30s")
+
+
 # --- what else goes on ---
 
 

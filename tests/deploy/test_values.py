@@ -245,6 +245,13 @@ VALUES: dict[str, Value] = {
         "namespace: Team",
         "namespace.*does not match pattern",
     ),
+    "delegatedNamespaces": Value(
+        "delegatedNamespaces: [team]",
+        argument("--delegated-namespace"),
+        ["--delegated-namespace=team"],
+        "delegatedNamespaces: [Team]",
+        "delegatedNamespaces/0.*does not match pattern",
+    ),
     **dict(each for program in PROGRAMS for each in of_program(program)),
     "certificates.source": Value(
         "certificates: {source: cert-manager}",

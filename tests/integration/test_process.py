@@ -196,7 +196,7 @@ async def test_two_installations_never_drive_the_same_jobs(plane: ControlPlane, 
 async def test_an_operator_of_all_namespaces_leaves_the_others_to_their_own(
     plane: ControlPlane, scene: Scene, elsewhere: Scene
 ) -> None:
-    async with electing(plane, elsewhere) as everywhere:
+    async with electing(plane, elsewhere, f"--delegated-namespace={scene.namespace}") as everywhere:
         async with electing(plane, scene, f"--namespace={scene.namespace}") as own:
             await eventually(partial(leaves, everywhere, scene, DIJOBS, AITRAININGJOBS), timeout=PATIENCE)
             for manifest in (dijob(), aitrainingjob("first"), aitrainingjob("second")):
@@ -212,6 +212,16 @@ async def test_an_operator_of_all_namespaces_leaves_the_others_to_their_own(
         for each in metrics
     ]
     assert drove == [["DIJob", "AITrainingJob"], ["DIJob"]]
+
+
+async def test_the_lease_of_a_stranger_stops_no_job(plane: ControlPlane, scene: Scene, elsewhere: Scene) -> None:
+    """Kubernetes' role edit includes Leases, and the namespace was not delegated."""
+    spec = {"holderIdentity": "stranger", "leaseDurationSeconds": 3600}
+    await scene.admin.create(LEASES, {"metadata": {"name": AITRAININGJOBS}, "spec": spec}, scene.namespace)
+    async with electing(plane, elsewhere) as everywhere:
+        await (await scene.create(aitrainingjob())).live()
+
+        assert f"--delegated-namespace={scene.namespace}" in everywhere.log
 
 
 async def leaves(operator: OperatorProcess, scene: Scene, *names: str) -> None:

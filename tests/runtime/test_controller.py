@@ -118,7 +118,7 @@ class Rig:
             children=self.children,
             nodes=NodeIndex(self.nodes, self.pods) if has_nodes else None,
             adopter=Adopter(ResourceKinds(self.kind), {(None, POD): self.candidates}, {POD: self.pods}),
-            others=OtherOperators(self.cluster, self.leases, "kube-system", lambda: 0.0),
+            others=OtherOperators(self.cluster, self.leases, {"ml"}, lambda: 0.0),
             backoff=Backoff(1.0, 120.0, jitter=lambda: 0.0),
         )
         self.queue = self.controller.queue
@@ -1399,6 +1399,23 @@ async def test_a_job_whose_namespace_has_its_own_operator_is_planned_when_that_h
         await asyncio.sleep(0.1)
 
     assert plans == ["mnist"]
+
+
+async def test_a_job_that_is_left_to_another_operator_has_an_event_that_says_so_once() -> None:
+    rig = Rig(lambda job, observed: Plan())
+    lease = LeaseView(Key("ml", "toys"), "uid", 1001, deleting=False, holder="another", seconds=15)
+    rig.leases.replace([lease], 1001)
+
+    assert [await rig.reconcile(), await rig.reconcile()] == ["requeue_after", "requeue_after"]
+    (event,) = rig.recorder.events
+    assert (event.type, event.reason) == ("Normal", "LeftToOperator")
+    assert event.message.startswith("the jobs of this namespace are left to its own operator, another")
+
+    rig.leases.put(msgspec.structs.replace(lease, resource_version=1002, holder=""))
+    await rig.reconcile()
+    rig.leases.put(msgspec.structs.replace(lease, resource_version=1003))
+    await rig.reconcile()
+    assert [each.reason for each in rig.recorder.events] == ["LeftToOperator", "TakenBack", "LeftToOperator"]
 
 
 async def test_a_namespace_is_not_read_for_a_plan_that_counts_no_failure() -> None:

@@ -2,6 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
 from tests.runtime.cluster import Call, FakeCluster, raising
 from trainmaster.core.errors import Forbidden
@@ -10,7 +11,7 @@ from trainmaster.core.view import LEASE_CODEC, LeaseView
 from trainmaster.runtime.other_operators import MAX_SECONDS, OtherOperators
 from trainmaster.runtime.store import Store
 
-OWN, THEIRS = "kube-system", "team"
+OWN, THEIRS, STRANGE = "kube-system", "team", "of-a-stranger"
 
 
 def a_lease(namespace: str = THEIRS, holder: str | None = "them", seconds: int | None = 15) -> dict[str, Any]:
@@ -23,7 +24,7 @@ class Rig:
         self.time = 0.0
         self.cluster = FakeCluster()
         self.leases = Store[LeaseView](LEASE)
-        self.others = OtherOperators(self.cluster, self.leases, OWN, lambda: self.time)
+        self.others = OtherOperators(self.cluster, self.leases, {THEIRS}, lambda: self.time)
         self.ended: list[str] = []
         self.others.on_end(self.ended.append)
         self.leases.replace([], 1000)
@@ -107,6 +108,45 @@ async def test_a_lease_ends_at_once_when_it_is(how: str) -> None:
 
     assert await rig.left() == 0
     assert rig.ended == [THEIRS]
+
+
+async def test_a_lease_in_a_namespace_that_was_not_delegated_is_not_believed_and_is_warned_of_once() -> None:
+    """Kubernetes' role edit includes Leases: a tenant without any right on jobs can write one."""
+    rig = Rig()
+    with structlog.testing.capture_logs() as logs:
+        rig.write(STRANGE)
+        rig.write(STRANGE)
+        rig.write(STRANGE, holder="")
+
+    assert await rig.left(STRANGE) == 0
+    assert rig.ended == []
+    (line,) = logs
+    assert (line["log_level"], line["lease"], line["holder"]) == ("warning", f"{STRANGE}/dijobs", "them")
+    assert f"--delegated-namespace={STRANGE}" in line["hint"]
+
+
+async def test_a_lease_that_cannot_be_read_any_more_ends_with_its_duration() -> None:
+    """Nobody renews it: a Lease of that size cannot be read by the operator that holds it either."""
+    rig = Rig()
+    rig.write()
+    rig.write(is_watched=False, holder="x" * 70_000)
+    rig.time = 15
+    with structlog.testing.capture_logs() as logs:
+        assert await rig.left() == 0
+        assert await rig.left() == 0
+
+    assert rig.ended == [THEIRS]
+    assert [line["log_level"] for line in logs].count("warning") == 1
+
+
+async def test_who_holds_the_lease_of_a_namespace_is_told() -> None:
+    rig = Rig()
+    rig.write(holder="them" + 300 * "x")
+
+    said = rig.others.told(THEIRS)
+    assert said.startswith("the jobs of this namespace are left to its own operator, themxxx")
+    assert "Lease team/dijobs" in said
+    assert len(said) < 400
 
 
 async def test_our_own_lease_and_namespaces_without_one_are_not_held_by_others() -> None:

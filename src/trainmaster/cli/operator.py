@@ -197,6 +197,13 @@ _IGNORED = Ignored(
     help=f"Namespace of the Leases. Default: --namespace, else {OPERATOR.lease_namespace}.",
 )
 @click.option(
+    "--delegated-namespace",
+    "delegated_namespaces",
+    multiple=True,
+    help="Namespace with an operator of its own; may be repeated. Its jobs are left to that operator while it holds "
+    "the Lease there. Leases of other namespaces are ignored: everybody with the role edit can write one.",
+)
+@click.option(
     "--metrics-bind-address",
     "--metric-addr",
     default=OPERATOR.metrics_bind_address,

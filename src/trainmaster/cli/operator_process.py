@@ -78,6 +78,7 @@ class OperatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     leader_elect_retry_period: float
     leader_elect_resource_name: str
     leader_elect_resource_namespace: str
+    delegated_namespaces: tuple[str, ...]
     metrics_bind_address: str
     health_probe_bind_address: str
 
@@ -116,6 +117,7 @@ async def _operate(options: OperatorOptions) -> None:
             workers=options.thread_num,
             electors=electors,
             lease_namespace=_lease_namespace(options) if electors else "",
+            delegated=_delegated(options),
             checks_definitions=True,
             now=clock.now,
             monotonic=_elapsed,
@@ -208,6 +210,15 @@ async def _electing(
 def _lease_namespace(options: OperatorOptions) -> str:
     """An operator of one namespace has no rights elsewhere."""
     return options.leader_elect_resource_namespace or options.namespace or OPERATOR.lease_namespace
+
+
+def _delegated(options: OperatorOptions) -> tuple[str, ...]:
+    for name in options.delegated_namespaces:
+        if options.namespace:
+            raise BadConfig(f"--delegated-namespace {name}: it is for an operator of all namespaces; leave it out")
+        if name == _lease_namespace(options):
+            raise BadConfig(f"--delegated-namespace {name}: this operator has its own Leases there; leave it out")
+    return options.delegated_namespaces
 
 
 def identity_of(environ: Mapping[str, str]) -> str:

@@ -101,6 +101,7 @@ class _Story:
             for event in events
             if event.type == "Warning"
         ]
+        self.left = _left_to(events)
         self.stored = status_of(job)
         self.plan = job.kind.plan(job.view, observed, now)
         self.status = self._newest_status()
@@ -195,10 +196,13 @@ class _Story:
         elif waiting := self._waiting():
             yield f"{self.job} is waiting: {waiting}"
         elif self._is_unseen():
-            yield f"{self.job} has no status: no operator has seen it in {age(self._created(), self.now)}"
+            unseen = f"no operator has seen it in {age(self._created(), self.now)}"
+            yield f"{self.job} has no status: {self.left or unseen}"
         else:
             yield f"{self.job} is {self.phase}: {self._running()}"
             yield self._restarts()
+        if not self._is_unseen():
+            yield self.left
         if self.failed:
             yield f"failed: {self._described(self.failed)}"
             yield from self._output(self.failed)
@@ -305,7 +309,8 @@ class _Story:
         if self.phase == "Suspended":
             return f"type: trainmaster resume {job}{options}"
         if self._is_unseen():
-            return "type: trainmaster operator --help, and start an operator"
+            look = f"{kubectl} get lease --namespace {key.namespace}, and look whether that operator runs"
+            return f"type: {look if self.left else 'trainmaster operator --help, and start an operator'}"
         if group := next((g for pod in self.observed.all_pods if pod.is_queued and (g := pod.labels.get(GROUP))), ""):
             return f"type: {kubectl} describe workload {group} --namespace {key.namespace}"
         if pending := [pod.key.name for pod in self.observed.all_pods if pod.phase == "Pending"]:
@@ -360,3 +365,9 @@ class _Story:
 def _message(line: str) -> str:
     """The message of a line about an Event."""
     return line.partition(": ")[2].partition(": ")[2]
+
+
+def _left_to(events: Sequence[JobEvent]) -> str:
+    """To which operator the job is left; empty if it is not, or not any more."""
+    told = [e for e in events if e.is_of_job and e.reason in (reason.LEFT_TO_OPERATOR, reason.TAKEN_BACK)]
+    return told[-1].message if told and told[-1].reason == reason.LEFT_TO_OPERATOR else ""

@@ -51,3 +51,8 @@ STOPPED = "Stopped"
 """The job is suspended and has no pods."""
 RESUMED = "Resumed"
 """The job was resumed."""
+
+LEFT_TO_OPERATOR = "LeftToOperator"
+"""The namespace of the job has an operator of its own, to which the operator of the cluster leaves the job."""
+TAKEN_BACK = "TakenBack"
+"""The operator of the namespace has ended, and the operator of the cluster reconciles the job."""

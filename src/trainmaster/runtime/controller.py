@@ -8,7 +8,7 @@ several kinds share the resource, the shape of the spec says of which kind a job
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 import structlog
@@ -16,10 +16,11 @@ import structlog
 from trainmaster.core.errors import Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
-from trainmaster.core.plan import Plan, soonest
+from trainmaster.core.plan import Plan, normal, soonest
 from trainmaster.core.view import ChildView, JobView, PodView, ServiceView
 from trainmaster.kinds.base import Related
 from trainmaster.kinds.resource_kinds import ResourceKinds
+from trainmaster.lifecycle import reason
 from trainmaster.runtime import metrics
 from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.backoff import RECONCILE, Backoff
@@ -51,6 +52,9 @@ PAUSE_OF_A_POD = 0.0002
 """Seconds between an event of a child and the next pass, for each pod of a job with many pods: about ten times as long
 as a plan takes. Their events come by the hundred, and other jobs share the event loop."""
 LONGEST_PAUSE = 0.5
+
+TOLD_AGAIN = timedelta(minutes=30)
+"""Between two Events of a job that is left to another operator. Kubernetes keeps Events for an hour."""
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +109,8 @@ class Controller:
         self._statuses = StatusWriter(kinds, executor, self.queue, self._stored, jobs.doubt, now)
         self._pauses: dict[Key, float] = {}
         """Seconds before the next pass, of jobs with many pods."""
+        self._left: dict[Key, datetime] = {}
+        """When it was last told of a job that it is left to another operator."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
         self._job_metrics = metrics.JobMetrics(self.name, kinds.framework, kinds.phases)
         jobs.listen(self._job_changed)
@@ -193,12 +199,26 @@ class Controller:
         """Seconds until the job is reconciled again; 0 if it can be planned now. It cannot while another operator
         reconciles its namespace, and while our last writes are not in the stores."""
         if self._others and (left := await self._others.seconds_left(job.key.namespace)):
+            self._tell_left(job, self._others.told(job.key.namespace))
             return left
+        self._tell_taken_back(job)
         is_behind = not self._barrier.is_open(job.uid) or self._statuses.is_behind(job)
         if is_behind or not await self._is_certain(job):
             metrics.BARRIER_WAITS.labels(self.name).inc()
             return BARRIER_POLL
         return 0.0
+
+    def _tell_left(self, job: JobView, message: str) -> None:
+        """By an Event: the status belongs to the other operator."""
+        now = self._now()
+        if job.key not in self._left or now - self._left[job.key] >= TOLD_AGAIN:
+            self._left[job.key] = now
+            self._events.record(job, normal(reason.LEFT_TO_OPERATOR, message))
+
+    def _tell_taken_back(self, job: JobView) -> None:
+        if self._left.pop(job.key, None):
+            message = "the operator of the namespace has ended: the job is reconciled by that of the cluster"
+            self._events.record(job, normal(reason.TAKEN_BACK, message))
 
     async def _is_certain(self, job: JobView) -> bool:
         """A pod that ended before its node was lost has no fault, and the watch of pods may be behind that of nodes.
@@ -301,6 +321,7 @@ class Controller:
         self._barrier.forget(job.uid)
         self._statuses.forget(job.key)
         self._pauses.pop(job.key, None)
+        self._left.pop(job.key, None)
         self.queue.forget(job.key)
 
     def _enqueue(self, key: Key, priority: int = NORMAL, *, after: float = 0.0) -> None:

@@ -1,10 +1,11 @@
 """Which namespaces have an operator of their own.
 
 An operator of one namespace has its Leases there, under the names that an operator of all namespaces uses for its own.
-While such a Lease is held, the operator of all namespaces does not reconcile the jobs of that namespace.
+While such a Lease is held, the operator of all namespaces does not reconcile the jobs of that namespace, if it was told
+that this namespace may have an operator: everybody with the role edit can write a Lease.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 import structlog
@@ -17,6 +18,8 @@ from trainmaster.runtime.store import Store
 
 MAX_SECONDS = 60.0
 """A Lease counts as held for so long after its last renewal at most, whatever duration it names."""
+HOLDER_CHARACTERS = 100
+"""Of a holder that is told: whoever may write the Lease chose it."""
 
 log = structlog.get_logger(__name__)
 
@@ -27,13 +30,24 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class OtherOperators:
-    """``leases`` are the Leases of one kind in all namespaces, ``own`` is the namespace of this operator's Lease.
-    A Lease is judged by our own clock, from when it was last seen to change."""
+    """``leases`` are the Leases of one kind in all namespaces, ``delegated`` the namespaces that may have an operator
+    of their own, ``own`` is the namespace of this operator's Lease. A Lease is judged by our own clock, from when it
+    was last seen to change."""
 
-    def __init__(self, cluster: Cluster, leases: Store[LeaseView], own: str, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        leases: Store[LeaseView],
+        delegated: Collection[str],
+        monotonic: Callable[[], float],
+        own: str = "",
+    ) -> None:
         self._cluster = cluster
+        self._delegated = frozenset(delegated)
         self._own = own
         self._monotonic = monotonic
+        self._warned: set[str] = set()
+        """Namespaces with a Lease that is not believed, and of which the log says so."""
         self._held: dict[str, _Held] = {}
         """By namespace."""
         self._ended: Callable[[str], None] = lambda namespace: None
@@ -51,12 +65,27 @@ class OtherOperators:
             held = self._held.get(namespace)
         return max(held.until - self._monotonic(), 0.0) if held else 0.0
 
+    def told(self, namespace: str) -> str:
+        """Who reconciles the jobs of the namespace, for their Events; empty if it is this operator."""
+        held = self._held.get(namespace)
+        if held is None:
+            return ""
+        holder = held.lease.holder[:HOLDER_CHARACTERS]
+        return (
+            f"the jobs of this namespace are left to its own operator, {holder}, which holds the Lease "
+            f"{held.lease.key}; they are reconciled here again when it is released or not renewed"
+        )
+
     async def _read_again(self, held: _Held) -> None:
         """The Lease may have been renewed while its watch was behind."""
         before = held.lease
         try:
             after = LEASE_CODEC.object(await self._cluster.get(LEASE, before.key))
         except (Forbidden, NotFound):
+            after = None
+        except ValueError as error:
+            # Nobody renews it as it is: its holder cannot read it either.
+            log.warning("a Lease cannot be read, and counts as not held", lease=str(before.key), because=str(error))
             after = None
         if self._held.get(before.key.namespace) is not held:
             return  # the watch has shown a change meanwhile
@@ -68,6 +97,9 @@ class OtherOperators:
         if lease is None or lease.key.namespace == self._own:
             return
         namespace = lease.key.namespace
+        if namespace not in self._delegated:
+            self._warn(lease)
+            return
         if after and after.holder:
             if namespace not in self._held:
                 log.info(
@@ -83,3 +115,16 @@ class OtherOperators:
                 holder=held.lease.holder,
             )
             self._ended(namespace)
+
+    def _warn(self, lease: LeaseView) -> None:
+        """Once: whoever writes it can write it again and again."""
+        namespace = lease.key.namespace
+        if namespace in self._warned or not lease.holder:
+            return
+        self._warned.add(namespace)
+        log.warning(
+            "a Lease in a namespace that was not delegated is ignored: the jobs of the namespace are reconciled here",
+            lease=str(lease.key),
+            holder=lease.holder[:HOLDER_CHARACTERS],
+            hint=f"if the namespace has its own operator, start this one with --delegated-namespace={namespace}",
+        )

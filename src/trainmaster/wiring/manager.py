@@ -1,7 +1,7 @@
 """The parts of an operator."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -60,13 +60,15 @@ def build_manager(
     workers: int = OPERATOR.workers,
     electors: Mapping[str, Elector] | None = None,
     lease_namespace: str = "",
+    delegated: Collection[str] = (),
     checks_definitions: bool = False,
     now: Callable[[], datetime] = utc_now,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Manager:
     """Stores, reflectors and one controller for each resource that jobs have, wired. ``lease_namespace`` is that of the
-    electors' Leases; an operator of all namespaces looks for Leases in the others. ``checks_definitions`` is for a
-    cluster whose definitions are installed apart from this program."""
+    electors' Leases; an operator of all namespaces looks for Leases in the others, and leaves the jobs of ``delegated``
+    namespaces to the holders of theirs. ``checks_definitions`` is for a cluster whose definitions are installed apart
+    from this program."""
     pods, services = Store[PodView](POD), Store[ServiceView](SERVICE)
     jobs: dict[Resource, Store[JobView]] = {each.resource: Store[JobView](each.resource) for each in kinds}
     related = {wanted: Store[JobView](wanted.resource) for each in kinds for wanted in each.related}
@@ -113,14 +115,14 @@ def build_manager(
     ]
     if book is not None:
         reflectors.append(Reflector(cluster, nodes, NODE_CODEC, without="faults of nodes are not noticed"))
-    leases = {each: Store[LeaseView](LEASE) for each in kinds if lease_namespace and not namespace}
+    leases = {each: Store[LeaseView](LEASE) for each in kinds if (lease_namespace or delegated) and not namespace}
     reflectors += [
         Reflector(
             cluster,
             store,
             LEASE_CODEC,
             fields=f"metadata.name={lease_name(each.resource)}",
-            without="jobs of namespaces that have their own operator are reconciled twice",
+            without="jobs of delegated namespaces are reconciled twice",
         )
         for each, store in leases.items()
     ]
@@ -144,7 +146,9 @@ def build_manager(
                 {place: store for place, store in candidates.items() if place[0] in each.predecessors},
                 {POD: pods, SERVICE: services, **children},
             ),
-            others=OtherOperators(cluster, leases[each], lease_namespace, monotonic) if each in leases else None,
+            others=(
+                OtherOperators(cluster, leases[each], delegated, monotonic, lease_namespace) if each in leases else None
+            ),
         )
         for each in kinds
     ]
