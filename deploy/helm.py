@@ -32,6 +32,8 @@ NAMESPACE = "{{.Release.Namespace}}"
 PROGRAMS = ("operator", "server", "webhook")
 NOT_NAMESPACED = {NODE.plural, DEFINITION.plural, LEASE.plural, "tokenreviews", "subjectaccessreviews"}
 """Resources that no Role can grant, and the Leases of other namespaces."""
+KEEP = {"helm.sh/resource-policy": "keep"}
+"""Helm never deletes an object with this annotation."""
 
 _IS_CLUSTER = "not .Values.namespace"
 _HAS_SERVER = 'include "trainmaster.hasServer" .'
@@ -178,11 +180,11 @@ def _with_namespace(value: Any) -> Any:
     return value
 
 
-def _definition(template: _Template, body: Object) -> None:
+def _definition(_: _Template, body: Object) -> None:
     if "{{" in json.dumps(body):
         raise ValueError(f"{body['metadata']['name']} has two braces in a row, which Helm would take for a template")
-    keep = "{{- if .Values.crds.keep }}\nannotations:\n  helm.sh/resource-policy: keep\n{{- end }}"
-    body["metadata"][template.lines(keep)] = None
+    # Without it Helm deletes what is no longer in a release, and all jobs go with their definition.
+    body["metadata"]["annotations"] = KEEP
 
 
 def _role(template: _Template, body: Object) -> None:
@@ -329,6 +331,8 @@ def _parts(variant: Variant) -> Object:
                 found["mutate"] = body["webhooks"]
             case "ValidatingWebhookConfiguration":
                 found["validate"] = body["webhooks"]
+            case "CustomResourceDefinition":
+                found.setdefault("definitions", []).append(body["metadata"]["name"])
     for program in ("operator", "server"):
         found[f"{program}Namespaced"] = [*_namespaced(found.get(program, []))]
     del found["webhook"]  # does not depend on kinds

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from deploy import policy, rights
+from deploy import PART_OF, policy, rights
 from deploy.rights import OWN_GROUPS, Object
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.crd import crd
@@ -161,11 +161,19 @@ _ADMISSION = """
 
 
 def to_yaml(variant: Variant) -> str:
+    file = f"deploy/{variant.file.name}"
+    remove = f"kubectl delete --ignore-not-found -f {file}"
     head = f"""
 #
-#   kubectl {"create" if variant.group else "apply"} -f deploy/{variant.file.name}
+#   kubectl {"create" if variant.group else "apply"} -f {file}
 #
-# docs/install.md says how to use another image, and how to remove all of it.
+# docs/install.md says how to use another image. To remove everything except the definitions and the jobs:
+#
+#   {remove} --selector {"=".join(*PART_OF.items())}
+#
+# Without the selector the definitions are deleted, and with them every job of every namespace:
+#
+#   {remove}
 """
     return _manifest(head, bodies(variant))
 
@@ -192,7 +200,7 @@ class Dumper(yaml.SafeDumper):
 def _body(version: str, kind: str, name: str, namespace: str = "", **more: Any) -> Object:
     place = {"namespace": namespace} if namespace else {}
     labels = more.pop("labels", {})
-    metadata = {"name": name, **place, "labels": {"app.kubernetes.io/part-of": "trainmaster", **labels}}
+    metadata = {"name": name, **place, "labels": {**PART_OF, **labels}}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
 
 

@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 import yaml
 
+from deploy import PART_OF
+
 Object = dict[str, Any]
 
 FOLDER = Path(__file__).with_name("monitoring")
-LABELS = {"app.kubernetes.io/part-of": "trainmaster"}
 JOBS = '{name=~".*jobs?([.].*)?"}'
 """The queues and Leases of our kinds: other controllers have metrics of the same names."""
 CONTROLLERS = JOBS.replace("name", "controller")
@@ -226,7 +227,7 @@ def prometheus_rule() -> Object:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": {"name": "trainmaster", "labels": LABELS},
+        "metadata": {"name": "trainmaster", "labels": PART_OF},
         "spec": rules(),
     }
 
@@ -236,9 +237,9 @@ def service_monitor() -> Object:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "ServiceMonitor",
-        "metadata": {"name": "trainmaster", "labels": LABELS},
+        "metadata": {"name": "trainmaster", "labels": PART_OF},
         "spec": {
-            "selector": {"matchLabels": LABELS},
+            "selector": {"matchLabels": PART_OF},
             "namespaceSelector": {"any": True},
             "endpoints": [{"port": port, "path": "/metrics"} for port in ("metrics", "http")],
         },

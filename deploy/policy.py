@@ -7,7 +7,7 @@ can do who has the token of the operator or of the webhook. They match no other 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from deploy import rights
+from deploy import PART_OF, rights
 from deploy.rights import Object
 from trainmaster.core.ids import JOB, POD, Resource
 from trainmaster.core.template import MANAGED_BY
@@ -108,7 +108,7 @@ def _policy(account: str, namespace: str, matched: list[Object], validations: li
     yield {
         "apiVersion": API,
         "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": account},
+        "metadata": {"name": account, "labels": PART_OF},
         "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": {"resourceRules": matched},
@@ -119,7 +119,7 @@ def _policy(account: str, namespace: str, matched: list[Object], validations: li
     yield {
         "apiVersion": API,
         "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": account},
+        "metadata": {"name": account, "labels": PART_OF},
         "spec": {"policyName": account, "validationActions": ["Deny"]},
     }
 

@@ -43,7 +43,7 @@ _LONG = (
 )
 
 
-_HELM = tuple(f"tests/deploy/test_{name}.py" for name in ("chart", "values", "release", "helm_test"))
+_HELM = tuple(f"tests/deploy/test_{name}.py" for name in ("chart", "values", "release", "keep", "helm_test"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m "not cluster" looks at the markers

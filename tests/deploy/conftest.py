@@ -14,11 +14,13 @@ from typing import Any, Self
 import pytest
 import yaml
 
+from deploy.manager import HERE
 from testbed.answer import Refused
 from testbed.certificate import Authority
 from testbed.operator import COMMAND, REPOSITORY, _environ
 from testbed.plane import ACCOUNT_CONTROLLERS, CONTROLLERS, ControlPlane, free_port
 from testbed.process import Process, Watchdog
+from trainmaster.kinds.crd import all_crds
 from trainmaster.local.node.process import sweep
 
 Object = dict[str, Any]
@@ -96,6 +98,22 @@ def plane(binaries: Path, kubelet_client: Authority) -> Iterator[ControlPlane]:
 def node(plane: ControlPlane, kubelet_client: Authority) -> Iterator[NodeProcess]:
     with NodeProcess(plane, kubelet_client.ca_file) as node:
         yield node
+
+
+def serve_all(plane: ControlPlane) -> None:
+    for definition in all_crds():
+        plane.wait_served(definition)
+
+
+def delete_definitions(plane: ControlPlane) -> None:
+    """Once the objects of all definitions were read, as an operator does.
+
+    Before it deletes a definition, the API server lists its objects. If they were never read, it gets 429, tries again
+    after 5 ms, gets a conflict if it does not see its own last write by then, and waits for its next resync, up to
+    five minutes.
+    """
+    serve_all(plane)
+    plane.kubectl("delete", f"--filename={HERE / 'crds.yaml'}", timeout=120)
 
 
 def on_this_machine(manifest: str) -> str:

@@ -65,6 +65,17 @@ def test_every_object_fits_kubectl_apply(variant: Variant) -> None:
         assert len(json.dumps(body)) < LAST_APPLIED_LIMIT, body["metadata"]["name"]
 
 
+@each_variant
+def test_everything_but_the_definitions_has_the_label_by_which_it_is_removed(variant: Variant) -> None:
+    unlabelled = {
+        body["kind"]
+        for body in manager.bodies(variant)
+        if body["metadata"].get("labels", {}).get("app.kubernetes.io/part-of") != "trainmaster"
+    }
+
+    assert unlabelled == {"CustomResourceDefinition"}
+
+
 def test_names_are_those_of_the_ancestor() -> None:
     assert [*of_kind("Namespace")] == ["di-system"]
     assert [*of_kind("Deployment")] == ["di-operator", "di-server", "di-webhook"]

@@ -16,6 +16,7 @@ from deploy.helm import CHART
 from deploy.manager import HERE, VARIANTS
 from testbed.helm import Helm, HelmFailed
 from testbed.plane import CONTROLLERS, ControlPlane, KubectlFailed
+from tests.deploy.conftest import delete_definitions, serve_all
 from trainmaster.kinds.crd import all_crds
 
 Object = dict[str, Any]
@@ -67,19 +68,9 @@ def generations(plane: ControlPlane) -> list[str]:
 
 
 def uninstall(plane: ControlPlane, helm: Helm) -> None:
-    """Once the objects of all definitions were read, as an operator does.
-
-    Before it deletes a definition, the API server lists its objects. If they were never read, it gets 429, tries again
-    after 5 ms, gets a conflict if it does not see its own last write by then, and waits for its next resync, up to
-    five minutes.
-    """
-    serve_all(plane)
+    """And the definitions, which no command of Helm deletes."""
     helm("uninstall", "trainmaster", f"--namespace={NAMESPACE}", "--wait")
-
-
-def serve_all(plane: ControlPlane) -> None:
-    for definition in all_crds():
-        plane.wait_served(definition)
+    delete_definitions(plane)
 
 
 def scale(plane: ControlPlane, name: str, count: int, namespace: str = NAMESPACE) -> None:
@@ -117,19 +108,6 @@ def test_an_upgrade_updates_the_definitions(plane: ControlPlane, helm: Helm) -> 
     uninstall(plane, helm)
 
     assert "status" in found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-
-
-def test_definitions_that_are_kept_outlive_the_release(plane: ControlPlane, helm: Helm) -> None:
-    place = f"--namespace={NAMESPACE}"
-    helm("install", "trainmaster", CHART, place, values="crds: {keep: true}")
-    uninstall(plane, helm)
-    kept = {body["metadata"]["name"] for body in all_crds()}
-
-    assert {each.partition("/")[2] for each in everything(plane) if each.startswith("CustomResource")} == kept
-    # Helm does not take what another release left; the error says how to install beside it.
-    helm("install", "trainmaster", CHART, place, values="crds: {install: false}")
-    uninstall(plane, helm)
-    plane.kubectl("delete", "crd", *sorted(kept))
 
 
 def test_helm_test_has_a_nervexjob_where_such_jobs_can_run(plane: ControlPlane, helm: Helm) -> None:
@@ -206,6 +184,7 @@ def test_one_namespace_is_installed_by_who_has_rights_there_alone(plane: Control
     before = everything(plane)
     lead("install", "trainmaster", CHART, "--namespace=team", values="namespace: team")
     assert replicas(plane, "trainmaster-operator", "team") == 2
+    lead("upgrade", "trainmaster", CHART, "--namespace=team", values="{namespace: team, image: {tag: next}}")
     lead("uninstall", "trainmaster", "--namespace=team")
     assert everything(plane) == before
 

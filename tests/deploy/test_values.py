@@ -274,7 +274,6 @@ VALUES: dict[str, Value] = {
         "crds: {install: 'no'}",
         f"crds/install.*{NO_FLAG}",
     ),
-    "crds.keep": Value("crds: {keep: true}", kept, {"keep"}, "crds: {keep: 1}", "crds/keep.*got number, want boolean"),
     "gangScheduler": Value(
         "gangScheduler: volcano",
         argument("--gang-scheduler-name"),
@@ -395,6 +394,11 @@ def test_a_wrong_value_is_refused_with_a_sentence(helm: Helm, path: str) -> None
 def test_a_value_that_does_not_exist_is_refused(helm: Helm) -> None:
     with pytest.raises(HelmFailed, match="additional properties 'kind' not allowed"):
         rendered(helm, "kind: [dijob]")
+
+
+@pytest.mark.parametrize("values", ["", "crds: {keep: false}", "crds: {keep: true}"])
+def test_definitions_are_kept_whatever_older_values_say(helm: Helm, values: str) -> None:
+    assert kept(rendered(helm, values)) == {"keep"}
 
 
 def test_the_operator_reads_the_accelerators(helm: Helm, tmp_path: Path) -> None:
