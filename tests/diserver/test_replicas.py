@@ -404,6 +404,19 @@ async def test_a_failed_replica_is_replaced_by_name_or_url(bench: Bench, client:
     assert found["learners"] == []
 
 
+async def test_every_answer_has_the_message_that_clients_know(bench: Bench, client: Client) -> None:
+    """Real clients are asked by tests/contract/test_di_engine.py; the words are checked here, too."""
+
+    async def message(method: str, path: str, **wanted: Json) -> str:
+        body = {"namespace": "rl", "coordinator": "cart-coordinator", **wanted}
+        return (await client.request(method, path, body))[2]
+
+    assert await message("POST", "/v1alpha1/replicas", collectors={"replicas": 1}) == "successfully create replicas"
+    assert await message("GET", "/v1alpha1/replicas") == "successfully get replicas"
+    assert await message("POST", "/v1alpha1/replicas/failed") == "successfully recreate replicas"
+    assert await message("DELETE", "/v1alpha1/replicas", collectors={"replicas": 1}) == "successfully delete replicas"
+
+
 async def test_a_report_about_an_unknown_replica_replaces_nothing(bench: Bench, client: Client) -> None:
     made = await client.start({"replicas": 1}, {})
     before = bench.members()
