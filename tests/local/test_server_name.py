@@ -1,4 +1,4 @@
-"""di-server under the name that DI-engine's shipped configurations have for it."""
+"""di-server under the names that DI-engine's shipped configurations and nervex-operator's mock have for it."""
 
 import sys
 from pathlib import Path
@@ -11,24 +11,29 @@ from tests.local.network import Network
 from tests.local.program import python, serial, written
 from tests.local.test_caller import LIST, METRICS, asking, grow, idle, of, sent, until_written
 from trainmaster.settings import OPERATOR
-from trainmaster.wiring.server_name import PORT, SERVICE, server_name
+from trainmaster.wiring.server_name import PORT, SERVICES, server_name
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
 
 NAME = OPERATOR.jobs.server_url
+NAMES = (NAME, "nervex-server.nervex-system:8080")
+"""Of the Services of di-manager.yaml and nervex-manager.yaml."""
 
 
-def test_the_name_is_that_of_the_service_on_a_cluster() -> None:
-    assert f"{SERVICE.name}.{SERVICE.namespace}:{PORT}" == NAME
+def test_the_names_are_those_of_the_services_on_a_cluster() -> None:
+    assert tuple(f"{service.name}.{service.namespace}:{PORT}" for service in SERVICES) == NAMES
 
 
-async def test_a_program_finds_its_own_job_by_the_name_of_di_server(up: Up, state: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_program_finds_its_own_job_by_the_name_of_di_server(
+    up: Up, state: Path, tmp_path: Path, name: str
+) -> None:
     up()
     async with client_of(state) as cluster:
         await create(cluster, idle("other"))
         await until_running(cluster, 1)
         requests = [of("mine"), grow("mine"), LIST, of("other"), grow("other")]
-        await create(cluster, asking("mine", tmp_path / "answers", requests, NAME))
+        await create(cluster, asking("mine", tmp_path / "answers", requests, name))
         answers = await until_written(tmp_path / "answers")
 
     assert [status for status, _ in answers] == [200, 200, 200, 404, 404]
@@ -36,10 +41,10 @@ async def test_a_program_finds_its_own_job_by_the_name_of_di_server(up: Up, stat
     assert [each["coordinator"] for each in answers[2][1]["data"]] == ["mine-coordinator"]
 
 
-@pytest.mark.parametrize("domain", ["svc", "svc.cluster.local"])
-async def test_longer_names_lead_there_too(up: Up, state: Path, tmp_path: Path, domain: str) -> None:
+@pytest.mark.parametrize("name", ["di-server.di-system.svc", "nervex-server.nervex-system.svc.cluster.local"])
+async def test_longer_names_lead_there_too(up: Up, state: Path, tmp_path: Path, name: str) -> None:
     up()
-    server = f"di-server.di-system.{domain}:8080"
+    server = f"{name}:8080"
     async with client_of(state) as cluster:
         await create(cluster, asking("mine", tmp_path / "answers", [of("mine")], server))
         answers = await until_written(tmp_path / "answers")
@@ -77,7 +82,7 @@ async def test_two_clusters_of_one_machine_have_their_own_server(start: Start, t
 def test_an_address_in_use_is_passed_over(tmp_path: Path) -> None:
     with server_name(tmp_path) as first, server_name(tmp_path) as second:
         assert (first.warning, second.warning) == ("", "")
-        assert first.services[SERVICE] != second.services[SERVICE]
+        assert not set(first.services.values()) & set(second.services.values())
 
 
 TAKE_PORT = """
@@ -98,7 +103,7 @@ def test_a_port_that_another_program_has_everywhere_is_mentioned_once_and_the_jo
     code, output, errors = start("run", manifest, "--timeout", "60s", inside=network.inside).end()
 
     assert code == 0, output + errors
-    assert output.count("Warning: the name di-server.di-system does not resolve in pods") == 1
+    assert output.count("Warning: the names di-server.di-system and nervex-server.nervex-system do not resolve in pods") == 1
     assert "(address already in use)" in output
-    assert "remove system_addr, or end the program that uses port 8080" in output
+    assert "(system_addr, --server) has one of these names, remove it, or end the program that uses port 8080" in output
     assert "unknown" in output

@@ -1,7 +1,8 @@
-"""The name that di-server has on a cluster, in a local cluster.
+"""The names that di-server has on a cluster, in a local cluster.
 
-DI-engine's shipped configurations name it, and the environment does not override them. So di-server also listens on the
-port of that name, at a loopback address that no other local cluster has, and pods resolve the name to it.
+DI-engine's shipped configurations and the programs of nervex-operator's examples name it, and the environment does not
+override them. So di-server also listens on the port of these names, at a loopback address that no other local cluster
+has, and pods resolve the names to it.
 """
 
 import os
@@ -18,12 +19,13 @@ from trainmaster.http_server import open_listener
 from trainmaster.local.node.address import SERVERS, addresses
 from trainmaster.local.node.name import service_names
 
-SERVICE, PORT = Key("di-system", "di-server"), 8080
+SERVICES = (Key("di-system", "di-server"), Key("nervex-system", "nervex-server"))
+PORT = 8080
 TRIES = 16
 
 
 class ServerName(msgspec.Struct, frozen=True):
-    """``listener`` is the socket at the address of the name; None if the name does not resolve."""
+    """``listener`` is the socket at the address of the names; None if they do not resolve."""
 
     listener: socket.socket | None = None
     warning: str = ""
@@ -31,14 +33,14 @@ class ServerName(msgspec.Struct, frozen=True):
 
     @property
     def services(self) -> dict[Key, str]:
-        """The address of the service."""
-        return {SERVICE: self.listener.getsockname()[0]} if self.listener else {}
+        """The address of each service."""
+        return dict.fromkeys(SERVICES, self.listener.getsockname()[0]) if self.listener else {}
 
     @property
     def hosts(self) -> list[str]:
         """Names and address with the port, as a request names its server."""
-        names = [*service_names(SERVICE.namespace, SERVICE), *self.services.values()]
-        return [f"{name}:{PORT}" for name in names]
+        names = [name for service in SERVICES for name in service_names(service.namespace, service)]
+        return [f"{name}:{PORT}" for name in (*names, *set(self.services.values()))]
 
 
 @contextmanager
@@ -66,10 +68,11 @@ def _listen(folder: Path) -> socket.socket:
 
 
 def _warning(error: OSError) -> str:
-    name = f"{SERVICE.name}.{SERVICE.namespace}"
+    names = " and ".join(f"{service.name}.{service.namespace}" for service in SERVICES)
     because = os.strerror(error.errno).lower() if error.errno else str(error)
     return (
-        f"the name {name} does not resolve in pods, because di-server cannot listen on port {PORT} of a loopback "
-        f"address of its own ({because}); jobs find di-server by KUBERNETES_SERVER_URL; if the configuration of a job "
-        f"has system_addr='{name}:{PORT}', remove system_addr, or end the program that uses port {PORT}"
+        f"the names {names} do not resolve in pods, because di-server cannot listen on port {PORT} of a loopback "
+        f"address of its own ({because}); jobs find di-server by KUBERNETES_SERVER_URL; if a program or its "
+        f"configuration (system_addr, --server) has one of these names, remove it, or end the program that uses "
+        f"port {PORT}"
     )
