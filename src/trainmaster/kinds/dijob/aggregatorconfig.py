@@ -15,6 +15,26 @@ class AggregatorConfigSpec(Wire, frozen=True):
     """The aggregator: its pods are created from this template."""
 
 
+class ReplicaCounts(Wire, frozen=True):
+    total: int = 0
+    """All replicas."""
+    active: int = 0
+    """Replicas that have a task."""
+    idle: int = 0
+    """Replicas that have none."""
+
+
+class AggregatorConfigStatus(Wire, frozen=True):
+    """As the examples of nervex-operator have it. Its operator never wrote a status, and ours does not either."""
+
+    actors: ReplicaCounts | None = None
+    """Older name of collectors. Never written."""
+    collectors: ReplicaCounts | None = None
+    """Never written: the status of a job counts its collectors."""
+    learners: ReplicaCounts | None = None
+    """Never written: the status of a job counts its learners."""
+
+
 class AggregatorConfig(Wire, frozen=True):
     """The pods of aggregators. An aggregator gathers learners, and is one learner to the coordinator."""
 
@@ -24,3 +44,5 @@ class AggregatorConfig(Wire, frozen=True):
     spec: AggregatorConfigSpec
     """How aggregators run. Pods that are created after an edit are as it says, except for the port, which a job
     keeps."""
+    status: AggregatorConfigStatus | None = None
+    """Accepted, because older examples have it. The operator neither reads nor writes it."""
