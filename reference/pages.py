@@ -113,6 +113,8 @@ VARIABLES = {
     "NO_PROXY": "Names and addresses that no proxy is used for; also in lower case.",
     "KUBERNETES_SERVICE_HOST": "Set in every pod: the address of the API server, with `--run-in-cluster`.",
     "KUBERNETES_SERVICE_PORT": "Set in every pod: the port of the API server, with `--run-in-cluster`.",
+    "MY_POD_NAME": "No effect; the mxnet-operator needed it. The operator warns of it.",
+    "MY_POD_NAMESPACE": "No effect; the mxnet-operator needed it. The operator warns of it, unless it has --namespace.",
     "POD_UID": "Part of the name under which an operator holds its Leases. The manifests set it.",
     "XDG_STATE_HOME": "The folder that has the state of local mode in `trainmaster`. Default: `~/.local/state`.",
     "PATH": "Where `nvidia-smi` and the programs of jobs are found.",

@@ -200,6 +200,40 @@ def test_the_environment_of_the_mxnet_operators_guide_names_the_cluster(
     assert {options.leader_elect_resource_namespace for options in given} == {""}
 
 
+def test_variables_of_the_mxnet_operator_that_have_no_effect_are_warned_of(
+    given: list[OperatorOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_POD_NAMESPACE", "default")
+    monkeypatch.setenv("MY_POD_NAME", "my-pod")
+    with structlog.testing.capture_logs() as logs:
+        run()
+
+    assert [(line["log_level"], line["event"], line["variable"], line["hint"]) for line in logs] == [
+        (
+            "warning",
+            "variable has no effect and is ignored",
+            "MY_POD_NAMESPACE",
+            "jobs of all namespaces are reconciled; --namespace=default limits the operator to that namespace",
+        ),
+        (
+            "warning",
+            "variable has no effect and is ignored",
+            "MY_POD_NAME",
+            "the holder of the Leases is named after the host, and POD_UID or the process",
+        ),
+    ]
+
+
+def test_the_namespace_of_the_mxnet_operator_is_no_surprise_beside_ours(
+    given: list[OperatorOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_POD_NAMESPACE", "default")
+    with structlog.testing.capture_logs() as logs:
+        run("--namespace=default")
+
+    assert logs == []
+
+
 def test_it_says_its_version_and_ends(given: list[OperatorOptions]) -> None:
     result = run("-alsologtostderr", "-v=8", "--version")
 

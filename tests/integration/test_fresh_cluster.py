@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.manifests.build import mxjob
 
 WITHIN = 60.0
 NAME = "mxjobs.kubeflow.org"
+WORDS = ("-alsologtostderr", "-v=8", "--leader-elect=false", "--enable-scheme=mxjob.kubeflow.org")
 
 Start = Callable[..., Process]
 
@@ -27,12 +28,13 @@ def plane(binaries: Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def start(plane: ControlPlane, tmp_path: Path) -> Iterator[Start]:
-    """Starts an operator with the words of the mxnet-operator's guide."""
+    """Starts an operator with the variables of the mxnet-operator's guide, and its words unless others are given."""
     watchdog, started = Watchdog(tmp_path), []
 
-    def run(*options: str, user: str = "admin") -> Process:
-        guide = {"USE_KUBE_CONFIG": str(plane.kubeconfig(user)), "MY_POD_NAMESPACE": "default", "MY_POD_NAME": "my-pod"}
-        words = ("-alsologtostderr", "-v=8", "--leader-elect=false", "--enable-scheme=mxjob.kubeflow.org")
+    def run(*options: str, user: str = "admin", words: Sequence[str] = WORDS) -> Process:
+        guide = {"MY_POD_NAMESPACE": "default", "MY_POD_NAME": "my-pod"}
+        if user:
+            guide["USE_KUBE_CONFIG"] = str(plane.kubeconfig(user))
         silent = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
         command: list[str | Path] = [COMMAND, "operator", *words, *silent, *options]
         started.append(Process(command, log=tmp_path / "log", environ=_environ(tmp_path) | guide, watchdog=watchdog))
@@ -67,6 +69,27 @@ def test_an_operator_says_at_once_which_definition_is_missing(plane: ControlPlan
     assert json.loads(line)["resource"] == NAME
     assert json.loads(line)["hint"].endswith("or start the operator with --install-crds")
     assert not exists(plane, "crd", NAME)
+
+
+def test_the_command_of_the_trainingjob_operators_guide_says_which_command_creates_its_definition(
+    plane: ControlPlane, start: Start
+) -> None:
+    """With credentials, which its API server did not need yet."""
+    line = f"--master {plane.url.removeprefix('https://')} --v 4 --thread-num 1000 --logtostderr --leader-elect=true"
+    process = start(words=[*line.split(), "--enable-creating-failed=true"])
+    wait_until(lambda: "aitrainingjobs.elasticdeeplearning.ai" in process.log.read_text(), process.log)
+    lines = map(json.loads, process.log.read_text().splitlines())
+    hints = [line["hint"] for line in lines if line.get("resource") == "aitrainingjobs.elasticdeeplearning.ai"]
+
+    command = "trainmaster crds | kubectl apply --server-side --force-conflicts -f -"
+    assert hints == [f"{command}, or start the operator with --install-crds"]
+
+
+def test_the_same_command_without_credentials_ends_and_says_what_to_add(plane: ControlPlane, start: Start) -> None:
+    process = start(words=["--master", plane.url.removeprefix("https://")], user="")
+
+    assert process.wait(WITHIN) != 0
+    assert "add --kubeconfig FILE: credentials come from it" in process.log.read_text()
 
 
 def test_an_operator_that_may_not_create_definitions_says_who_must(start: Start) -> None:

@@ -103,7 +103,8 @@ def test_a_port_that_another_program_has_everywhere_is_mentioned_once_and_the_jo
     code, output, errors = start("run", manifest, "--timeout", "60s", inside=network.inside).end()
 
     assert code == 0, output + errors
-    assert output.count("Warning: the names di-server.di-system and nervex-server.nervex-system do not resolve in pods") == 1
+    names = "di-server.di-system and nervex-server.nervex-system"
+    assert output.count(f"Warning: the names {names} do not resolve in pods") == 1
     assert "(address already in use)" in output
     assert "(system_addr, --server) has one of these names, remove it, or end the program that uses port 8080" in output
     assert "unknown" in output

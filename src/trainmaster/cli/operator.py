@@ -1,8 +1,11 @@
 """``trainmaster operator``: reconciles the jobs of a cluster, or of one namespace."""
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import click
+import structlog
 
 from trainmaster.cli.log import configure_logging
 from trainmaster.cli.option import (
@@ -20,7 +23,10 @@ from trainmaster.cli.option import (
 from trainmaster.lifecycle.port import FIRST, LAST
 from trainmaster.settings import OPERATOR, SYSTEM_NAMESPACE
 
+log = structlog.get_logger(__name__)
+
 DURATION = Duration()
+_NO_EFFECT = "variable has no effect and is ignored"
 
 _IGNORED = Ignored(
     "resync-period",
@@ -237,7 +243,20 @@ def operator(log_format: str, verbosity: int, **given: Any) -> None:
     """
     configure_logging(log_format, verbosity)
     _IGNORED.drop(given)
+    _warn_of_variables(os.environ, given["namespace"])
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.cli.operator_process import OperatorOptions, run_operator
 
     run_operator(OperatorOptions(**given))
+
+
+def _warn_of_variables(environ: Mapping[str, str], namespace: str) -> None:
+    """The mxnet-operator did not start without these. To read the first as --namespace would silently leave out the
+    jobs of other namespaces, which that operator reconciled, too."""
+    own = environ.get("MY_POD_NAMESPACE")
+    if own and not namespace:
+        limit = f"--namespace={own} limits the operator to that namespace"
+        log.warning(_NO_EFFECT, variable="MY_POD_NAMESPACE", hint=f"jobs of all namespaces are reconciled; {limit}")
+    if environ.get("MY_POD_NAME"):
+        holder = "the holder of the Leases is named after the host, and POD_UID or the process"
+        log.warning(_NO_EFFECT, variable="MY_POD_NAME", hint=holder)

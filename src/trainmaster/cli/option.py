@@ -120,7 +120,11 @@ KUBECONFIG = click.option(
     "--kubeconfig", default="", help="Path of the kubeconfig. Default: $KUBECONFIG, then ~/.kube/config."
 )
 CONTEXT = click.option("--context", default="", help="Context of the kubeconfig. Default: its current context.")
-MASTER = click.option("--master", default="", help="Address of the API server. Overrides the kubeconfig.")
+MASTER = click.option(
+    "--master",
+    default="",
+    help="Address of the API server, instead of that in the kubeconfig. Alone: without credentials.",
+)
 RUN_IN_CLUSTER = click.option(
     "--run-in-cluster/--no-run-in-cluster", default=False, help="Use the service account of the pod."
 )

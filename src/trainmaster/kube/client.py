@@ -27,6 +27,7 @@ from trainmaster.kube.call import JSON, MERGE_PATCH, METADATA, METADATA_LIST, Ca
 from trainmaster.kube.config import Config
 from trainmaster.kube.exchange import Answer, Exchange
 from trainmaster.kube.log import LogLines
+from trainmaster.kube.master import check_master
 from trainmaster.kube.transport import CONNECTIONS, drop, explain, open_session, proxy_of, read_body, safe_cause
 from trainmaster.kube.watch import WatchLines
 from trainmaster.runtime.backoff import REQUEST_TRIES, RETRY_AFTER_CAP
@@ -67,6 +68,7 @@ class KubeCluster:
         gate: Gate | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self._config = config
         self._auth = Auth(config, now=now)
         self._session = open_session(config, connections)
         self._exchange = Exchange(self._session, config, self._auth, gate)
@@ -85,6 +87,7 @@ class KubeCluster:
         """Obtains credentials, so that a wrong configuration fails at the start."""
         try:
             await self._auth.fresh()
+            await check_master(self, self._config)
         except BaseException:
             await self.close()
             raise

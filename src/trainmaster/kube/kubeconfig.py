@@ -15,6 +15,7 @@ from trainmaster.kube.address import server_url
 from trainmaster.kube.config import Config, Material, Plugin, Tls, User
 from trainmaster.kube.incluster import SERVICE_ACCOUNT, in_cluster_config, is_in_cluster
 from trainmaster.kube.kubefile import Entry, FileCluster, FileContext, FileExec, FileUser, Merged, merged
+from trainmaster.kube.master import SOURCE as MASTER
 from trainmaster.kube.proxy import checked_proxy, proxy_from
 
 T = TypeVar("T")
@@ -32,8 +33,8 @@ def load_config(
     ``master`` with ``kubeconfig`` or ``context`` replaces only the server's address.
     """
     if not kubeconfig and not context and master:
-        server = server_url(master, tls=False, where="--master")
-        return Config(server=server, source="--master", proxy=proxy_from(os.environ, server))
+        server = server_url(master, tls=False, where=MASTER)
+        return Config(server=server, source=MASTER, proxy=proxy_from(os.environ, server))
     files = _files(kubeconfig)
     home = Path.home() / ".kube" / "config"
     if not files and not context and is_in_cluster():
@@ -107,7 +108,7 @@ def _where(entry: Entry[Any], what: str) -> str:
 
 
 def _server(cluster: Entry[FileCluster], user: Entry[FileUser] | None, master: str) -> str:
-    where = "--master" if master else _where(cluster, "cluster")
+    where = MASTER if master else _where(cluster, "cluster")
     server = master or cluster.value.server
     if not server:
         raise BadConfig(f"{where} has no server; add server: https://host:port")
