@@ -252,6 +252,8 @@ async def test_our_own_pod_that_may_not_get_our_label_is_said_with_the_command_t
 
 
 ORPHAN = pod_json() | {"metadata": {"name": "mnist-worker-0", "namespace": "ml", "uid": "x"}}
+ENDING = pod_json(owner=toy_json(uid="first"), deleting=True)
+ENDING["metadata"]["deletionGracePeriodSeconds"] = 30
 HELD_LOOSELY = pod_json()
 HELD_LOOSELY["metadata"]["ownerReferences"][0]["controller"] = False
 
@@ -262,9 +264,10 @@ HELD_LOOSELY["metadata"]["ownerReferences"][0]["controller"] = False
         pytest.param(pod_json(owner=toy_json("other")), "Toy other (uid-of-other); delete it", id="another job"),
         pytest.param(
             pod_json(owner=toy_json(uid="first")),
-            "Toy mnist (first); delete it",
+            "waits for the pod of the deleted Toy mnist; if it stays: kubectl delete pod mnist-worker-0",
             id="an earlier incarnation",
         ),
+        pytest.param(ENDING, "waits for the pod of the deleted Toy mnist, which has up to 30 s to end", id="that ends"),
         pytest.param(ORPHAN, "has no owner; delete it", id="nobody"),
         pytest.param(HELD_LOOSELY, "has no owner; delete it", id="owned but not controlled by us"),
     ],

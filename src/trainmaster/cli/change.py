@@ -1,10 +1,13 @@
 """``trainmaster delete``, ``suspend``, ``resume`` and ``scale``: one change of one job."""
 
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from trainmaster.cli.connection import takes_cluster
+from trainmaster.cli.exit_code import INTERRUPTED
 from trainmaster.cli.status import JOB
 from trainmaster.client.connection import Place
 
@@ -14,11 +17,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @JOB
+@click.option("--no-wait", is_flag=True, help="Do not wait until its pods have ended.")
 @takes_cluster
-def delete(place: Place, job: str) -> None:
+def delete(place: Place, job: str, no_wait: bool) -> None:
     """Delete a job and all that belongs to it.
 
-    JOB is NAME, KIND/NAME or NAMESPACE/NAME.
+    JOB is NAME, KIND/NAME or NAMESPACE/NAME. Its programs get SIGTERM and have the grace period of their
+    pods to end, 30 s by default; the command waits for that.
 
     \b
     Example:
@@ -26,12 +31,16 @@ def delete(place: Place, job: str) -> None:
     """
 
     async def work(finder: "JobFinder") -> str:
-        from trainmaster.client import change
+        from trainmaster.client.deletion import delete
 
-        found = await change.delete(finder.cluster, lambda: finder.find(job))
-        return _sentence(finder, found, "is deleted with its pods")
+        say = partial(click.echo, err=True)
+        found, what = await delete(finder.cluster, lambda: finder.find(job), waits=not no_wait, say=say)
+        return _sentence(finder, found, what)
 
-    _change(place, work)
+    try:
+        _change(place, work)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 @click.command()

@@ -166,7 +166,8 @@ class AsyncJobHandle:
         await change.set_suspended(self._finder.cluster, self._current, is_suspended=False)
 
     async def delete(self) -> None:
-        """Deletes the job and its pods. One that is deleted already is not an error."""
+        """Deletes the job and its pods, which have their grace period to end. One that is deleted already is not an
+        error."""
         try:
             await change.delete(self._finder.cluster, self._current)
         except (JobNotFound, NotFound):

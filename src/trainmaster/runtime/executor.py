@@ -70,6 +70,11 @@ class _MetaPart(msgspec.Struct, rename="camel"):
     labels: dict[str, str] = {}
     owner_references: list[_OwnerPart] = []
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+    @property
+    def grace(self) -> int:
+        return self.deletion_grace_period_seconds or 0
 
 
 class _ObjectPart(msgspec.Struct):
@@ -171,15 +176,16 @@ class Executor:
             applied.created.append(action)
             self._report(job, "create", action)
         except AlreadyExists:
-            if error := await self._claim(job, resource, key):
+            if error := await self._claim(job, action):
                 applied.failures.append(Failure(action, error))
         except (Invalid, Forbidden, NotFound) as refusal:
             applied.failures.append(Failure(action, refusal.message))
         except ApiError as error:
             applied.failures.append(Failure(action, error.message, error))
 
-    async def _claim(self, job: JobView, resource: Resource, key: Key) -> str:
+    async def _claim(self, job: JobView, action: Create) -> str:
         """Whose is the object of that name? Ours: the store is late and the barrier waits. Else: an error."""
+        resource, key = action.resource, action.key
         try:
             found = msgspec.json.decode(await self._cluster.get(resource, key), type=_ObjectPart).metadata
         except NotFound:
@@ -187,6 +193,11 @@ class Executor:
         owner = next((o for o in found.owner_references if o.controller), None)
         if owner is not None and owner.uid == job.uid:
             return await self._adopt(job, resource, key, found)
+        if owner is not None and _is_former(owner, action):
+            noun, job_ = resource.kind.lower(), f"{owner.kind} {owner.name}"
+            if found.deletion_timestamp is None:
+                return f"waits for the {noun} of the deleted {job_}; if it stays: kubectl delete {noun} {key.name}"
+            return f"waits for the {noun} of the deleted {job_}, which has up to {found.grace} s to end"
         whose = f"belongs to {owner.kind} {owner.name} ({owner.uid})" if owner else "has no owner"
         return f"the name is taken by an object that {whose}; delete it or rename the job"
 
@@ -241,3 +252,9 @@ class Executor:
         metrics.ACTIONS.labels(verb, action.resource.plural).inc()
         if log.is_enabled_for(logging.DEBUG):
             log.debug(verb, job=str(job.key), resource=action.resource.plural, name=action.key.name, because=action.why)
+
+
+def _is_former(owner: _OwnerPart, action: Create) -> bool:
+    """The owner is a job of the same kind and name, which must have been deleted before this one was created."""
+    owners = msgspec.convert(action.body.get("metadata", {}), _MetaPart).owner_references
+    return any(o.controller and (o.kind, o.name) == (owner.kind, owner.name) for o in owners)
