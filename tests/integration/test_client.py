@@ -38,8 +38,8 @@ async def test_a_job_is_submitted_followed_and_explained(machine: NodeScene, kub
 
     assert sorted(lines) == ["worker-0 | hello", "worker-1 | hello"]
     assert (status.phase, status.namespace) == ("Succeed", machine.namespace)
-    assert f"worker-0 (pod bad-worker-0, node {machine.name}) exited with code 139 (SIGSEGV)" in caught.value.story
-    assert "(SIGSEGV): boom\n" in caught.value.story
+    assert f"worker-0 (pod bad-worker-0, node {machine.name}) was killed by SIGSEGV (139)" in caught.value.story
+    assert "its last line was: boom\n" in caught.value.story
 
 
 async def test_a_job_is_changed_and_deleted(scene: Scene, kubeconfig: Path) -> None:

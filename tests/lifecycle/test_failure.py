@@ -92,7 +92,27 @@ NOT_FOUND = 'exec: "trian": executable file not found in $PATH'
     [
         pytest.param(3, {}, f"{PLACE} exited with code 3", id="exit code"),
         pytest.param(3, {"message": "a\nb\n"}, f"{PLACE} exited with code 3: b", id="output"),
-        pytest.param(139, {"message": "b"}, f"{PLACE} exited with code 139 (SIGSEGV): b", id="signal"),
+        pytest.param(
+            137,
+            {"message": "allocating"},
+            f"{PLACE} was killed by SIGKILL (137), mostly by the kernel's OOM killer; its last line was: allocating",
+            id="killed",
+        ),
+        pytest.param(
+            139,
+            {"message": "rank 3 starts"},
+            f"{PLACE} was killed by SIGSEGV (139); with PYTHONFAULTHANDLER=1 in its environment Python prints where; "
+            "its last line was: rank 3 starts",
+            id="crashed",
+        ),
+        pytest.param(143, {"message": "b"}, f"{PLACE} was killed by SIGTERM (143); its last line was: b", id="signal"),
+        pytest.param(137, {}, f"{PLACE} was killed by SIGKILL (137), mostly by the kernel's OOM killer", id="silent"),
+        pytest.param(
+            134,
+            {"message": "RuntimeError: NCCL error"},
+            f"{PLACE} was killed by SIGABRT (134): RuntimeError: NCCL error",
+            id="signal after an exception",
+        ),
         pytest.param(
             137,
             {"reason": "OOMKilled", "message": "b"},

@@ -40,7 +40,7 @@ async def test_delete_without_waiting_says_how_long_the_pods_have_and_the_next_j
             "",
         )
         await create(cluster, job("ign", worker=role(["true"])))
-        while "PodCreateFailed" not in json.dumps(await items_of(cluster, AITJ)):
+        while "PodCreateFailed" not in json.dumps(await items_of(cluster, AITJ)):  # noqa: ASYNC110  as tests.local.cluster does
             await asyncio.sleep(POLL)
         again = start("why", "ign", "--state", str(state)).end()[1]
         assert "waits for the pod of the deleted AITrainingJob ign, which has up to 20 s to end" in again

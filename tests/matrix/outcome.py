@@ -204,7 +204,7 @@ class Remembers:
         assert failure["replica"].startswith(failure["role"].lower()), failure
         assert failure["output"][-1] == self.line, failure
         assert len("\n".join(failure["output"]).encode()) <= 1024
-        how = rf"{failure['replica']} \(pod {{pod}}, node {{node}}\) exited with code {self.code} \({self.signal}\)"
+        how = rf"{failure['replica']} \(pod {{pod}}, node {{node}}\) was killed by {self.signal} \({self.code}\)"
         case.must_say(f"{how}: {self.line}", case.status_texts, "condition")
         case.must_say(f"(?s)(?=.*{{pod}})(?=.*{{node}})(?=.*{self.signal}).*{self.line}", case.event_texts, "Event")
 

@@ -14,7 +14,7 @@ import msgspec
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import OUT_OF_MEMORY, OUTPUT_BYTES, ContainerView, PodView
 from trainmaster.core.wire import Wire
-from trainmaster.lifecycle.fault import START_ERRORS, Fault, signal_of
+from trainmaster.lifecycle.fault import START_ERRORS, Fault, cause_of, end_of, is_exception, signal_of
 from trainmaster.lifecycle.restart import FailedPod
 
 _SENT = frozenset({"SIGHUP", "SIGINT", "SIGKILL", "SIGTERM"})
@@ -28,8 +28,6 @@ _PEER_LOST = re.compile(
     re.IGNORECASE,
 )
 """Output of a program that has lost another one."""
-_EXCEPTION = re.compile(r"(?:\[[^\]]*\]:? ?)*[\w.]*(?:[Ee]rror|Exception|KeyboardInterrupt)(?::|$)")
-"""The line of a Python traceback that names the exception. PyTorch writes the rank before it."""
 
 
 class Failure(Wire, frozen=True):
@@ -80,14 +78,15 @@ class Failure(Wire, frozen=True):
 
     def describe(self) -> str:
         """The sentence, with the line of output that says why."""
-        return f"{self.sentence}: {self.line}" if self.line else self.sentence
+        signal = "" if self.reason == OUT_OF_MEMORY else self.signal
+        return f"{self.sentence}{cause_of(signal, self.line)}"
 
     @property
     def line(self) -> str:
         """The line of output that says why: the last exception, else the last line."""
         if self.is_start_error or self.reason == OUT_OF_MEMORY:
             return ""
-        exceptions = [line for line in self.output if _EXCEPTION.match(line)]
+        exceptions = [line for line in self.output if is_exception(line)]
         return (exceptions or self.output or ("",))[-1]
 
     @property
@@ -112,8 +111,7 @@ class Failure(Wire, frozen=True):
             return f"ran out of memory (OOMKilled, exit code {self.exit_code}){limit}"
         if self.is_start_error:
             return f"could not start ({self.reason}): {self.message or 'its command is wrong'}"
-        signal = f" ({self.signal})" if self.signal else ""
-        return f"exited with code {self.exit_code}{signal}"
+        return end_of(self.exit_code, self.signal)
 
 
 def first(failures: Sequence[Failure]) -> Failure | None:

@@ -3,6 +3,7 @@
 A fault is judged once: `restart` says whether the pod comes again, `completion` what becomes of the job if not.
 """
 
+import re
 from datetime import datetime
 
 import msgspec
@@ -48,6 +49,32 @@ _NAMES = {SIGNALLED + number: name for name, number in SIGNALS.items()}
 def signal_of(exit_code: int | None) -> str:
     """The name of the signal that ended a program with this exit code; empty if none did."""
     return _NAMES.get(exit_code, "") if exit_code else ""
+
+
+_EXCEPTION = re.compile(r"(?:\[[^\]]*\]:? ?)*[\w.]*(?:[Ee]rror|Exception|KeyboardInterrupt)(?::|$)")
+"""The line of a Python traceback that names the exception. PyTorch writes the rank before it."""
+_ADVICE = {
+    "SIGKILL": ", mostly by the kernel's OOM killer",
+    "SIGSEGV": "; with PYTHONFAULTHANDLER=1 in its environment Python prints where",
+}
+"""What is worth knowing about a signal, whose cause no output has."""
+
+
+def is_exception(line: str) -> bool:
+    return _EXCEPTION.match(line) is not None
+
+
+def end_of(exit_code: int | None, signal: str) -> str:
+    return f"was killed by {signal} ({exit_code})" if signal else f"exited with code {exit_code}"
+
+
+def cause_of(signal: str, line: str) -> str:
+    """What follows the end of a program: the line that says why. A program that a signal ended has not said why, unless
+    the line is an exception: then it is only its last line."""
+    if not signal or is_exception(line):
+        return f": {line}" if line else ""
+    last = f"; its last line was: {line}" if line else ""
+    return f"{_ADVICE.get(signal, '')}{last}"
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from trainmaster.lifecycle.fault import SIGNALLED, SIGNALS, Fault
+from trainmaster.lifecycle.fault import SIGNALLED, SIGNALS, Fault, cause_of, end_of
 
 RestartPolicy = Literal["Always", "OnFailure", "OnNodeFail", "Never", "ExitCode", "OnNodeFailWithExitCode"]
 RestartScope = Literal["All", "Replica", "Pod"]
@@ -116,13 +116,12 @@ class Restart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def describe(self, when: str = "") -> str:
         """Which replica, how it ended, and ``when``: a second ago."""
-        has_code = self.exit_code is not None
-        how = f"exited with code {self.exit_code}" if has_code else self.reason or "failed"
-        words = (self.signal, self.reason if has_code else "")
-        detail = ", ".join(word for word in words if word not in ("", "Error"))
+        has_code, is_plain = self.exit_code is not None, self.reason in ("", "Error")
+        signal = self.signal if is_plain else ""
+        how = end_of(self.exit_code, signal) if has_code else self.reason or "failed"
+        detail = f" ({', '.join(filter(None, (self.signal, self.reason)))})" if has_code and not is_plain else ""
         where = f" on node {self.node}" if self.node else ""
-        line = f": {self.line}" if self.line else ""
-        return f"{self.replica} {how}{f' ({detail})' if detail else ''}{where}{when and f' {when}'}{line}"
+        return f"{self.replica} {how}{detail}{where}{when and f' {when}'}{cause_of(signal, self.line)}"
 
 
 class FailedPod(msgspec.Struct, frozen=True):
