@@ -7,8 +7,8 @@ from trainmaster.cli.tail import CHUNK, LONGEST_LINE, Line, Piece, Tail, Tails
 UID = "u-1"
 
 
-def entry(text: str, *, second: int = 0, stream: str = "stdout", tag: str = "F") -> str:
-    return f"2026-11-15T12:00:{second:02}.000000000Z {stream} {tag} {text}\n"
+def entry(text: str, *, second: int = 0, tag: str = "F") -> str:
+    return f"2026-11-15T12:00:{second:02}.000000000Z stdout {tag} {text}\n"
 
 
 def log_of(folder: Path, container: str = "main", attempt: int = 0, uid: str = UID) -> Path:
@@ -66,11 +66,11 @@ def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path) -
     assert texts(tail.read()) == ["eins"]
 
 
-def test_a_long_line_in_parts_is_one_line_for_each_stream(tmp_path: Path) -> None:
+def test_a_long_line_in_parts_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "log"
     tail = Tail(file)
-    append(file, entry("a", tag="P") + entry("x", stream="stderr", tag="P") + entry("b") + entry("y", stream="stderr"))
-    assert texts(tail.read()) == ["ab", "xy"]
+    append(file, entry("a", tag="P") + entry("b", tag="P") + entry("c") + entry("x", tag="P") + entry("y"))
+    assert texts(tail.read()) == ["abc", "xy"]
 
 
 def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_the_oldest_file_is_deleted_when_it_was_read_and_not_before(tmp_path: Pa
 def test_beyond_the_most_lines_the_earlier_ones_are_counted_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "log"
     tail = Tail(file, most=2)
-    append(file, entry("a") + entry("b", tag="P") + entry("c", stream="stderr") + entry("d") + entry("e", tag="P"))
+    append(file, entry("a") + entry("b", tag="P") + entry("c") + entry("d") + entry("e", tag="P"))
     append(file, entry("f") + entry("g"))
     found = tail.read()
 
@@ -205,10 +205,10 @@ def test_a_line_without_end_is_shown_in_pieces_and_not_kept_in_memory(tmp_path: 
 # --- a line that has not ended ---
 
 
-def begin(file: Path, text: str, *, second: int = 0, stream: str = "stdout") -> None:
+def begin(file: Path, text: str, *, second: int = 0) -> None:
     """As the shim does it."""
     new = file.with_name("unfinished.new")
-    new.write_bytes(entry(text, second=second, stream=stream, tag="P").encode()[:-1])
+    new.write_bytes(entry(text, second=second, tag="P").encode()[:-1])
     new.replace(file.with_name("unfinished"))
 
 
@@ -242,20 +242,13 @@ def test_an_unfinished_line_that_is_blank_is_not_read(tmp_path: Path) -> None:
     assert Tail(file).read() == []
 
 
-@pytest.mark.parametrize(
-    ("stream", "open_lines"),
-    [pytest.param("stdout", [], id="of its stream"), pytest.param("stderr", [("10%", True)], id="of the other stream")],
-)
-def test_an_unfinished_line_is_old_after_the_end_of_a_line(
-    tmp_path: Path, stream: str, open_lines: list[tuple[str, bool]]
-) -> None:
+def test_an_unfinished_line_is_old_after_the_end_of_a_line(tmp_path: Path) -> None:
     file = tmp_path / "log"
-    begin(file, "\r10%", second=1, stream="stdout")
-    append(file, entry("end", second=2, stream=stream))
+    begin(file, "\r10%", second=1)
+    append(file, entry("end", second=2))
     found = Tail(file).read()
 
-    assert texts(found)[0] == "end"
-    assert opened(found) == open_lines
+    assert (texts(found), opened(found)) == (["end"], [])
 
 
 def test_an_unfinished_line_is_read_after_all_earlier_lines(tmp_path: Path) -> None:

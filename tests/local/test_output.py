@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from tests.local.conftest import Start
-from tests.local.program import job, role, script, written
+from tests.local.program import job, python, role, script, written
 
 FLOOD = 1_000_000
 """Lines of a program that writes faster than its log is read; they do not fit into the files of the log."""
@@ -30,6 +30,28 @@ def test_no_line_of_a_flood_is_missing(start: Start, tmp_path: Path) -> None:
     file = written(tmp_path, job(trainer=role(["seq", str(FLOOD)])))
     code, out, _ = start("run", file).end()
     text = "".join(f"{number}\n" for number in range(1, FLOOD + 1))
+
+    assert code == 0
+    assert "".join(line[12:] for line in out.splitlines(keepends=True) if line.startswith("trainer-0 |")) == text
+    assert (kept(out) / "job-trainer-0.aitj-main.0.log").read_text() == text
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "train.py", line 6, in <module>
+ZeroDivisionError: division by zero
+"""
+
+
+def test_what_is_written_to_stderr_is_between_the_lines_of_stdout_before_and_after_it(
+    start: Start, tmp_path: Path
+) -> None:
+    program = (
+        "import sys\n"
+        "for step in range(500):\n"
+        f"    print('step', step); sys.stderr.write({TRACEBACK!r}); print('goes on after', step)\n"
+    )
+    code, out, _ = start("run", written(tmp_path, job(trainer=role(python(program))))).end()
+    text = "".join(f"step {step}\n{TRACEBACK}goes on after {step}\n" for step in range(500))
 
     assert code == 0
     assert "".join(line[12:] for line in out.splitlines(keepends=True) if line.startswith("trainer-0 |")) == text

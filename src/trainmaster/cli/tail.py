@@ -67,10 +67,10 @@ class Tail:
         """The current file was read completely, and no more lines are added to it."""
         self._place = 0
         self._rest = b""
-        self._open: dict[bytes, bytes] = {}
-        """By stream: an incomplete line."""
-        self._ends: dict[bytes, str] = {}
-        """By stream: the time of the last complete line."""
+        self._open = b""
+        """An incomplete line."""
+        self._end = ""
+        """The time of the last complete line."""
         self._unfinished = file.with_name("unfinished")
         self._seen: tuple[int, int] = (0, 0)
         """Inode and time of the unfinished line that was read last."""
@@ -104,11 +104,11 @@ class Tail:
         return pieces
 
     def finish(self) -> list[Piece]:
-        """The lines since the last call and, if nothing is left to read, the incomplete ones."""
+        """The lines since the last call and, if nothing is left to read, the incomplete one."""
         pieces = self._read_log()
         if not self.has_more:
-            pieces += [Piece("", _shown(line)) for line in self._open.values()]
-            self._open.clear()
+            pieces += [Piece("", _shown(self._open))] if self._open else []
+            self._open = b""
         return pieces
 
     def _read_unfinished(self) -> tuple[tuple[int, int], bytes]:
@@ -121,9 +121,9 @@ class Tail:
             return (0, 0), b""
 
     def _unfinished_piece(self, line: bytes) -> list[Piece]:
-        time, stream, _, text = [*line.split(b" ", 3), b"", b"", b""][:4]
+        time, _, text = _parts(line)
         moment, shown = time.decode("ascii", "replace"), _shown(text)
-        if moment <= self._ends.get(stream, "") or not shown.strip():
+        if moment <= self._end or not shown.strip():
             return []
         return [Piece(moment, shown, is_open=True, is_bar=b"\r" in text)]
 
@@ -165,45 +165,43 @@ class Tail:
         first = max(0, len(lines) - self._most)
         pieces = [self._skip(lines[:first])] if first else []
         for line in lines[first:]:
-            time, stream, tag, text = _parts(line)
+            time, tag, text = _parts(line)
             moment, is_end = time.decode("ascii", "replace"), tag != b"P"
             if is_end:
-                self._ends[stream] = moment
+                self._end = moment
             raw = text + b"\n" if is_end else text
-            pieces.append(Piece(moment, self._joined(stream, text, is_end), raw))
+            pieces.append(Piece(moment, self._joined(text, is_end), raw))
         return pieces
 
     def _skip(self, lines: list[bytes]) -> Piece:
         """One piece with the raw output of many lines; a hundred thousand lines a second pass through here."""
-        raw, ends, count = [], {}, 0
+        raw, end, count = [], b"", 0
         for line in lines:
-            time, stream, tag, text = _parts(line)
+            time, tag, text = _parts(line)
             raw.append(text)
             if tag == b"P":
-                self._joined(stream, text, is_end=False)
+                self._joined(text, is_end=False)
                 continue
             raw.append(b"\n")
-            ends[stream] = time
+            end, self._open = time, b""
             count += 1
-            if self._open:
-                self._open.pop(stream, None)
-        moments = {stream: time.decode("ascii", "replace") for stream, time in ends.items()}
-        self._ends |= moments
-        return Piece(min(moments.values(), default=""), None, b"".join(raw), skipped=count)
+        moment = end.decode("ascii", "replace")
+        self._end = moment or self._end
+        return Piece(moment, None, b"".join(raw), skipped=count)
 
-    def _joined(self, stream: bytes, text: bytes, is_end: bool) -> str | None:
+    def _joined(self, text: bytes, is_end: bool) -> str | None:
         """The complete line if this is its last part; None otherwise."""
-        line = self._open.pop(stream, b"") + text
+        line, self._open = self._open + text, b""
         if is_end or len(line) >= LONGEST_LINE:
             return _shown(line)
-        self._open[stream] = line[_newest(line) :]
+        self._open = line[_newest(line) :]
         return None
 
 
-def _parts(line: bytes) -> list[bytes]:
-    """Time, stream, tag and text."""
-    parts = line.split(b" ", 3)
-    return parts if len(parts) == 4 else [*parts, b"", b"", b""][:4]
+def _parts(line: bytes) -> tuple[bytes, bytes, bytes]:
+    """Time, tag and text."""
+    time, _, tag, text = [*line.split(b" ", 3), b"", b"", b""][:4]
+    return time, tag, text
 
 
 def _shown(line: bytes) -> str:

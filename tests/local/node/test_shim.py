@@ -142,17 +142,29 @@ def test_start_error_has_a_reason(tmp_path: Path, argv: list[str], fields: Objec
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (128, "StartError", message)
 
 
-def test_both_streams_are_logged_line_by_line_with_times(tmp_path: Path) -> None:
+def test_output_is_logged_line_by_line_with_times(tmp_path: Path) -> None:
     with sh(tmp_path, "echo out; echo err >&2; printf unfinished") as shim:
         shim.ended()
 
     lines = [line.split(" ", 3) for line in (shim.folder / "log").read_text().splitlines()]
-    assert sorted(line[1:] for line in lines) == [
-        ["stderr", "F", "err"],
+    assert [line[1:] for line in lines] == [
         ["stdout", "F", "out"],
+        ["stdout", "F", "err"],
         ["stdout", "P", "unfinished"],
     ]
     assert all(len(line[0]) == len("2026-11-15T12:00:00.000000000Z") for line in lines)
+
+
+def test_stdout_and_stderr_are_logged_in_the_order_in_which_they_were_written(tmp_path: Path) -> None:
+    script = (
+        "import os\n"
+        "for step in range(20_000):\n"
+        "    os.write(1 + step % 2, b'%d a\\n%d b\\n%d c\\n' % (step, step, step))\n"
+    )
+    with shim(tmp_path, sys.executable, "-c", script) as found:
+        found.ended()
+
+    assert found.text() == "".join(f"{step} {part}\n" for step in range(20_000) for part in "abc")
 
 
 @pytest.mark.parametrize("length", [0, 1, 16383, 16384, 16385, 40000, 100000])
@@ -202,16 +214,16 @@ def test_log_of_a_bar_has_what_the_program_wrote(tmp_path: Path) -> None:
 def test_newest_state_of_an_unfinished_line_is_kept(tmp_path: Path, pieces: list[bytes], unfinished: bytes) -> None:
     log = Log(str(tmp_path / "log"))
     for piece in pieces:
-        log.write("stderr", piece)
+        log.write(piece)
 
     assert log.show(100.0) is None
-    assert (tmp_path / "unfinished").read_bytes().split(b" ", 3)[1:] == [b"stderr", b"P", unfinished]
+    assert (tmp_path / "unfinished").read_bytes().split(b" ", 3)[1:] == [b"stdout", b"P", unfinished]
 
 
 def test_line_that_ended_is_not_kept_as_an_unfinished_one(tmp_path: Path) -> None:
     log = Log(str(tmp_path / "log"))
-    log.write("stdout", b"one")
-    log.write("stdout", b" and two\n")
+    log.write(b"one")
+    log.write(b" and two\n")
 
     assert log.show(100.0) is None
     assert not (tmp_path / "unfinished").exists()
@@ -219,9 +231,9 @@ def test_line_that_ended_is_not_kept_as_an_unfinished_one(tmp_path: Path) -> Non
 
 def test_unfinished_line_is_kept_ten_times_a_second_at_most(tmp_path: Path) -> None:
     log = Log(str(tmp_path / "log"))
-    log.write("stdout", b"\r1")
+    log.write(b"\r1")
     log.show(100.0)
-    log.write("stdout", b"\r2")
+    log.write(b"\r2")
 
     assert log.show(100.06) == pytest.approx(0.04)
     assert (tmp_path / "unfinished").read_bytes().endswith(b"\r1")
@@ -233,7 +245,7 @@ def test_log_that_is_read_waits_for_its_reader(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("trainmaster.local.node.shim.LOG_LIMIT", 100)
     log = Log(str(tmp_path / "log"), is_consumed=True)
     for number in range(9):
-        log.write("stdout", f"{number} {'x' * 50}\n".encode())
+        log.write(f"{number} {'x' * 50}\n".encode())
         if log.is_full:
             break
 
@@ -241,7 +253,7 @@ def test_log_that_is_read_waits_for_its_reader(tmp_path: Path, monkeypatch: pyte
     assert [line.split()[3] for file in files for line in file.read_text().splitlines()] == ["0", "1", "2", "3"]
     files[0].unlink()
     assert not log.is_full
-    log.write("stdout", b"next\n")
+    log.write(b"next\n")
     assert files[2].read_text().endswith("next\n")
     assert files[0].exists()
 
@@ -477,7 +489,7 @@ def test_lines_are_given_up_for_the_record_of_the_end(tmp_path: Path) -> None:
     for name in ("log.1", "log.2"):
         (tmp_path / name).write_text("old")
     log = Log(str(tmp_path / "log"))
-    log.write("stdout", b"new\n")
+    log.write(b"new\n")
 
     log.drop()
 

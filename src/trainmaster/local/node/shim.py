@@ -3,7 +3,8 @@
 It is a script that uses only the standard library, run as ``python -I -S shim.py run SPEC``: it starts in a few
 milliseconds and imports nothing of trainmaster. Beside SPEC it writes ``log`` (lines with times, in the format of
 container runtimes), ``unfinished`` (the newest incomplete line, for a live view), ``running.json`` (when the program
-runs) and ``exit.json`` (how it ended). It is a child subreaper: all descendants of the program are killed when the
+runs) and ``exit.json`` (how it ended). stdout and stderr of the program are one pipe: two could not be read in the
+order in which they were written. It is a child subreaper: all descendants of the program are killed when the
 program ends, as in a pid namespace.
 
     SIGTERM   terminates the program        SIGUSR1   kills the program and all its descendants
@@ -125,14 +126,14 @@ class Shim:
         self._follow(self._spec.get("owner", 0))
         started = _now()
         try:
-            streams = self._start(started)
+            output = self._start(started)
         except StartFailed as unfit:
             self._end({"exitCode": START_ERROR, "reason": "StartError", "message": str(unfit)}, started)
             self._report({"error": str(unfit)})
             return 0
         self._report({"pid": self._main, "startedAt": started})
-        code = self._serve(streams)
-        self._drain(streams)
+        code = self._serve(output)
+        self._drain(output)
         self._end(self._outcome(code), started)
         return 0
 
@@ -154,15 +155,15 @@ class Shim:
         os.dup2(null, 1)
         os.close(null)
 
-    def _start(self, started: str) -> dict[int, str]:
-        out, out_end = os.pipe()
-        err, err_end = os.pipe()
+    def _start(self, started: str) -> int:
+        """Returns the pipe with the output of the program."""
+        output, output_end = os.pipe()
         fault, fault_end = os.pipe()
         shim = os.getpid()
         self._main = os.fork()
         if self._main == 0:
-            _become(self._spec, shim, out_end, err_end, fault_end)
-        for end in (out_end, err_end, fault_end):
+            _become(self._spec, shim, output_end, fault_end)
+        for end in (output_end, fault_end):
             os.close(end)
         message = b""
         while piece := _read_some(fault):  # exec closes the pipe: no data means that the program runs
@@ -172,34 +173,33 @@ class Shim:
             os.waitpid(self._main, 0)
             self._main = 0
             raise StartFailed(message.decode(errors="replace"))
-        for stream in (out, err):
-            os.set_blocking(stream, False)
+        os.set_blocking(output, False)
         try:
             _write(os.path.join(self._folder, "running.json"), {"pid": self._main, "startedAt": started})
         except OSError as error:
             _end_children()
             raise StartFailed(f"cannot keep a record of the container: {error}") from error
-        return {out: "stdout", err: "stderr"}
+        return output
 
-    def _serve(self, streams: dict[int, str]) -> int:
+    def _serve(self, output: int) -> int:
         """Copies output, handles signals and watches memory until the program and all its descendants have ended."""
-        poll, without_streams = select.poll(), select.poll()
-        without_streams.register(self._wake, select.POLLIN)
-        for descriptor in (self._wake, *streams):
+        poll, without_output = select.poll(), select.poll()
+        without_output.register(self._wake, select.POLLIN)
+        for descriptor in (self._wake, output):
             poll.register(descriptor, select.POLLIN)
         limit = self._spec.get("memory", 0)
         period = MEMORY_PERIOD if limit else None
         code = None
         while True:
             show_again = self._log.show(time.monotonic())
-            # While the log is full, the pipes are not read: the program waits when it writes.
+            # While the log is full, the pipe is not read: the program waits when it writes.
             is_full = self._log.is_full
             pause = _timeout(period, show_again, FULL_PERIOD if is_full else None)
-            for descriptor, _ in (without_streams if is_full else poll).poll(pause):
+            for descriptor, _ in (without_output if is_full else poll).poll(pause):
                 if descriptor == self._wake:
                     self._obey(os.read(self._wake, CHUNK))
-                elif not self._copy(descriptor, streams[descriptor]):
-                    poll.unregister(descriptor)
+                elif not self._copy(output):
+                    poll.unregister(output)
             if limit and not self._is_oom and _tree_memory(os.getpid()) > limit:
                 self._is_oom = self._is_killed = True
             if self._is_killed:
@@ -230,20 +230,19 @@ class Shim:
             if pid == self._main:
                 program_status = status
 
-    def _copy(self, descriptor: int, stream: str) -> bool:
-        """False at the end of the stream."""
+    def _copy(self, output: int) -> bool:
+        """False at the end of the output."""
         try:
-            data = os.read(descriptor, CHUNK)
+            data = os.read(output, CHUNK)
         except BlockingIOError:
             return True
-        self._log.write(stream, data)
+        self._log.write(data)
         return bool(data)
 
-    def _drain(self, streams: dict[int, str]) -> None:
-        """Copies what is left in the pipes after the last writer has ended."""
-        for descriptor, stream in streams.items():
-            while data := _read_some(descriptor):
-                self._log.write(stream, data)
+    def _drain(self, output: int) -> None:
+        """Copies what is left in the pipe after the last writer has ended."""
+        while data := _read_some(output):
+            self._log.write(data)
         self._log.close()
 
     def _outcome(self, status: int) -> dict[str, Any]:
@@ -304,6 +303,7 @@ def _last_lines(file: str) -> bytes:
 
 class Log:
     """Lines like ``2026-11-15T12:00:00.000000000Z stdout F text``; P instead of F if the line goes on.
+    stderr is the same pipe, so all lines are of stdout.
 
     With ``is_consumed`` a reader deletes the oldest file when it has read it, and no file is replaced before that."""
 
@@ -311,9 +311,9 @@ class Log:
         self._file = file
         self._oldest = f"{file}.{LOG_FILES - 1}"
         self._is_consumed = is_consumed
-        self._rest = {"stdout": b"", "stderr": b""}
-        self._unshown = ""
-        """The stream whose unfinished line has changed since ``show``."""
+        self._rest = b""
+        self._is_shown = True
+        """The unfinished line has not changed since ``show``, or there is none."""
         self._show_at = 0.0
         self._open()
 
@@ -329,9 +329,9 @@ class Log:
     def _can_rotate(self) -> bool:
         return not (self._is_consumed and os.path.exists(self._oldest))
 
-    def write(self, stream: str, data: bytes) -> None:
-        *lines, rest = (self._rest[stream] + data).split(b"\n")
-        head = f"{_now()} {stream} ".encode()
+    def write(self, data: bytes) -> None:
+        *lines, rest = (self._rest + data).split(b"\n")
+        head = f"{_now()} stdout ".encode()
         out = bytearray()
         for line in lines:
             for start in range(0, len(line) - LINE_LIMIT, LINE_LIMIT):
@@ -341,37 +341,33 @@ class Log:
         while len(rest) >= LINE_LIMIT:
             out += head + b"P " + rest[:LINE_LIMIT] + b"\n"
             rest = rest[LINE_LIMIT:]
-        self._rest[stream] = rest
-        if rest:
-            self._unshown = stream
-        elif self._unshown == stream:
-            self._unshown = ""
+        self._rest = rest
+        self._is_shown = not rest
         self._put(bytes(out))
 
     def show(self, now: float) -> float | None:
         """Stores the newest state of the unfinished line in a file of its own: in the log, every state would be a line.
         Returns the seconds until the next call; None if there is nothing to store."""
-        if not self._unshown:
+        if self._is_shown:
             return None
         if now < self._show_at:
             return self._show_at - now
-        rest = self._rest[self._unshown]
+        rest = self._rest
         newest = rest[max(0, rest.rstrip(b"\r ").rfind(b"\r")) :]
         file = os.path.join(os.path.dirname(self._file), "unfinished")
         try:
             with open(file + ".new", "wb") as target:
-                target.write(f"{_now()} {self._unshown} P ".encode() + newest)
+                target.write(f"{_now()} stdout P ".encode() + newest)
             os.replace(file + ".new", file)
         except OSError:
             pass  # the disk is full: the line is stored when it is complete
-        self._unshown, self._show_at = "", now + SHOW_PERIOD
+        self._is_shown, self._show_at = True, now + SHOW_PERIOD
         return None
 
     def close(self) -> None:
-        """Writes the last incomplete lines."""
-        for stream, rest in self._rest.items():
-            if rest:
-                self._put(f"{_now()} {stream} P ".encode() + rest + b"\n")
+        """Writes the last line if it is incomplete."""
+        if self._rest:
+            self._put(f"{_now()} stdout P ".encode() + self._rest + b"\n")
 
     def drop(self) -> None:
         for number in range(1, LOG_FILES):
@@ -471,12 +467,12 @@ def _tree_memory(root: int) -> int:
 # --- the container's side ----------------------------------------------------------------------
 
 
-def _become(spec: dict[str, Any], shim: int, out: int, err: int, fault: int) -> NoReturn:
+def _become(spec: dict[str, Any], shim: int, output: int, fault: int) -> NoReturn:
     """Runs in the forked child: executes the program, or reports the error and exits."""
     try:
         os.setsid()
         _isolate(spec)
-        _redirect(out, err)
+        _redirect(output)
         _prepare(spec)
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != shim:
@@ -489,11 +485,11 @@ def _become(spec: dict[str, Any], shim: int, out: int, err: int, fault: int) -> 
     os._exit(START_ERROR)
 
 
-def _redirect(out: int, err: int) -> None:
+def _redirect(output: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
 
 
 def _prepare(spec: dict[str, Any]) -> None:
