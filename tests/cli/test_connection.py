@@ -57,6 +57,23 @@ def test_a_named_cluster_is_used_before_the_local_one(local: State, tmp_path: Pa
     assert connection.title.startswith(f"the cluster of {home}, context ")
 
 
+@pytest.mark.parametrize("folder", ["", "lab"])
+def test_a_named_cluster_may_be_the_local_one(tmp_path: Path, folder: str) -> None:
+    with open_state(tmp_path / folder if folder else default_folder()) as state:
+        state.write_kubeconfig("https://127.0.0.1:99", "default")
+        connection = connect(Place(kubeconfig=str(state.kubeconfig), context="trainmaster"))
+
+    assert (connection.is_local, connection.title) == (True, "the local cluster")
+    assert connection.options == f" --kubeconfig {state.kubeconfig} --context trainmaster"
+
+
+def test_a_cluster_of_another_machine_at_the_address_of_an_earlier_local_one_is_not_local(tmp_path: Path) -> None:
+    with open_state(default_folder()) as state:
+        state.write_kubeconfig("https://127.0.0.1:99", "default")
+
+    assert not connect(Place(kubeconfig=str(state.kubeconfig))).is_local
+
+
 def test_a_given_namespace_narrows_what_is_shown(local: State) -> None:
     connection = connect(Place(namespace="rl"))
 

@@ -29,6 +29,18 @@ def test_a_local_job_runs_in_the_current_folder_or_in_its_own() -> None:
     assert _workdirs(Job("x", command=["pwd"], workdir="/data"), is_local=False) == {"/data"}
 
 
+def test_a_local_job_finds_its_programs_as_its_caller_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/project/.venv/bin:/bin")
+    monkeypatch.setenv("VIRTUAL_ENV", "/project/.venv")
+
+    assert _env(Job("x", command=["train"], env={"A": "b"}), is_local=True) == {
+        "A": "b",
+        "PATH": "/project/.venv/bin:/bin",
+        "VIRTUAL_ENV": "/project/.venv",
+    }
+    assert _env(Job("x", command=["train"], env={"A": "b"}), is_local=False) == {"A": "b"}
+
+
 def test_a_value_may_contain_anything() -> None:
     body = document_of(Job("x", command=["true"], env={"A": "b=c\n", "EMPTY": ""}), is_local=False).body
 
@@ -63,6 +75,11 @@ def test_everything_that_is_wrong_is_said_at_once(fields: dict[str, Any], proble
 def test_the_typed_words_are_those_of_the_command_line() -> None:
     assert set(get_args(described.Framework)) - {""} == set(FRAMEWORKS)
     assert set(get_args(described.Restart)) - {""} == set(RESTART_POLICIES)
+
+
+def _env(job: Job, *, is_local: bool) -> dict[str, str]:
+    roles = document_of(job, is_local=is_local).body["spec"]["replicaSpecs"]
+    return {entry["name"]: entry["value"] for entry in roles["worker"]["template"]["spec"]["containers"][0]["env"]}
 
 
 def _workdirs(job: Job, *, is_local: bool) -> set[Any]:

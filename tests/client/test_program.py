@@ -6,12 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmaster.client.manifest import check_fields
-from trainmaster.client.program import ProgramOptions, instead_of, job_of, name_of
+from trainmaster.cli import override
+from trainmaster.client.manifest import Document, check_fields
+from trainmaster.client.program import ProgramOptions, instead_of, job_of, name_of, sent_from
 from trainmaster.core.errors import BadConfig
 from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob
 from trainmaster.kinds.base import Settings
+
+CONTAINER = "spec.replicaSpecs.worker.template.spec.containers[0]"
 
 
 def spec_of(**options: Any) -> dict[str, Any]:
@@ -217,3 +220,45 @@ def test_a_file_is_a_manifest_even_if_a_program_has_its_name(tmp_path: Path, mon
     (tmp_path / "sh").touch()
 
     assert instead_of(["sh"]) == ""
+
+
+# --- where it runs ---
+
+
+def sent(document: Document, folder: str = "/project", **environ: str) -> dict[str, Any]:
+    """The container of the job, as it is sent to the local cluster."""
+    sent = sent_from(document, Path(folder), environ)
+    check_fields([sent])
+    container: dict[str, Any] = sent.body["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def test_folder_and_programs_are_those_of_the_caller_and_nothing_else_is_stored() -> None:
+    container = sent(job_of(["train"], ProgramOptions(), {}), PATH="/a:/b", VIRTUAL_ENV="/a", TOKEN="secret")
+
+    assert container["workingDir"] == "/project"
+    assert container["env"] == [{"name": "PATH", "value": "/a:/b"}, {"name": "VIRTUAL_ENV", "value": "/a"}]
+
+
+def test_what_the_job_says_itself_takes_precedence() -> None:
+    document = job_of(["train"], ProgramOptions(env=("PATH=/mine", "A=1")), {})
+    changed = override.apply([override.parse(f"{CONTAINER}.workingDir=/data")], [document])[0]
+    container = sent(changed, PATH="/a")
+
+    assert container["workingDir"] == "/data"
+    assert {entry["name"]: entry["value"] for entry in container["env"]} == {
+        "PATH": "/mine",
+        "A": "1",
+        "VIRTUAL_ENV": "",
+    }
+
+
+def test_a_path_with_a_dollar_sign_is_not_expanded() -> None:
+    container = sent(job_of(["train"], ProgramOptions(), {}), PATH="/a/$(HOME)")
+
+    assert container["env"][0] == {"name": "PATH", "value": "/a/$$(HOME)"}
+
+
+def test_a_folder_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(BadConfig, match=r"the working folder .* is not UTF-8 text"):
+        sent(job_of(["train"], ProgramOptions(), {}), folder="/a/\udcff")

@@ -2,8 +2,9 @@
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,11 @@ Up = Callable[..., Program]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """``start("run", "job.yaml")`` in a folder of its own."""
+    """``start("run", "job.yaml")`` in a folder of its own; options as those of ``Program``."""
     started: list[Program] = []
 
-    def start(*args: str, inside: Sequence[str] = ()) -> Program:
-        started.append(Program(*args, folder=tmp_path, inside=inside))
+    def start(*args: str, **options: Any) -> Program:
+        started.append(Program(*args, folder=tmp_path, **options))
         return started[-1]
 
     yield start
@@ -54,8 +55,8 @@ def state(tmp_path: Path) -> Path:
 def up(start: Start, state: Path) -> Up:
     """Starts the cluster; it takes jobs when this returns."""
 
-    def up(*args: str, inside: Sequence[str] = ()) -> Program:
-        program = start("up", "--state", str(state), *args, inside=inside)
+    def up(*args: str, **options: Any) -> Program:
+        program = start("up", "--state", str(state), *args, **options)
         program.until(lambda line: "export KUBECONFIG=" in line)
         return program
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,24 @@ PROGRAM = [sys.executable, "-c", "from trainmaster.cli import main; main()"]
 class Program:
     """One command. Whatever it writes is kept; a test that waits for a line that never comes is ended by its limit."""
 
-    def __init__(self, *args: str, folder: Path, inside: Sequence[str] = ()) -> None:
-        """``inside`` is a command that runs another one, such as nsenter."""
+    def __init__(
+        self,
+        *args: str,
+        folder: Path,
+        inside: Sequence[str] = (),
+        typed_in: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """``folder`` is the home of the user. ``inside`` is a command that runs another one, such as nsenter.
+        ``typed_in`` is another working folder than the home, and ``environ`` are more variables of the shell."""
         self.output = ""
         self._said = ""
         # Not a pipe: one that nobody reads would stop whoever logs a lot.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by kill
         self._process = subprocess.Popen(
             [*inside, *PROGRAM, *args],
-            cwd=folder,
-            env=environ_of(folder),
+            cwd=typed_in or folder,
+            env={**environ_of(folder), **(environ or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -41,7 +41,7 @@ class Reader:
     def follow(self, step: SavedFile | Command) -> None:
         """Do what the document says, and compare."""
         if isinstance(step, SavedFile):
-            (self._folder / step.name).write_text(step.text)
+            (self._folder / step.name).write_text(step.text.replace(AS_IN_THE_DOCUMENTS, str(self._home)))
             return
         printed = self._start(step) if step.keeps_running else self._type(step)
         if step.printed:
@@ -70,8 +70,8 @@ class Reader:
         self._folder = Path(folder)
 
     def _start(self, step: Command) -> str:
-        """In another terminal; what it has printed when that is what the document says."""
-        process = self._popen(f"exec {step.text}")
+        """In another terminal, which opens in the home folder. Returns what it printed, as far as expected."""
+        process = self._popen(f"cd; exec {step.text}")
         self._running.append(process)
         printed = ""
         assert process.stdout is not None

@@ -125,7 +125,9 @@ def run(
             code = _print(documents, namespace)
         elif context or kubeconfig or run_in_cluster:
             place = Place(kubeconfig, context, None, namespace)
-            code = _submit(documents, place, timeout, has_folder=keep or bool(logs), is_json=is_json)
+            is_program = program_of(click_context) is not None
+            has_folder = keep or bool(logs)
+            code = _submit(documents, place, timeout, is_program=is_program, has_folder=has_folder, is_json=is_json)
         else:
             code = _run(documents, namespace, timeout=timeout, keep=keep, logs=logs, is_json=is_json)
         click_context.exit(code)
@@ -194,10 +196,12 @@ def _run(documents: "Sequence[Document]", namespace: str, **options: Any) -> int
     return run_jobs(RunOptions(documents=in_namespace, **options))
 
 
-def _submit(documents: "Sequence[Document]", place: Place, timeout: float, *, has_folder: bool, is_json: bool) -> int:
+def _submit(
+    documents: "Sequence[Document]", place: Place, timeout: float, *, is_program: bool, has_folder: bool, is_json: bool
+) -> int:
     if has_folder:
         raise BadConfig("--keep and --logs are for jobs on this machine; on a cluster use trainmaster logs")
 
     from trainmaster.cli.submission import submit
 
-    return submit(place, documents, timeout, is_json=is_json)
+    return submit(place, documents, timeout, is_program=is_program, is_json=is_json)

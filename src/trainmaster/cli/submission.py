@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -15,18 +16,24 @@ from trainmaster.client.creation import create
 from trainmaster.client.job_finder import FoundJob, JobFinder, with_finder
 from trainmaster.client.log_reader import CONNECTIONS, LogOptions, LogReader
 from trainmaster.client.manifest import Document, placed
+from trainmaster.client.program import sent_from
 from trainmaster.client.run_model import Job
 
 TICK = 0.5
 """Seconds between two updates of the screen."""
 
 
-def submit(place: Place, documents: Sequence[Document], timeout: float, *, is_json: bool = False) -> int:
-    """Returns the exit code. ``timeout`` is in seconds; 0 means none. Jobs that have not ended are not stopped."""
+def submit(
+    place: Place, documents: Sequence[Document], timeout: float, *, is_program: bool = False, is_json: bool = False
+) -> int:
+    """Returns the exit code. ``timeout`` is in seconds; 0 means none. Jobs that have not ended are not stopped.
+    ``is_program``: the documents are no manifests, so on the local cluster they run where the command was typed."""
     code, left = BROKEN_PIPE, ""
 
     async def run(finder: JobFinder) -> tuple[int, str]:
-        in_namespace = placed(documents, place.namespace, default=finder.connection.namespace)
+        is_here = is_program and finder.connection.is_local
+        sent = [sent_from(each, Path.cwd(), os.environ) for each in documents] if is_here else documents
+        in_namespace = placed(sent, place.namespace, default=finder.connection.namespace)
         submission = Submission(finder, in_namespace, display)
         return await submission.run(timeout), submission.left
 

@@ -1,5 +1,6 @@
 """Runs the local cluster of ``trainmaster up`` until a signal."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,11 @@ def _option(state: State) -> str:
     return "" if state.folder == default_folder() else f" --state {state.folder}"
 
 
+def _where(folder: Path, python: str | None) -> str:
+    """Where programs run that do not say it themselves."""
+    return f"Programs of manifests without workingDir run in {folder}; python3 is {python or 'not in PATH'}"
+
+
 def _usage(state: State, url: str) -> str:
     return "\n".join(
         (
@@ -54,5 +60,6 @@ def _usage(state: State, url: str) -> str:
             "  kubectl apply -f examples/aitrainingjob-ps.yaml",
             f"  trainmaster list{_option(state)}",
             "",
+            _where(Path.cwd(), shutil.which("python3")),
         )
     )

@@ -74,6 +74,7 @@ def connection_of(place: Place, local: Path | None) -> Connection:
     from trainmaster.kube.kubeconfig import load_config
 
     config = load_config(kubeconfig=str(local or place.kubeconfig), context=place.context)
+    local = local or _local_cluster_at(config.server, place.kubeconfig)
     return Connection(
         config=config,
         title="the local cluster" if local else f"the cluster of {config.source}",
@@ -90,6 +91,19 @@ def running_cluster(folder: Path | None) -> Path | None:
 
     state = State((folder or default_folder()).absolute())
     return state.kubeconfig if holder_of(state.folder) is not None and state.kubeconfig.exists() else None
+
+
+def _local_cluster_at(server: str, kubeconfig: str) -> Path | None:
+    """The kubeconfig of the local cluster at this address, if it runs on this machine with the default state folder or
+    with the one that a named kubeconfig is in; None for another cluster."""
+    from trainmaster.kube.kubeconfig import kubeconfig_files, load_config
+    from trainmaster.local.state import default_folder
+
+    for folder in (default_folder(), *(file.resolve().parent for file in kubeconfig_files(kubeconfig))):
+        local = running_cluster(folder)
+        if local and load_config(kubeconfig=str(local)).server == server:
+            return local
+    return None
 
 
 def _has_kubeconfig() -> bool:

@@ -1,5 +1,6 @@
 """A job that is described by arguments instead of a manifest."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,9 +63,11 @@ def document_of(job: Job, *, is_local: bool) -> Document:
         image=job.image,
     )
     document = program.job_of(tuple(job.command), options, {})
-    if workdir := str(job.workdir) or (str(Path.cwd()) if is_local else ""):
+    if job.workdir:
         for role in document.body["spec"]["replicaSpecs"].values():
-            role["template"]["spec"]["containers"][0]["workingDir"] = workdir
+            role["template"]["spec"]["containers"][0]["workingDir"] = str(job.workdir)
+    if is_local:
+        document = program.sent_from(document, Path.cwd(), os.environ)
     renaming = "give this one another name, or submit it with unique=True"
     return msgspec.structs.replace(document, where=f"Job({document.key.name!r})", renaming=renaming)
 

@@ -1,6 +1,8 @@
 """A job that is described by options instead of a manifest: ``trainmaster run --replicas 2 -- python train.py``."""
 
+import copy
 import itertools
+import os
 import re
 import shutil
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -74,6 +76,32 @@ def job_of(program: Sequence[str], options: ProgramOptions, environ: Mapping[str
     body = {"apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind, "metadata": metadata, "spec": spec}
     document = document_of(body, "the command line")
     return msgspec.structs.replace(document, derived_name=derived, renaming="choose another --name")
+
+
+def sent_from(document: Document, folder: Path, environ: Mapping[str, str]) -> Document:
+    """The job for a local cluster that may have been started elsewhere: its program runs in ``folder``, and is found as
+    in the shell with ``environ``. What the job says itself takes precedence. No other variables are stored with the
+    job, because they may be secrets."""
+    variables = {"PATH": environ.get("PATH", os.defpath), "VIRTUAL_ENV": environ.get("VIRTUAL_ENV", "")}
+    for what, text in {"the working folder": str(folder), **variables}.items():
+        if not _is_utf8(text):
+            raise BadConfig(f"{what} {text!r} is not UTF-8 text, and a job cannot have it; rename the folder")
+    body = copy.deepcopy(document.body)
+    for role in body["spec"]["replicaSpecs"].values():
+        for container in role["template"]["spec"]["containers"]:
+            container.setdefault("workingDir", str(folder))
+            env = container.setdefault("env", [])
+            given = {entry.get("name") for entry in env}
+            env += [{"name": name, "value": _literal(text)} for name, text in variables.items() if name not in given]
+    return msgspec.structs.replace(document, body=body)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def name_of(program: Sequence[str]) -> str:

@@ -35,7 +35,7 @@ def load_config(
     if not kubeconfig and not context and master:
         server = server_url(master, tls=False, where=MASTER)
         return Config(server=server, source=MASTER, proxy=proxy_from(os.environ, server))
-    files = _files(kubeconfig)
+    files = kubeconfig_files(kubeconfig)
     home = Path.home() / ".kube" / "config"
     if not files and not context and is_in_cluster():
         return in_cluster_config(service_account)
@@ -49,8 +49,8 @@ def load_config(
     return _chosen(merged(files), context, master)
 
 
-def _files(kubeconfig: str) -> list[Path]:
-    """The files that exist. It is an error if none of the named files exists."""
+def kubeconfig_files(kubeconfig: str) -> list[Path]:
+    """This file, or those of $KUBECONFIG, as far as they exist. It is an error if none of the named files exists."""
     if kubeconfig:
         named = [Path(kubeconfig)]
         where = "--kubeconfig"
