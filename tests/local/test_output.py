@@ -4,7 +4,9 @@ import json
 import signal
 from pathlib import Path
 
-from tests.local.conftest import Start
+import pytest
+
+from tests.local.conftest import Start, Up
 from tests.local.program import job, python, role, script, written
 
 FLOOD = 1_000_000
@@ -34,6 +36,24 @@ def test_no_line_of_a_flood_is_missing(start: Start, tmp_path: Path) -> None:
     assert code == 0
     assert "".join(line[12:] for line in out.splitlines(keepends=True) if line.startswith("trainer-0 |")) == text
     assert (kept(out) / "job-trainer-0.aitj-main.0.log").read_text() == text
+
+
+@pytest.mark.parametrize("clean", ["Running", "All"], ids=["pods stay", "pods are deleted at the end"])
+def test_no_line_of_a_flood_is_missing_on_the_local_cluster(
+    up: Up, start: Start, state: Path, tmp_path: Path, clean: str
+) -> None:
+    up()
+    flood = script(f"echo 0; until [ -e go ]; do sleep 0.05; done; seq {FLOOD}")
+    file = written(tmp_path, job(spec={"cleanPodPolicy": clean}, trainer=role(flood)))
+    program = start("run", file, "--kubeconfig", str(state / "kubeconfig"))
+    program.until(lambda line: line == "trainer-0 | 0\n")
+    (tmp_path / "go").touch()
+    code, out, _ = program.end()
+    text = "".join(f"trainer-0 | {number}\n" for number in range(FLOOD + 1))
+
+    assert code == 0
+    assert "".join(line for line in out.splitlines(keepends=True) if line.startswith("trainer-0 |")) == text
+    assert start("logs", "job", "--all", "--state", str(state)).end() == (0, text, "")
 
 
 TRACEBACK = """Traceback (most recent call last):

@@ -41,10 +41,14 @@ def keep(node: Path, pod: dict[str, Any], folder: Path) -> None:
     logs.mkdir(mode=0o700, exist_ok=True)
     # The time orders the pods. Without pod.json the folder is not complete.
     kept = logs / f"{time.time_ns():020}-{pod['metadata']['uid']}"
-    for log in folder.glob("containers/*/*/log*"):
-        target = kept / log.parent.parent.name / log.parent.name
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log.rename(target / log.name)
+    for log in folder.glob("containers/*/*/log"):
+        attempt = log.parent
+        for other in attempt.iterdir():
+            if not other.name.startswith("log"):
+                _remove(other)
+        # The folder and not its files: those who read the log go on.
+        (kept / attempt.parent.name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        attempt.rename(kept / attempt.parent.name / attempt.name)
     if kept.exists():
         write_whole(kept / _POD, msgspec.json.encode(_identity(pod)))
     _prune(logs)
@@ -69,6 +73,13 @@ def _identity(pod: dict[str, Any]) -> dict[str, Any]:
     }
     metadata = {name: pod["metadata"][name] for name in _METADATA if name in pod["metadata"]}
     return {"metadata": metadata, "spec": spec}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        remove_folder(path)
+    else:
+        path.unlink()
 
 
 def _prune(logs: Path) -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from trainmaster.local.deleted_log import keep
+from trainmaster.local.disk import remove_folder
 from trainmaster.local.node.log import LogOptions, read_log, since_of
+from trainmaster.local.node.shim import Log
 
 LINES = {
     "log.2": "2026-01-01T00:00:00.000000000Z stdout F one\n2026-01-01T00:00:01.000000000Z stdout P tw\n",
@@ -127,6 +130,97 @@ async def test_reader_loses_nothing_when_the_log_is_rotated_under_it(log: Path) 
         found += piece.decode()
 
     assert found.split() == ["one", "two", "three", "four", "fivelate", "six"]
+
+
+# --- lines that are missing ---
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three files are kept: in the first one there is room for three lines, in the others for two."""
+    for module in ("shim", "log"):
+        monkeypatch.setattr(f"trainmaster.local.node.{module}.LOG_FILES", 3)
+    monkeypatch.setattr("trainmaster.local.node.shim.LOG_LIMIT", 130)
+
+
+def write(log: Log, *numbers: int) -> None:
+    for number in numbers:
+        log.write(f"{number}\n".encode())
+
+
+def missing(count: int) -> str:
+    return f"[trainmaster: {count} lines are missing here;"
+
+
+@pytest.mark.usefixtures("small")
+async def test_log_says_at_its_top_how_many_lines_are_missing(tmp_path: Path) -> None:
+    write(Log(str(tmp_path / "log")), *range(10))
+    first, *others = (await read(tmp_path / "log")).splitlines()
+
+    assert first.startswith(missing(5))
+    assert others == ["5", "6", "7", "8", "9"]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("count", range(6))
+async def test_last_lines_that_are_there_say_nothing_about_missing_ones(tmp_path: Path, count: int) -> None:
+    write(Log(str(tmp_path / "log")), *range(10))
+
+    assert (await read(tmp_path / "log", tail=count)).splitlines() == ["5", "6", "7", "8", "9"][5 - count :]
+
+
+@pytest.mark.usefixtures("small")
+async def test_follower_that_is_too_late_is_told_how_many_lines_it_missed(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    write(log, 0)
+    found: list[str] = []
+
+    def is_open() -> bool:
+        return "19" not in found
+
+    async for piece in read_log(tmp_path / "log", is_open, LogOptions(follow=True)):
+        if not found:
+            write(log, *range(1, 20))
+        found += piece.decode().splitlines()
+
+    gap = next(place for place, line in enumerate(found) if not line.isdigit())
+    before, after = found[:gap], found[gap + 1 :]
+    assert before == [str(number) for number in range(len(before))]
+    assert found[gap].startswith(missing(20 - len(before) - len(after)))
+    assert after == [str(number) for number in range(20 - len(after), 20)]
+
+
+@pytest.mark.usefixtures("small")
+async def test_follower_that_keeps_up_is_told_nothing(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    write(log, 0)
+    found: list[str] = []
+
+    def is_open() -> bool:
+        return len(found) < 30
+
+    async for piece in read_log(tmp_path / "log", is_open, LogOptions(follow=True)):
+        found += piece.decode().splitlines()
+        if len(found) < 30:
+            write(log, len(found))
+
+    assert found == [str(number) for number in range(30)]
+
+
+async def test_log_of_a_deleted_pod_is_read_to_its_end(tmp_path: Path) -> None:
+    pod = tmp_path / "pods" / "uid"
+    attempt = pod / "containers" / "main" / "0"
+    attempt.mkdir(parents=True)
+    for name, text in LINES.items():
+        (attempt / name).write_text(text)
+    found = ""
+    async for piece in read_log(attempt / "log", lambda: False, LogOptions()):
+        if not found:
+            keep(tmp_path, {"metadata": {"uid": "uid"}, "spec": {}}, pod)
+            remove_folder(pod)
+        found += piece.decode()
+
+    assert found == ALL
 
 
 @pytest.mark.parametrize(

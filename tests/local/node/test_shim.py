@@ -264,9 +264,23 @@ def test_log_is_rotated(tmp_path: Path) -> None:
         found.ended()
 
     sizes = [path.stat().st_size for path in sorted(found.folder.glob("log*"))]
-    assert len(sizes) == 3
+    assert len(sizes) == 5
     assert all(size <= 10 * 1024 * 1024 for size in sizes)
     assert (found.folder / "log").read_text().splitlines()[-1].split(" ", 4)[3] == "449999"
+
+
+def test_a_file_begins_with_the_number_of_lines_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainmaster.local.node.shim.LOG_LIMIT", 100)
+    monkeypatch.setattr("trainmaster.local.node.shim.LOG_FILES", 3)
+    log = Log(str(tmp_path / "log"))
+    for number in range(5):
+        log.write(f"{number} one {'x' * 50}\n{number} two\n".encode())
+
+    assert {path.name: path.read_text().split("\n")[0].split()[1:] for path in tmp_path.iterdir()} == {
+        "log.2": ["4"],
+        "log.1": ["6"],
+        "log": ["8"],
+    }
 
 
 def test_sigterm_reaches_the_children_of_a_shell(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import BinaryIO
 
 import msgspec
 
+from trainmaster.local.node.shim import LOG_FILES, LOG_LIMIT
+
 CHUNK = 64 * 1024
 SHORTEST_PAUSE = 0.05
 LONGEST_PAUSE = 0.4
@@ -27,18 +29,13 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rendered(line: bytes, options: LogOptions) -> bytes:
-    """The text of one stored line; empty if it is too old. Raises ``ValueError`` if it is not a stored line."""
+    """The text of one stored line; empty if it is too old. Raises ``ValueError`` if it is not a stored line: it is the
+    number at the beginning of a file, or incomplete."""
     moment, _, tag, text = line.split(b" ", 3)
     if options.since and moment.decode() < options.since:
         return b""
     end = b"" if tag == b"P" else b"\n"
     return (moment + b" " if options.timestamps else b"") + text + end
-
-
-def files_of(log: Path) -> list[Path]:
-    """The log and its rotated files, oldest first."""
-    older = [log.with_name(f"{log.name}.{number}") for number in (2, 1)]
-    return [path for path in (*older, log) if path.exists()]
 
 
 def tail_start(content: bytes, lines: int) -> tuple[int, int]:
@@ -69,27 +66,29 @@ def _shown(piece: bytes, options: LogOptions) -> Iterator[bytes]:
         try:
             yield rendered(line, options)
         except ValueError:
-            continue  # an incomplete line, written to a full disk
+            continue
 
 
 async def _pieces(log: Path, is_open: Callable[[], bool], options: LogOptions) -> AsyncIterator[bytes]:
-    """Whole stored lines, file after file. The shim renames files during the read, so they are identified by inode."""
-    start, files = 0, files_of(log)
-    if options.tail is not None and files:
-        files, start = _tail(files, options.tail)
-    if not files and not options.follow:
-        return
-    source: BinaryIO = (files[0] if files else log).open("rb")
-    source.seek(start)
-    pause = SHORTEST_PAUSE
+    """Whole stored lines, file after file. Where files were replaced before they were read, a line says how many lines
+    are missing."""
+    files = LogFiles(log)
+    source = None
     try:
+        source, passed = files.first(options.tail)
+        pause = SHORTEST_PAUSE
         while True:
-            was_open, newer = is_open(), _newer(log, source)
+            if source.tell() == 0:
+                gap, passed = _begin(source, passed)
+                if gap:
+                    yield gap
+            was_open, newer = is_open(), files.newer(source)
             while piece := _whole_lines(source):  # after a newer file was found: no more lines are added to this one
                 pause = SHORTEST_PAUSE
+                passed += piece.count(b"\n")
                 yield piece
                 await asyncio.sleep(0)
-            if newer and (following := _opened(*newer[0])):
+            if newer and (following := files.opened(*newer[0])):
                 source.close()
                 source = following
                 continue
@@ -97,19 +96,107 @@ async def _pieces(log: Path, is_open: Callable[[], bool], options: LogOptions) -
                 return
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 1.5)
+    except FileNotFoundError:
+        if options.follow:
+            raise
     finally:
-        source.close()
+        if source:
+            source.close()
+        files.close()
 
 
-def _tail(files: list[Path], lines: int) -> tuple[list[Path], int]:
-    """The files that contain the last lines, and the offset in the first of them."""
-    start = 0
-    for index in range(len(files) - 1, -1, -1):
-        start, count = tail_start(files[index].read_bytes(), lines)
-        lines -= count
-        if lines == 0:
-            return files[index:], start
-    return files, start
+class LogFiles:
+    """The files of a log, by names that the shim changes at any time. They are found also after their folder was
+    renamed, as it is when the pod is deleted."""
+
+    def __init__(self, log: Path) -> None:
+        self._names = [log.name, *(f"{log.name}.{number}" for number in range(1, LOG_FILES))]
+        """Newest first: in this order a file that is renamed meanwhile is seen twice, but not missed."""
+        self._folder = os.open(log.parent, os.O_RDONLY)
+
+    def close(self) -> None:
+        os.close(self._folder)
+
+    def newer(self, source: BinaryIO | None) -> list[tuple[str, int]]:
+        """The files that are newer than this one, oldest first, with their inodes; all files if this one was deleted,
+        or if there is none. Empty ones have just been created."""
+        own = os.fstat(source.fileno()).st_ino if source else 0
+        found: dict[int, str] = {}
+        for name in self._names:
+            status = self._status(name)
+            if status and status.st_ino == own:
+                break
+            if status and status.st_size:
+                found[status.st_ino] = name
+        return [(name, inode) for inode, name in reversed(found.items())]
+
+    def opened(self, name: str, inode: int) -> BinaryIO | None:
+        """Opens the file; None if it was renamed meanwhile: the next poll finds it."""
+        file = self._open(name)
+        if file and os.fstat(file.fileno()).st_ino != inode:
+            file.close()
+            return None
+        return file
+
+    def first(self, tail: int | None) -> tuple[BinaryIO, int]:
+        """The file with the first line to read, at that line, and the number of stored lines before it; 0 at the
+        beginning of a file, which has the number. Raises ``FileNotFoundError``."""
+        while files := self.newer(None):
+            if found := self._oldest(files) if tail is None else self._with_last(files, tail):
+                return found
+        if source := self._open(self._names[0]):  # nothing is written yet
+            return source, 0
+        raise FileNotFoundError(self._names[0])
+
+    def _oldest(self, files: list[tuple[str, int]]) -> tuple[BinaryIO, int] | None:
+        """None if the file was renamed meanwhile."""
+        source = self.opened(*files[0])
+        return (source, 0) if source else None
+
+    def _with_last(self, files: list[tuple[str, int]], lines: int) -> tuple[BinaryIO, int] | None:
+        """None if a file was renamed meanwhile."""
+        for name, inode in reversed(files):
+            source = self.opened(name, inode)
+            if source is None:
+                return None
+            _, before = _begin(source, 0)
+            head, content = source.tell(), source.read()
+            start, count = tail_start(content, lines)
+            lines -= count
+            if lines == 0:
+                source.seek(head + start)
+                return source, before + content.count(b"\n", 0, start)
+            source.close()
+        return self._oldest(files)
+
+    def _status(self, name: str) -> os.stat_result | None:
+        try:
+            return os.stat(name, dir_fd=self._folder)
+        except FileNotFoundError:
+            return None
+
+    def _open(self, name: str) -> BinaryIO | None:
+        try:
+            return os.fdopen(os.open(name, os.O_RDONLY, dir_fd=self._folder), "rb")
+        except FileNotFoundError:
+            return None
+
+
+def _begin(source: BinaryIO, passed: int) -> tuple[bytes, int]:
+    """Reads the number of lines before this file, if there is one. If more than ``passed`` are before it, returns a
+    stored line that says so; and the number."""
+    moment, _, number = source.readline().rstrip(b"\n").partition(b" ")
+    if not number.isdigit():
+        source.seek(0)
+        return b"", passed
+    before = int(number)
+    gap = f" stdout F {missing(before - passed)}\n".encode()
+    return moment + gap if before > passed else b"", before
+
+
+def missing(lines: int) -> str:
+    kept = LOG_FILES * LOG_LIMIT // 1024**2
+    return f"[trainmaster: {lines} lines are missing here; of each container the newest {kept} MiB are kept]"
 
 
 def _whole_lines(source: BinaryIO) -> bytes:
@@ -118,33 +205,6 @@ def _whole_lines(source: BinaryIO) -> bytes:
     cut = piece.rfind(b"\n") + 1
     source.seek(cut - len(piece), os.SEEK_CUR)
     return piece[:cut]
-
-
-def _newer(log: Path, source: BinaryIO) -> list[tuple[Path, int]]:
-    """The files that are newer than this one, oldest first, with their inodes; all files if this one was deleted."""
-    own = os.fstat(source.fileno()).st_ino
-    files = [(path, inode) for path in files_of(log) if (inode := _inode(path)) is not None]
-    place = next((place for place, (_, inode) in enumerate(files) if inode == own), -1)
-    return files[place + 1 :]
-
-
-def _opened(path: Path, inode: int) -> BinaryIO | None:
-    """Opens the file; None if it was renamed meanwhile: the next poll finds it."""
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return None
-    if os.fstat(file.fileno()).st_ino == inode:
-        return file
-    file.close()
-    return None
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return None
 
 
 def since_of(seconds: str, moment: str, now: float) -> str:

@@ -48,7 +48,10 @@ SYSTEM_FOLDERS = frozenset(
 
 LINE_LIMIT = 16 * 1024
 LOG_LIMIT = 10 * 1024 * 1024
-LOG_FILES = 3
+LOG_FILES = 25
+"""Files of a log that are kept, the newest included: 250 MiB with the times."""
+CONSUMED_FILES = 3
+"""The same for a log whose reader deletes the oldest file."""
 CHUNK = 64 * 1024
 MEMORY_PERIOD = 0.2
 SHOW_PERIOD = 0.1
@@ -305,12 +308,18 @@ class Log:
     """Lines like ``2026-11-15T12:00:00.000000000Z stdout F text``; P instead of F if the line goes on.
     stderr is the same pipe, so all lines are of stdout.
 
-    With ``is_consumed`` a reader deletes the oldest file when it has read it, and no file is replaced before that."""
+    A full file is renamed to ``log.1``, that one to ``log.2`` and so on, until the oldest is replaced. Every file but
+    the very first begins with a time and the number of stored lines before it: so a reader knows how many it missed.
+
+    With ``is_consumed`` a reader deletes the oldest file when it has read it, and no file is replaced before that. So
+    nothing is missed, and there are no such numbers."""
 
     def __init__(self, file: str, *, is_consumed: bool = False) -> None:
         self._file = file
-        self._oldest = f"{file}.{LOG_FILES - 1}"
+        self._files = CONSUMED_FILES if is_consumed else LOG_FILES
         self._is_consumed = is_consumed
+        self._lines = 0
+        """Stored lines in all files, also in those that were replaced."""
         self._rest = b""
         self._is_shown = True
         """The unfinished line has not changed since ``show``, or there is none."""
@@ -327,7 +336,7 @@ class Log:
         return self._size >= LOG_LIMIT and not self._can_rotate()
 
     def _can_rotate(self) -> bool:
-        return not (self._is_consumed and os.path.exists(self._oldest))
+        return not (self._is_consumed and os.path.exists(f"{self._file}.{self._files - 1}"))
 
     def write(self, data: bytes) -> None:
         *lines, rest = (self._rest + data).split(b"\n")
@@ -370,14 +379,17 @@ class Log:
             self._put(f"{_now()} stdout P ".encode() + self._rest + b"\n")
 
     def drop(self) -> None:
-        for number in range(1, LOG_FILES):
+        for number in range(1, self._files):
             if os.path.exists(f"{self._file}.{number}"):
                 os.unlink(f"{self._file}.{number}")
         os.ftruncate(self._target, 0)
 
     def _put(self, out: bytes) -> None:
+        lines = out.count(b"\n")
         if self._size + len(out) > LOG_LIMIT and self._size and self._can_rotate():
             self._rotate()
+            out = (b"" if self._is_consumed else f"{_now()} {self._lines}\n".encode()) + out
+        self._lines += lines
         try:
             while out:
                 written = os.write(self._target, out)
@@ -388,7 +400,7 @@ class Log:
 
     def _rotate(self) -> None:
         os.close(self._target)
-        for number in range(LOG_FILES - 1, 0, -1):
+        for number in range(self._files - 1, 0, -1):
             older = f"{self._file}.{number - 1}" if number > 1 else self._file
             if os.path.exists(older):
                 os.replace(older, f"{self._file}.{number}")
