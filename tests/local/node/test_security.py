@@ -34,7 +34,6 @@ def of_pod(**context: Any) -> Pod:
         pytest.param(of_container(capabilities={"drop": ["ALL"]}), ROOT, id="root drops all capabilities"),
         pytest.param(of_container(capabilities={"drop": ["NET_RAW"]}), USER, id="a user has no capabilities to drop"),
         pytest.param(of_container(capabilities={"add": []}), USER, id="no capability is added"),
-        pytest.param(of_container(seccompProfile={"type": "RuntimeDefault"}), USER, id="the runtime's default"),
         pytest.param(of_container(appArmorProfile={"type": "Unconfined"}), USER, id="unconfined"),
         pytest.param(of_container(procMount="Default", readOnlyRootFilesystem=False), USER, id="defaults of the API"),
         pytest.param(a_pod(hostPID=True, hostIPC=True, hostNetwork=True, hostUsers=True), USER, id="the host's"),
@@ -138,6 +137,19 @@ def test_a_node_of_a_cluster_refuses_what_it_cannot_do_by_the_name_of_the_field(
     assert failure.reason == "UnsupportedSecurityContext"
     assert failure.message.startswith(f"{field}: ")
     assert failure.message.endswith("; remove it, or use another node")
+
+
+@pytest.mark.parametrize("field", ["seccompProfile", "appArmorProfile"])
+@pytest.mark.parametrize("is_strict", [True, False], ids=["node", "local mode"])
+def test_the_default_profile_that_the_restricted_standard_asks_for_is_mentioned_and_not_refused(
+    field: str, is_strict: bool
+) -> None:
+    pod = of_pod(**{field: {"type": "RuntimeDefault"}})
+
+    assert refusal(pod, Policy(USER, is_strict=is_strict)) is None
+    assert [str(each) for each in unmet(pod, USER)] == [
+        f"spec.securityContext.{field}: processes of this node have no RuntimeDefault profile"
+    ]
 
 
 @pytest.mark.parametrize(("pod", "identity", "field", "is_excess"), NOT_DONE)

@@ -74,13 +74,24 @@ async def test_local_mode_mentions_what_it_ignores_in_an_event(scene: Scene) -> 
     async with scene.node():
         await scene.pod("a", container("true", securityContext={"readOnlyRootFilesystem": True}))
         await scene.ended("a")
+        await eventually(lambda: _mentioned(scene, "a", "container main: securityContext.readOnlyRootFilesystem: "))
 
-        async def look() -> None:
-            events = await scene.admin.list("events", scene.namespace)
-            (ignored,) = [event for event in events if event["reason"] == "SecurityContextIgnored"]
-            assert "container main: securityContext.readOnlyRootFilesystem: " in ignored["message"]
 
-        await eventually(look)
+async def test_a_node_mentions_a_default_profile_that_it_does_not_have_in_an_event(scene: Scene) -> None:
+    async with scene.node(**AS_A_NODE):
+        await scene.pod("profiled", "true", securityContext={"seccompProfile": {"type": "RuntimeDefault"}})
+        pod = await scene.ended("profiled")
+        await eventually(lambda: _mentioned(scene, "profiled", "spec.securityContext.seccompProfile: "))
+
+    assert pod["status"]["phase"] == "Succeeded"
+
+
+async def _mentioned(scene: Scene, pod: str, field: str) -> None:
+    events = [
+        each for each in await scene.admin.list("events", scene.namespace) if pod == each["involvedObject"]["name"]
+    ]
+    (ignored,) = [event for event in events if event["reason"] == "SecurityContextIgnored"]
+    assert field in ignored["message"]
 
 
 async def test_a_node_needs_only_the_rights_of_a_node(scene: Scene) -> None:

@@ -1,8 +1,8 @@
 """What a pod asks for that a process of this user cannot have: another identity, fewer rights, isolation.
 
 A node of a cluster refuses such a pod: its author relies on the field. Local mode runs the pods of one person, as
-that person: it refuses a pod only if the process would be root and the pod says that it must not be, and mentions the
-other fields in an Event.
+that person: it refuses a pod only if the process would be root and the pod says that it must not be. What is not
+refused is mentioned in an Event.
 """
 
 import os
@@ -50,6 +50,9 @@ class Unmet(msgspec.Struct, frozen=True):
     because: str
     is_excess: bool = False
     """The process would have rights that the pod renounces."""
+    is_default: bool = False
+    """The pod asks for the default of its node, which is nothing here. It is mentioned and not refused: the Pod
+    Security Standard *restricted* wants every pod to ask for it."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.because}"
@@ -66,7 +69,8 @@ def refusal(pod: Pod, policy: Policy) -> PodFailure | None:
             "TaintToleration",
             f"this node runs pods as processes of one user; add a toleration with the key {KEY} to the pod if it may",
         )
-    refused = [each for each in unmet(pod, policy.identity) if policy.is_strict or each.is_excess]
+    found = unmet(pod, policy.identity)
+    refused = [each for each in found if each.is_excess or (policy.is_strict and not each.is_default)]
     if not refused:
         return None
     return PodFailure(UNSUPPORTED, f"{'; '.join(map(str, refused))}; remove it, or use another node")
@@ -112,7 +116,9 @@ def _of_context(place: str, field: str, value: Any, identity: Identity) -> Itera
         return
     rule = _RULES.get(field, _unknown)
     if because := rule(value, identity):
-        yield Unmet(f"{place}.{field}", because, is_excess=identity.is_root and field in _NOT_ROOT)
+        is_excess = identity.is_root and field in _NOT_ROOT
+        is_default = rule is _profile and value.get("type") == _DEFAULT
+        yield Unmet(f"{place}.{field}", because, is_excess=is_excess, is_default=is_default)
 
 
 def _of_capabilities(place: str, value: Object, identity: Identity) -> Iterator[Unmet]:
@@ -157,7 +163,7 @@ def _no_new_privileges(value: bool, identity: Identity) -> str:
 
 def _profile(value: Object, _: Identity) -> str:
     kind = value.get("type", "")
-    return "" if kind in ("", "Unconfined", "RuntimeDefault") else f"processes of this node have no {kind} profile"
+    return "" if kind in ("", "Unconfined") else f"processes of this node have no {kind} profile"
 
 
 def _nothing(_: Any, __: Identity) -> str:
@@ -172,6 +178,7 @@ def _unknown(_: Any, __: Identity) -> str:
     return "this node does not know the field"
 
 
+_DEFAULT = "RuntimeDefault"
 _NOT_ROOT = frozenset({"runAsUser", "runAsGroup", "runAsNonRoot"})
 _RULES: Mapping[str, Callable[[Any, Identity], str]] = {
     "runAsUser": _run_as_user,

@@ -292,7 +292,7 @@ class PodWorker:
         return {POD_UID: self.pod.uid, CONTAINER: container.name}
 
     def _mention_ignored(self) -> None:
-        """Fields that a pod of local mode has and that are not done."""
+        """Fields that the pod has and that are not done."""
         ignored = "" if self._rejection else "; ".join(map(str, unmet(self.pod, self._host.policy.identity)))
         if ignored:
             self._record_event("Warning", "SecurityContextIgnored", ignored)
