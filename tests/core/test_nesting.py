@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from trainmaster.core.nesting import elements, members, prune
+from trainmaster.core.nesting import elements, members, prune, without_spec
 
 DEEP = b'{"a":' * 9000 + b"1" + b"}" * 9000
 
@@ -55,3 +55,57 @@ def test_truncated_and_other_json_is_neither_object_nor_array(raw: bytes) -> Non
 def test_truncated_json_cannot_be_pruned(raw: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         prune(raw)
+
+
+# --- objects as an API server writes them ---
+
+HEAD = b'{"apiVersion":"g/v1","kind":"K","metadata":'
+DEEP_MANAGED = b'"managedFields":[{"fieldsV1":{"f:spec":%s},"manager":"me"}],' % DEEP.replace(b'"a"', b'"f:a"')
+
+
+@pytest.mark.parametrize(
+    ("metadata", "rest", "kept"),
+    [
+        pytest.param(b'"name":"x"', b'"spec":%s' % DEEP, b'{"name":"x"},"spec":{},"status":{}', id="no status"),
+        pytest.param(
+            b'"name":"x"',
+            b'"spec":%s,"status":{"phase":"A","conditions":[{"type":"B","status":"True"}]}' % DEEP,
+            b'{"name":"x"},"spec":{},"status":{"phase":"A","conditions":[{"type":"B","status":"True"}]}',
+            id="a status",
+        ),
+        pytest.param(
+            DEEP_MANAGED + b'"name":"x"',
+            b'"spec":{"a":%s},"status":{}' % DEEP,
+            b'{"name":"x"},"spec":{},"status":{}',
+            id="managedFields as deep as the spec",
+        ),
+        pytest.param(
+            b'"labels":{"a":"},\\"spec\\":","managedFields":"[","spec":"y"},"name":"x"',
+            b'"spec":%s' % DEEP,
+            b'{"labels":{"a":"},\\"spec\\":","managedFields":"[","spec":"y"},"name":"x"},"spec":{},"status":{}',
+            id="the same words in labels",
+        ),
+        pytest.param(
+            b'"name":"x"',
+            b'"spec":{"a":%s,"z":{"b":{},"status":{"phase":"Succeeded"}}}' % DEEP,
+            b'{"name":"x"},"spec":{},"status":{}',
+            id="a status inside of the spec",
+        ),
+        pytest.param(
+            b'"name":"x"',
+            b'"spec":{"a":%s,"metadata":{"name":"other"},"spec":{}},"status":{"phase":"A"}' % DEEP,
+            b'{"name":"x"},"spec":{},"status":{"phase":"A"}',
+            id="another object inside of the spec",
+        ),
+    ],
+)
+def test_metadata_and_status_of_a_deep_object_are_found_by_how_api_servers_write_it(
+    metadata: bytes, rest: bytes, kept: bytes
+) -> None:
+    assert without_spec(HEAD + b"{" + metadata + b"}," + rest + b"}\n") == HEAD + kept + b"}"
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b'{"metadata":{"name":"x"},"spec":{}}', HEAD + b'{"name":"x"}}'])
+def test_an_object_that_is_written_otherwise_is_not_guessed(raw: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        without_spec(raw)

@@ -504,14 +504,14 @@ def test_an_error_carries_its_code_and_no_view(codec: Codec[Any]) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_of_an_object_that_cannot_be_read_name_and_version_are_known(codec: Codec[Any]) -> None:
-    metadata = minimal()["metadata"] | {"labels": ["not", "a", "map"]}
+    metadata = minimal()["metadata"] | {"ownerReferences": {"not": "a list"}}
     event = codec.line(line({"metadata": metadata}, "MODIFIED"))
 
     assert (event.type, event.view, event.resource_version) == ("MODIFIED", None, "7")
     assert event.unreadable is not None
     assert (event.unreadable.key, event.unreadable.error.partition(",")[0]) == (
         Key("n", "p"),
-        "Expected `object | null`",
+        "Expected `array | null`",
     )
 
 

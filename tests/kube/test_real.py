@@ -3,13 +3,20 @@
 import msgspec
 import pytest
 
+from testbed.operator import install
 from testbed.plane import ControlPlane
 from tests.kube.conftest import Connect
+from tests.manifests.build import aitrainingjob, template
+from tests.odd import MARK, deep, with_value
 from trainmaster.core.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound, TooLarge, Unauthorized
 from trainmaster.core.ids import LEASE, POD, Key
+from trainmaster.core.nesting import without_spec
+from trainmaster.kinds.aitrainingjob.kind import AITrainingJobKind
 from trainmaster.kube.client import KubeCluster
 from trainmaster.kube.config import Config, Material, User
 from trainmaster.kube.kubeconfig import load_config
+
+AITRAININGJOB = AITrainingJobKind.resource
 
 
 def a_pod(name: str) -> bytes:
@@ -49,6 +56,21 @@ async def test_lease_is_replaced_only_in_the_version_that_was_read(cluster: Kube
 
     with pytest.raises(Conflict):
         await cluster.replace(LEASE, key, read.replace(b'"spec":{}', b'"spec":{"holderIdentity":"other"}'))
+
+
+async def test_a_large_deep_job_is_written_as_its_codec_expects(plane: ControlPlane, cluster: KubeCluster) -> None:
+    """Metadata and status are found without a scan: the order of the fields is that of the API server."""
+    install(plane)
+    body = with_value(aitrainingjob("deep", replicaSpecs={"t": {"template": template(x=MARK)}}), deep(9000))
+    created = await cluster.create(AITRAININGJOB, "default", body)
+    await cluster.patch(AITRAININGJOB, Key("default", "deep"), b'{"status":{"phase":"Running"}}', subresource="status")
+    stored = without_spec(await cluster.get(AITRAININGJOB, Key("default", "deep")))
+    await cluster.delete(AITRAININGJOB, Key("default", "deep"), uid=created.uid)
+
+    found = msgspec.json.decode(stored)
+    assert (found["metadata"]["name"], found["metadata"]["uid"]) == ("deep", created.uid)
+    assert "managedFields" not in found["metadata"]
+    assert (found["spec"], found["status"]["phase"]) == ({}, "Running")
 
 
 async def test_refusals_have_their_meaning(cluster: KubeCluster, namespace: str) -> None:

@@ -11,6 +11,7 @@ of its object, and objects of others are dropped while they are decoded (``Codec
 import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from sys import intern
@@ -21,7 +22,7 @@ import msgspec
 from trainmaster.core.digest import digests
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.job_size import size_error
-from trainmaster.core.nesting import TOO_DEEP, elements, members, prune
+from trainmaster.core.nesting import SCANNED, TOO_DEEP, elements, members, prune, without_spec
 from trainmaster.core.plain import plain
 from trainmaster.core.quantity import amount_of
 
@@ -43,6 +44,10 @@ FIELDS = 64
 SPEC_LEVELS = 4
 """What is kept of the spec of a job that is too large: so many fields of an object, values up to this size, and down to
 the fields of a template."""
+MOST_VALUES = 4096
+"""A large value with more commas is not looked into: decoding its fields would take too long."""
+LARGE_OBJECT = 64 * 1024
+"""Of a larger object the metadata is decoded first: those of strangers are dropped by it."""
 
 
 class OwnerView(msgspec.Struct, frozen=True, gc=False):
@@ -260,8 +265,10 @@ class WatchLine(msgspec.Struct, Generic[V]):
 class Codec(Generic[V]):
     """Decodes one resource: msgspec decodes ``wire``, ``slim`` makes the view."""
 
-    def __init__(self, wire: type[W], slim: Callable[[W], V]) -> None:
+    def __init__(self, wire: type[W], slim: Callable[[W], V], *, has_labels: bool = True) -> None:
+        """``has_labels``: the view has all labels of its object."""
         self._slim: Callable[[Any], V] = slim
+        self._has_labels = has_labels
         self._keeps: Callable[[V], bool] = lambda _: True
         self._page = msgspec.json.Decoder(_PageWire[wire])  # type: ignore[valid-type]  # built per wire type
         self._item = msgspec.json.Decoder(wire)
@@ -275,20 +282,26 @@ class Codec(Generic[V]):
 
     def page(self, body: bytes) -> Page[V]:
         """Raises ``msgspec.DecodeError`` if the body is not a list. ``unreadable`` are items that cannot be decoded."""
+        return self.quick_page(body) or self.page_by_items(body)
+
+    def quick_page(self, body: bytes) -> Page[V] | None:
+        """None if not all of its items can be decoded, or if it is not a list."""
         try:
             page = self._page.decode(body)
             views = [view for item in page.items if self._keeps(view := self._view(item, len(body)))]
             return Page(views, _version(page.metadata), page.metadata.cursor, [])
         except Exception:
-            return self._page_by_items(body)
+            return None
 
-    def _page_by_items(self, body: bytes) -> Page[V]:
-        """Decodes each item separately, so that one bad item does not hide the others."""
+    def page_by_items(self, body: bytes) -> Page[V]:
+        """Decodes each item separately, so that one bad item does not hide the others. It may take seconds."""
         metadata, items = _split_page(body)
         views: list[V] = []
         unreadable: list[Unreadable] = []
         for item in items:
             try:
+                if len(item) > LARGE_OBJECT and not self._is_kept(_head_of(item)):
+                    continue
                 view = self.object(item)
                 if self._keeps(view):
                     views.append(view)
@@ -297,12 +310,17 @@ class Codec(Generic[V]):
         return Page(views, _version(metadata), metadata.cursor, unreadable)
 
     def object(self, raw: bytes) -> V:
-        """The view of one object. Values that are nested too deeply are dropped; a job then has ``error``."""
+        """The view of one object. Values that are nested too deeply are dropped, and of a large object the whole spec;
+        a job then has ``error``."""
         try:
             return self._view(self._item.decode(raw), len(raw))
         except RecursionError:
-            view = self._view(self._item.decode(prune(raw)), len(raw))
-            return msgspec.structs.replace(view, error=TOO_DEEP) if isinstance(view, JobView) else view
+            view = self._view(self._item.decode(_shallow(raw)), len(raw))
+        if isinstance(view, JobView):
+            return msgspec.structs.replace(view, error=TOO_DEEP)
+        if len(raw) > SCANNED:  # its spec may be missing
+            raise ValueError(TOO_DEEP)
+        return view
 
     def _view(self, wire: Any, size: int) -> V:
         """``size`` is that of the object on the wire, or more. Views of small objects are not measured: no view has
@@ -315,7 +333,10 @@ class Codec(Generic[V]):
         return view
 
     def line(self, line: bytes) -> WatchLine[V]:
-        """Raises ``msgspec.DecodeError`` if the line is not a watch event."""
+        """Raises ``msgspec.DecodeError`` if the line is not a watch event. Whatever a stranger wrote, this takes some
+        milliseconds: other jobs wait meanwhile."""
+        if len(line) > LARGE_OBJECT and (dropped := self._dropped(line)):
+            return dropped
         try:
             wire = self._line.decode(line)
             if wire.type not in ("BOOKMARK", "ERROR"):  # their objects may decode as a view with few fields
@@ -324,10 +345,29 @@ class Codec(Generic[V]):
             return self._special_line(line)
         return self._special_line(line)
 
+    def _dropped(self, line: bytes) -> WatchLine[V] | None:
+        """A line about a large object that is not kept, by its metadata alone; None for all others."""
+        try:
+            event = _HEAD_LINE.decode(line)
+        except (ValueError, RecursionError):
+            return None
+        head = event.object.metadata
+        if event.type in ("BOOKMARK", "ERROR"):
+            return None
+        if not self._is_kept(head):
+            return WatchLine("DELETED", None, head.resource_version, unreadable=Unreadable(head.key(), ""))
+        size = len(bytes(head.labels))
+        if self._has_labels and size > VIEW_BYTES:
+            error = f"its labels have {size} bytes; at most {VIEW_BYTES} are kept of an object"
+            return WatchLine(event.type, None, head.resource_version, unreadable=Unreadable(head.key(), error))
+        return None
+
+    def _is_kept(self, head: "_HeadMetaWire | None") -> bool:
+        return head is None or self._keeps(head)  # type: ignore[arg-type]  # it has the owner, as a view does
+
     def _special_line(self, line: bytes) -> WatchLine[V]:
         """A bookmark, an error, or an object that cannot be decoded or is nested too deeply."""
-        event = members(line)
-        type_, raw = _text(event.get(b"type", b"")), event.get(b"object", b"")
+        type_, raw = _split_line(line)
         if type_ == "ERROR":
             return _error_line(line)
         if type_ == "BOOKMARK":  # its object has a resourceVersion and no name
@@ -335,6 +375,8 @@ class Codec(Generic[V]):
         try:
             view = self.object(raw)
         except Exception as error:
+            if head := _head_of(raw):
+                return WatchLine(type_, None, head.resource_version, unreadable=Unreadable(head.key(), str(error)))
             metadata = _metadata_of(raw)
             return WatchLine(type_, None, _version_in(metadata), unreadable=Unreadable(_key_in(metadata), str(error)))
         return self._change(type_, view)
@@ -380,7 +422,40 @@ def _split_page(body: bytes) -> tuple["_ListMetaWire", list[bytes]]:
         return metadata, elements(items) if items != b"null" else []  # an empty list of metadata has null
 
 
+def _split_line(line: bytes) -> tuple[str, bytes]:
+    """Type and object of a watch line."""
+    event, line = _EVENT.match(line), line.rstrip()
+    if event and line.endswith(b"}}"):
+        return event[1].decode(), line[event.end() : -1]
+    fields = members(line)
+    return _text(fields.get(b"type", b"")), fields.get(b"object", b"")
+
+
+def _shallow(raw: bytes) -> bytes:
+    """The object without what is nested too deeply. Only one that no API server wrote is scanned whatever its size."""
+    if len(raw) > SCANNED:
+        with suppress(ValueError):
+            return without_spec(raw)
+    return prune(raw)
+
+
+def _head_of(raw: bytes) -> "_HeadMetaWire | None":
+    """The metadata that tells whose an object is; None if it cannot be decoded."""
+    try:
+        head = _HEAD.decode(raw).metadata
+    except RecursionError:
+        try:
+            head = _HEAD.decode(without_spec(raw)).metadata
+        except (ValueError, RecursionError):
+            return None
+    except ValueError:
+        return None
+    return head if head.name and _VERSION.fullmatch(head.resource_version) else None
+
+
 def _name_of(raw: bytes) -> Key | None:
+    if head := _head_of(raw):
+        return head.key()
     try:
         return _key_in(_metadata_of(raw))
     except msgspec.DecodeError:
@@ -446,10 +521,41 @@ class _MetaWire(msgspec.Struct, rename="camel"):
         return Key(intern(self.namespace), self.name)
 
     def controller(self) -> OwnerView | None:
-        for owner in self.owner_references or ():
-            if owner.controller:
-                return OwnerView(intern(owner.api_version), intern(owner.kind), intern(owner.name), intern(owner.uid))
-        return None
+        return _controller(self.owner_references)
+
+
+def _controller(owners: Iterable[_OwnerWire] | None) -> OwnerView | None:
+    for owner in owners or ():
+        if owner.controller:
+            return OwnerView(intern(owner.api_version), intern(owner.kind), intern(owner.name), intern(owner.uid))
+    return None
+
+
+class _HeadMetaWire(msgspec.Struct, rename="camel"):
+    """Whose object it is. Its labels, of which there may be many, are not decoded."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    deletion_timestamp: datetime | None = None
+    labels: msgspec.Raw = msgspec.Raw()
+    owner_references: list[_OwnerWire] | None = None
+
+    def key(self) -> Key:
+        return Key(intern(self.namespace), self.name)
+
+    @property
+    def owner(self) -> OwnerView | None:
+        return _controller(self.owner_references)
+
+    @property
+    def has_owners(self) -> bool:
+        return bool(self.owner_references)
+
+
+class _HeadWire(msgspec.Struct):
+    metadata: _HeadMetaWire
 
 
 class _PodMetaWire(_MetaWire):
@@ -589,7 +695,7 @@ class _ChildWire(msgspec.Struct):
 
 
 class _JobWire(msgspec.Struct):
-    metadata: _MetaWire
+    metadata: _HeadMetaWire
     status: msgspec.Raw = msgspec.Raw()
 
 
@@ -640,6 +746,10 @@ class _ErrorWire(msgspec.Struct):
 
 _VERSION = re.compile(r"[0-9]{1,19}")
 _KIND = msgspec.json.Decoder(_KindWire)
+_HEAD = msgspec.json.Decoder(_HeadWire)
+_HEAD_LINE = msgspec.json.Decoder(_LineWire[_HeadWire])
+_EVENT = re.compile(rb'\{"type":"([A-Z]+)","object":')
+"""How an API server begins a line."""
 _ANY_LIST = msgspec.json.Decoder(_AnyListWire)
 _RAW_PAGE = msgspec.json.Decoder(_PageWire[msgspec.Raw])
 _ERROR = msgspec.json.Decoder(_ErrorWire)
@@ -922,7 +1032,7 @@ def _part_of(body: bytes) -> bytes:
     part: dict[str, Any] = {"metadata": {name: metadata[name] for name in _IDENTITY if name in metadata}}
     if "status" in fields:
         part["status"] = fields["status"]
-    spec = msgspec.json.encode(_without_large(bytes(fields.get("spec", b"{}")), SPEC_LEVELS))
+    spec = msgspec.json.encode(_without_large(bytes(fields.get("spec", b"{}")), SPEC_LEVELS) or {})
     if len(spec) > VIEW_BYTES:
         spec = msgspec.json.encode(_without_large(spec, 1))
     return msgspec.json.encode({**part, "spec": msgspec.Raw(spec)})
@@ -932,6 +1042,8 @@ def _without_large(value: bytes, levels: int) -> Any:
     """The value; of a large object or array the first fields or items; null for any other large value."""
     if len(value) <= FIELD_BYTES:
         return msgspec.Raw(value)
+    if value.count(b",") > MOST_VALUES:
+        return None
     if levels and value.startswith(b"{"):
         named = islice(_FIELDS.decode(value).items(), FIELDS)
         return {name: _without_large(bytes(inner), levels - 1) for name, inner in named if len(name) < FIELD_BYTES}
@@ -955,8 +1067,8 @@ SERVICE_CODEC: Codec[ServiceView] = Codec(_ServiceWire, _slim_service)
 CHILD_CODEC: Codec[ChildView] = Codec(_ChildWire, _slim_child)
 CANDIDATE_CODEC: Codec[CandidateView] = Codec(_ServiceWire, _slim_candidate)
 WHOLE_CANDIDATE_CODEC: Codec[CandidateView] = Codec(msgspec.Raw, _slim_whole_candidate)
-JOB_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_job)
-WHOLE_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_whole)
+JOB_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_job, has_labels=False)
+WHOLE_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_whole, has_labels=False)
 """Objects of any kind and size, for programs that serve one user."""
 NODE_CODEC: Codec[NodeView] = Codec(_NodeWire, _slim_node)
 LEASE_CODEC: Codec[LeaseView] = Codec(_LeaseWire, _slim_lease)

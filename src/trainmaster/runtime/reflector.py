@@ -33,6 +33,9 @@ PAGE_BYTES = 8 * 1024 * 1024
 """The longest page that is read. A longer one is asked for again with fewer objects."""
 OBJECT_BYTES = 16 * 1024 * 1024
 """The longest page of one object. etcd stores objects of 1.5 MB; escaped as JSON, they may have six times as much."""
+SLOW_PAGE = 128 * 1024
+"""A longer page that has to be read item by item is read by another thread: it may take seconds, and the event loop
+renews the lease."""
 WATCH_SECONDS = 240.0
 """The server ends a watch after this time, so that load spreads over API servers again."""
 FORBIDDEN_SECONDS = 60.0
@@ -150,7 +153,7 @@ class Reflector(Generic[V]):
         left_out: set[Key | None] = set()
         cursor = ""
         while True:
-            page = self._read(await self._fetch(cursor))
+            page = await self._read(await self._fetch(cursor))
             views += page.views
             for unreadable in page.unreadable:
                 self._leave_out(unreadable)
@@ -189,9 +192,13 @@ class Reflector(Generic[V]):
                 self._page = min(2 * self._page, LARGEST_PAGE)
             return body
 
-    def _read(self, body: bytes) -> Page[V]:
+    async def _read(self, body: bytes) -> Page[V]:
         try:
-            return self._codec.page(body)
+            if page := self._codec.quick_page(body):
+                return page
+            if len(body) > SLOW_PAGE:
+                return await asyncio.to_thread(self._codec.page_by_items, body)
+            return self._codec.page_by_items(body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise Unreachable(f"a list of {self._store.resource} cannot be read: {error}") from error
 
