@@ -225,6 +225,16 @@ def test_unknown_fields_are_kept_at_every_level_of_templates_and_volumes_and_now
             assert schema.get(KEEPS, False) is is_users_own, path
 
 
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: str(definition.resource))
+def test_every_number_has_a_minimum_and_a_maximum(definition: Definition) -> None:
+    """Those of a template that are not named here are checked by the API server when the pod is created."""
+    for version in crd.crd(definition)["spec"]["versions"]:
+        numbers = [(p, n) for p, n in nodes(version["schema"]["openAPIV3Schema"]) if n.get("type") == "integer"]
+        unbounded = [path for path, number in numbers if not {"minimum", "maximum"} <= number.keys()]
+
+        assert (bool(numbers), unbounded) == (True, [])
+
+
 @each_definition
 def test_every_field_has_a_description(kind: str) -> None:
     for path, schema in nodes(schema_of(kind)):
@@ -256,6 +266,7 @@ def test_a_type_without_a_source_file_has_no_descriptions(monkeypatch: pytest.Mo
 
 INT32 = {"type": "integer", "format": "int32"}
 INT64 = {"type": "integer", "format": "int64"}
+NUMBER = {**INT64, "minimum": 0, "maximum": 2**31 - 1}
 TEXT = {"type": "string"}
 TIME = {"type": "string", "format": "date-time"}
 PORT = {**INT32, "minimum": 1, "maximum": 65535}
@@ -274,16 +285,16 @@ END_POLICY = {"type": "string", "enum": ["All", "Any", "None", "Rank0"]}
         ("spec.collector.template.spec.containers.*.ports.*.containerPort", PORT),
         ("spec.learner.template.spec.containers.*.env.*.name", TEXT),
         ("status.phase", TEXT),
-        ("status.observedGeneration", INT64),
+        ("status.observedGeneration", {**INT64, "minimum": 0, "maximum": 2**53 - 1}),
         ("status.conditions.*.type", TEXT),
         ("status.conditions.*.status", TEXT),
         ("status.conditions.*.reason", TEXT),
         ("status.conditions.*.message", TEXT),
         ("status.conditions.*.lastUpdateTime", TIME),
         ("status.conditions.*.lastTransitionTime", TIME),
-        ("status.replicaStatus.*.active", INT64),
-        ("status.replicaStatus.*.succeeded", INT64),
-        ("status.replicaStatus.*.failed", INT64),
+        ("status.replicaStatus.*.active", NUMBER),
+        ("status.replicaStatus.*.succeeded", NUMBER),
+        ("status.replicaStatus.*.failed", NUMBER),
         ("status.ports.*.*", PORT),
         ("spec.coordinator.template.spec.hostNetwork", {"type": "boolean"}),
     ],
@@ -300,7 +311,7 @@ def test_dijob_has_the_field(path: str, expected: Schema) -> None:
         ("spec.faultTolerant", {"type": "boolean"}),
         ("spec.priority", {**TEXT, "maxLength": 63, "pattern": LABEL_VALUE}),
         ("spec.schedulerName", TEXT),
-        ("spec.timeLimit", {**INT64, "minimum": 1}),
+        ("spec.timeLimit", {**INT64, "minimum": 1, "maximum": 2**31 - 1}),
         ("spec.cleanPodPolicy", {"type": "string", "enum": ["All", "None", "Running"]}),
         ("spec.failPolicy", END_POLICY),
         ("spec.completePolicy", END_POLICY),
@@ -323,8 +334,8 @@ def test_dijob_has_the_field(path: str, expected: Schema) -> None:
         ("spec.replicaSpecs.*.template.spec.initContainers.*.name", TEXT),
         ("status.phase", TEXT),
         ("status.conditions.*.lastProbeTime", TIME),
-        ("status.replicaStatuses.*.scheduled", INT64),
-        ("status.elasticReplicas", INT64),
+        ("status.replicaStatuses.*.scheduled", NUMBER),
+        ("status.elasticReplicas", NUMBER),
         ("status.selector", TEXT),
         ("status.ports.*.*", PORT),
         ("status.startTime", TIME),
@@ -451,7 +462,8 @@ def test_the_schema_of_an_mxjob_of_mlkube_allows_fewer_replicas_than_a_job_may_h
 
 # Only the schema asks for the name of a volume: a decoder that did would have to know more of volumes than we need.
 # Only the schema has a pattern for exit codes: `validate` can say what is wrong with one, a decoder cannot. And for
-# managers: a job of somebody else, whatever his name, is not ours to judge.
+# managers: a job of somebody else, whatever his name, is not ours to judge. And a maximum of deadlines: a job that was
+# stored with a longer one is still run.
 STRICTER = {
     "dijob-job-volume-without-a-name",
     "aitrainingjob-exit-code-is-a-word",
@@ -474,7 +486,7 @@ def test_schema_and_decoder_agree_on_a_bad_job(row: Any) -> None:
 @pytest.mark.parametrize("value", [True, -1, 0, 7, 100_000, 2**40, 1.5, "", "All", [], [7], [{}], {}, {"a": 7}])
 def test_schema_and_decoder_agree_wherever_one_value_stands_in_for_another(job: Manifest, value: Any) -> None:
     for changed, path in _changed(job["spec"], value):
-        if not path.startswith((".volumes", ".restartingExitCode", ".managedBy")):  # see STRICTER
+        if not path.startswith((".volumes", ".restartingExitCode", ".managedBy", ".timeLimit")):  # see STRICTER
             candidate = {**job, "spec": changed}
 
             assert _schema_accepts(candidate) == _decoder_accepts(candidate), path

@@ -23,6 +23,18 @@ class ObjectMeta(Wire, frozen=True):
     deletion_timestamp: datetime | None = None
 
 
+INT32_MAX = 2**31 - 1
+
+# The bounds of these are for the API server alone: a job that was stored under another definition is still read.
+Deadline = Annotated[int, msgspec.Meta(ge=1, extra={"openapi": {"maximum": INT32_MAX}})]
+"""Seconds. Other operators allowed more; no date is computed from it (lifecycle/deadline.py)."""
+Number = Annotated[int, msgspec.Meta(extra={"openapi": {"minimum": 0, "maximum": INT32_MAX}})]
+"""A count, or an index, in a status."""
+ExitCode = Annotated[int, msgspec.Meta(extra={"openapi": {"minimum": -INT32_MAX - 1, "maximum": INT32_MAX}})]
+"""The exit code of a container, as the kubelet reports it."""
+Generation = Annotated[int, msgspec.Meta(extra={"openapi": {"minimum": 0, "maximum": 2**53 - 1}})]
+"""The generation of an object. The API server computes with bounds as floats, and refuses larger ones."""
+
 Template = Annotated[dict[str, Any], msgspec.Meta(extra={"schema": TemplatePart})]
 """A PodTemplateSpec as the user wrote it; the schema has only the fields that we read."""
 

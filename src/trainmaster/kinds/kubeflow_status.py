@@ -11,7 +11,7 @@ import msgspec
 
 from trainmaster.core.condition import SUSPENDED, Condition, Conditions, find, finished, is_true
 from trainmaster.core.plan import Event, normal, warning
-from trainmaster.core.wire import Ports, Wire
+from trainmaster.core.wire import Generation, Number, Ports, Wire
 from trainmaster.kinds.base import Job
 from trainmaster.kinds.status import recorded, replaced, standard_conditions
 from trainmaster.lifecycle import reason, waiting
@@ -41,18 +41,18 @@ _GOING_ON = (RUNNING, RESTARTING)
 
 
 class ReplicaStatus(Wire, frozen=True):
-    active: int = 0
+    active: Number = 0
     """Running pods."""
-    succeeded: int = 0
+    succeeded: Number = 0
     """Pods that have succeeded."""
-    failed: int = 0
+    failed: Number = 0
     """Pods that have failed."""
 
 
 class JobStatus(Wire, frozen=True):
     phase: str = ""
     """Created, Running, Restarting or Suspended; at the end Succeeded or Failed."""
-    observed_generation: int = 0
+    observed_generation: Generation = 0
     """The generation of the spec that this status is about."""
     conditions: Conditions = ()
     """The conditions that all kinds have, and then each phase that the job has had, the present one last."""
@@ -62,9 +62,9 @@ class JobStatus(Wire, frozen=True):
     """What is counted of the restarts of each role."""
     restart_history: tuple[Restart, ...] = ()
     """The last ten restarts."""
-    ran: dict[str, tuple[int, ...]] = {}
+    ran: dict[str, tuple[Number, ...]] = {}
     """The indices of the replicas of each role whose pod was seen running in this attempt."""
-    done: dict[str, tuple[int, ...]] = {}
+    done: dict[str, tuple[Number, ...]] = {}
     """The indices of the replicas of each role that have succeeded in this attempt. They are not created again."""
     ports: Ports = {}
     """The ports of replicas that share a network: by replica, then by the port that its template declares."""

@@ -5,13 +5,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from trainmaster.core.view import PodView
-from trainmaster.core.wire import ManagedBy, Wire
+from trainmaster.core.wire import Deadline, ManagedBy, Wire
 from trainmaster.kinds.kubeflow_status import JobStatus
 from trainmaster.lifecycle import model, restart
 from trainmaster.lifecycle.deadline import limit_of
 from trainmaster.lifecycle.gang import SchedulingPolicy
 
-Seconds = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
@@ -23,7 +22,7 @@ class Policy(Wire, frozen=True):
     None, which is the default: none."""
     ttl_seconds_after_finished: Count | None = None
     """The job is deleted this time after its end. By default it is kept."""
-    active_deadline_seconds: Seconds | None = None
+    active_deadline_seconds: Deadline | None = None
     """After this time the job has failed, and running pods are deleted under every ``cleanPodPolicy``. By default there
     is no deadline. A suspension resets it."""
     backoff_limit: Count | None = None

@@ -15,11 +15,10 @@ import msgspec
 from msgspec import inspect
 
 from trainmaster.core.template import ContainerPart, VolumePart
+from trainmaster.core.wire import INT32_MAX
 from trainmaster.kinds.description import fields_of, plain
 
 Schema = dict[str, Any]
-
-INT32_MAX = 2**31 - 1
 
 # Lists of these are keyed by name, as they are in a pod: the API server refuses a name that occurs twice. Not env:
 # there a repeated name is legal, and the last one wins.

@@ -2,12 +2,13 @@
 in time is force-deleted."""
 
 from collections.abc import Callable, Container, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from trainmaster.core.ids import POD
 from trainmaster.core.plan import Delete, deletions, soonest
 from trainmaster.core.view import PodView
+from trainmaster.lifecycle.deadline import seconds_until
 
 CleanPodPolicy = Literal["All", "Running", "None"]
 
@@ -52,7 +53,7 @@ def patience_left(pod: PodView, now: datetime) -> float | None:
     """Seconds until a terminating pod is force-deleted; None when there is nothing to wait for."""
     if pod.leaves is None or pod.is_forced:
         return None
-    return (pod.leaves + timedelta(seconds=PATIENCE) - now).total_seconds()
+    return seconds_until(pod.leaves, PATIENCE, now)
 
 
 def patience(pods: Iterable[PodView], now: datetime) -> float | None:

@@ -5,12 +5,13 @@ again, maybe on another node, as long as the replica has tried for less than a r
 failed. Times are counted from the first error that was seen, which the status of the job stores.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from trainmaster.core.view import ContainerView, PodView
 from trainmaster.lifecycle.completion import FAILED
+from trainmaster.lifecycle.deadline import seconds_until
 from trainmaster.lifecycle.fault import Fault
 
 _PULL = "check that the image exists, and that imagePullSecrets let it be pulled"
@@ -63,9 +64,9 @@ def describe(pod: PodView, error: ContainerView, tried: float | None = None) -> 
 
 def fault_of(pod: PodView, error: ContainerView, since: datetime, times: Times, now: datetime) -> Fault | None:
     """The fault of a pod whose replica could not be created since then; None while it may still try."""
-    if _left(_begun(pod, since), times.duration, now) > 0:
+    if seconds_until(_begun(pod, since), times.duration, now) > 0:
         return None
-    can_try = _left(since, times.restart, now) > 0
+    can_try = seconds_until(since, times.restart, now) > 0
     if not can_try and not times.can_fail:
         return None
     return Fault(
@@ -81,14 +82,10 @@ def fault_of(pod: PodView, error: ContainerView, since: datetime, times: Times, 
 
 def next_look(pod: PodView, since: datetime, times: Times, now: datetime) -> float | None:
     """Seconds until this pod may be judged otherwise than now."""
-    due = (_left(_begun(pod, since), times.duration, now), _left(since, times.restart, now))
+    due = (seconds_until(_begun(pod, since), times.duration, now), seconds_until(since, times.restart, now))
     return min((seconds for seconds in due if seconds > 0), default=None)
 
 
 def _begun(pod: PodView, since: datetime) -> datetime:
     """The pod's own first error: no later pod of the replica had one before it started."""
     return max(since, pod.started) if pod.started else since
-
-
-def _left(since: datetime, seconds: float, now: datetime) -> float:
-    return (since + timedelta(seconds=seconds) - now).total_seconds()

@@ -13,7 +13,8 @@ import msgspec
 TIMEOUT = "Timeout"
 
 LONGEST = 2**31 - 1
-"""Seconds. A longer limit counts as this one: stored jobs may have numbers that no calendar has room for."""
+"""Seconds. Whatever takes longer is looked at again after this time. A stored job may have a number, or an edited time,
+that would be later than the last year of a calendar."""
 
 Stage = Literal["Nodes", "Containers"]
 """What a job waits for until it runs: nodes for its pods, then the containers of pods that have nodes."""
@@ -27,7 +28,7 @@ class Limit(msgspec.Struct, frozen=True):
     message: str
 
     def left(self, now: datetime) -> float:
-        return seconds_until(self.since, min(self.seconds, LONGEST), now)
+        return seconds_until(self.since, self.seconds, now)
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -49,8 +50,8 @@ class WaitLimit(msgspec.Struct, frozen=True):
 
 
 def seconds_until(since: datetime, seconds: float, now: datetime) -> float:
-    """Seconds until so many have passed since then. The sum is not a date: that may be after the year 9999."""
-    return (since - now).total_seconds() + seconds
+    """Seconds until so many have passed since then, at most ``LONGEST``. No date is computed: it may not exist."""
+    return min((since - now).total_seconds() + seconds, LONGEST)
 
 
 def limit_of(since: datetime | None, seconds: int | None, message: str = "") -> Limit | None:

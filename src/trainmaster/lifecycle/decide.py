@@ -17,7 +17,7 @@ from trainmaster.core.view import PodView
 from trainmaster.lifecycle import environment, failure, gang, queue, restart, summary, waiting
 from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
 from trainmaster.lifecycle.completion import Result
-from trainmaster.lifecycle.deadline import Limit, Wait, overdue, seconds_left
+from trainmaster.lifecycle.deadline import Limit, Wait, overdue, seconds_left, seconds_until
 from trainmaster.lifecycle.environment import Environment
 from trainmaster.lifecycle.facts import Facts, Rules, Waiting, classify
 from trainmaster.lifecycle.failure import Failure
@@ -323,7 +323,7 @@ class Pass(Generic[J]):
         """Seconds until replicas may be created that are not created before a given time."""
         times = self.model.not_before
         missing = ((slot.role, slot.index) for slot in self.facts.missing) if times else ()
-        left = {place: (times[place] - self.now).total_seconds() for place in missing if place in times}
+        left = {place: seconds_until(*times[place], self.now) for place in missing if place in times}
         return {place: seconds for place, seconds in left.items() if restart.is_pause(seconds)}
 
     def _missing(self, waits: Container[str], delays: Container[Place]) -> Iterator[Create]:

@@ -13,7 +13,7 @@ import msgspec
 
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import OUT_OF_MEMORY, OUTPUT_BYTES, ContainerView, PodView
-from trainmaster.core.wire import Wire
+from trainmaster.core.wire import ExitCode, Number, Wire
 from trainmaster.lifecycle.fault import START_ERRORS, Fault, cause_of, end_of, is_exception, signal_of
 from trainmaster.lifecycle.restart import FailedPod
 
@@ -43,7 +43,7 @@ class Failure(Wire, frozen=True):
     """The container that failed; empty if the pod failed without one, as with its node."""
     node: str = ""
     """The node of the pod."""
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
     """The exit code of the container; 128 and the number of a signal if one ended it."""
     signal: str = ""
     """The signal that ended the container, such as SIGSEGV."""
@@ -60,7 +60,7 @@ class Failure(Wire, frozen=True):
     output: tuple[str, ...] = ()
     """The last lines of its output: at most ten, and 1 KiB. The kubelet copies them into the pod's status, unless the
     template sets terminationMessagePolicy to File."""
-    others: int = 0
+    others: Number = 0
     """How many more replicas had failed when the job ended."""
 
     @property

@@ -165,8 +165,8 @@ class JobModel(msgspec.Struct, frozen=True, kw_only=True):
     """A pod whose containers cannot be created for long has failed; else its kubelet goes on trying."""
     replaces_pending_pods: bool = False
     """A pod that has never run and is bound to a lost node is replaced, and nothing is counted; else it has failed."""
-    not_before: Mapping[Place, datetime] = {}
-    """Replicas that are created at that time at the earliest."""
+    not_before: Mapping[Place, tuple[datetime, float]] = {}
+    """Replicas that are created so many seconds after that time at the earliest."""
 
     @property
     def misses_deleted_pods(self) -> bool:

@@ -10,11 +10,12 @@ plug-in has registered itself. So devices that are not allocatable have failed o
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from trainmaster.core.view import NodeView, PodView
+from trainmaster.lifecycle.deadline import seconds_until
 from trainmaster.lifecycle.fault import Fault
 
 NODE_FAIL = "NodeFail"
@@ -52,7 +53,7 @@ class NodeProblem(msgspec.Struct, frozen=True):
         """Seconds until it counts; ``seen`` is when it was first seen."""
         if self.is_final:
             return 0.0
-        return ((self.since or seen) + timedelta(seconds=grace) - now).total_seconds()
+        return seconds_until(self.since or seen, grace, now)
 
 
 def problems_of(node: NodeView, rules: Rules) -> Iterator[NodeProblem]:

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from trainmaster.core.wire import ExitCode, Number
 from trainmaster.lifecycle.fault import SIGNALLED, SIGNALS, Fault, cause_of, end_of
 
 RestartPolicy = Literal["Always", "OnFailure", "OnNodeFail", "Never", "ExitCode", "OnNodeFailWithExitCode"]
@@ -48,17 +49,17 @@ class Rules(msgspec.Struct, frozen=True):
 class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What is stored of the restarts of one role."""
 
-    count: int = 0
+    count: Number = 0
     """How often pods of the role were replaced. It only grows."""
-    requested: int = 0
+    requested: Number = 0
     """How many of these a user asked for, by a suspension or with fewer replicas. They are no restarts."""
-    used: int = 0
+    used: Number = 0
     """The restarts that the role itself caused and that are charged to its limit."""
-    streak: int = 0
+    streak: Number = 0
     """Restarts in a row, which the back-off depends on. Ten minutes without a fault end the row."""
-    attempt: int = 0
+    attempt: Number = 0
     """The present attempt of the role. Pods of a lower attempt are deleted."""
-    attempts: dict[str, int] = {}
+    attempts: dict[str, Number] = {}
     """The present attempt of single replicas, by index, where it is higher than that of the role."""
     next_time: datetime | None = None
     """The end of the back-off: before it no pod of the role is created."""
@@ -103,7 +104,7 @@ class Restart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The replica that failed: its role and index, or the name of its pod."""
     scope: str
     """What was restarted: All, Replica or Pod."""
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
     """The exit code of the container that failed."""
     signal: str = ""
     """The signal that ended the container, for example SIGKILL."""

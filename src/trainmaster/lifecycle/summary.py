@@ -12,7 +12,7 @@ from trainmaster.core.condition import (
     Conditions,
     find,
 )
-from trainmaster.core.wire import Wire
+from trainmaster.core.wire import Number, Wire
 from trainmaster.lifecycle.facts import Facts
 from trainmaster.lifecycle.model import JobModel, Memory
 from trainmaster.lifecycle.restart import Restarts
@@ -32,7 +32,7 @@ _URGENT = (
 class Summary(Wire, frozen=True):
     ready: str = ""
     """How many replicas run, and how many there are, for example 2/3."""
-    restarts: int | None = None
+    restarts: Number | None = None
     """How often replicas were restarted, all roles together."""
     message: str = ""
     """What the job waits for, what was refused, or why it ended."""

@@ -7,7 +7,7 @@ import msgspec
 
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
-from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Template, Wire
+from trainmaster.core.wire import Deadline, Generation, ManagedBy, Number, ObjectMeta, Ports, Template, Wire
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.completion import EndPolicy
 from trainmaster.lifecycle.deadline import Wait
@@ -79,7 +79,7 @@ class AITrainingJobSpec(Wire, frozen=True):
     PriorityClass exists."""
     scheduler_name: str = ""
     """Replaces ``schedulerName`` of every pod. By default the templates decide."""
-    time_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    time_limit: Deadline | None = None
     """Seconds from the time when all pods had started. When they are over, the job ends in the phase Timeout. By
     default there is no limit. A suspension resets it."""
     pending_time_limit: Seconds | None = None
@@ -113,17 +113,17 @@ class AITrainingJobSpec(Wire, frozen=True):
 
 
 class ReplicaStatus(Wire, frozen=True):
-    pending: int = 0
+    pending: Number = 0
     """Pods without a node."""
-    scheduled: int = 0
+    scheduled: Number = 0
     """Pods with a node whose containers do not run yet."""
-    active: int = 0
+    active: Number = 0
     """Running pods."""
-    succeeded: int = 0
+    succeeded: Number = 0
     """Pods that have succeeded."""
-    restarting: int = 0
+    restarting: Number = 0
     """Pods that are pending after a restart."""
-    failed: int = 0
+    failed: Number = 0
     """Pods that have failed."""
 
 
@@ -141,7 +141,7 @@ class Ending(Wire, frozen=True):
 class MembershipRecord(Wire, frozen=True):
     """The last membership of an elastic job; ``digest`` stands for its members. The first one has none."""
 
-    generation: int = 1
+    generation: Number = 1
     """How often the members have changed. The file of members has the same number."""
     digest: str = ""
     """A digest of the members, by which a change is noticed."""
@@ -153,13 +153,13 @@ class AITrainingJobStatus(Wire, frozen=True):
     phase: str = ""
     """Pending, Creating, Running, Terminating or Restarting; at the end Succeed, Failed, Timeout, NodeFail or
     Preempted."""
-    observed_generation: int = 0
+    observed_generation: Generation = 0
     """The generation of the spec that this status is about."""
     conditions: Conditions = ()
     """The conditions that all kinds have, and then each phase that the job has had, the present one last."""
     replica_statuses: dict[str, ReplicaStatus] = {}
     """How many pods of each role are in which state."""
-    restart_count: dict[str, int] = msgspec.field(name="RestartCount", default_factory=dict)
+    restart_count: dict[str, Number] = msgspec.field(name="RestartCount", default_factory=dict)
     """How often each role was restarted. It only grows."""
     restart_replica_name: str = msgspec.field(name="RestartReplicaName", default="")
     """The role whose restart is in progress."""
@@ -167,10 +167,10 @@ class AITrainingJobStatus(Wire, frozen=True):
     """What is counted of the restarts of each role."""
     restart_history: tuple[Restart, ...] = ()
     """The last ten restarts."""
-    done: dict[str, tuple[int, ...]] = {}
+    done: dict[str, tuple[Number, ...]] = {}
     """The indices of the replicas of each role that have succeeded in this attempt. Their pods may be deleted by
     now."""
-    elastic_replicas: int = 0
+    elastic_replicas: Number = 0
     """The pods of the elastic role, as the scale subresource shows them."""
     selector: str = ""
     """The label selector of the pods of the elastic role, as the scale subresource shows it."""

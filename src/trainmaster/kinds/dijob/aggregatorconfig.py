@@ -4,7 +4,7 @@ That of nervex.sensetime.com has the same fields.
 """
 
 from trainmaster.core.ids import Resource
-from trainmaster.core.wire import ObjectMeta, Wire
+from trainmaster.core.wire import Number, ObjectMeta, Wire
 from trainmaster.kinds.dijob.types import RoleSpec
 
 RESOURCE = Resource("diengine.opendilab.org", "v1alpha1", "aggregatorconfigs", "AggregatorConfig")
@@ -16,11 +16,11 @@ class AggregatorConfigSpec(Wire, frozen=True):
 
 
 class ReplicaCounts(Wire, frozen=True):
-    total: int = 0
+    total: Number = 0
     """All replicas."""
-    active: int = 0
+    active: Number = 0
     """Replicas that have a task."""
-    idle: int = 0
+    idle: Number = 0
     """Replicas that have none."""
 
 

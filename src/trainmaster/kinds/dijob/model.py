@@ -1,7 +1,7 @@
 """What a DIJob says in the words of the lifecycle: one fixed pod for each fixed role, and the declared replicas."""
 
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -149,7 +149,7 @@ def _ran(job: DIJob, slots: tuple[Slot, ...]) -> list[Place]:
     ]
 
 
-def _not_before(job: DIJob, slots: tuple[Slot, ...]) -> dict[Place, datetime]:
+def _not_before(job: DIJob, slots: tuple[Slot, ...]) -> dict[Place, tuple[datetime, float]]:
     members = job.status.declared.members
     return {
         (slot.role, slot.index): _due(members[slot.name])
@@ -158,8 +158,8 @@ def _not_before(job: DIJob, slots: tuple[Slot, ...]) -> dict[Place, datetime]:
     }
 
 
-def _due(member: Member) -> datetime:
-    return member.at + timedelta(seconds=declare.pause(member.attempt))
+def _due(member: Member) -> tuple[datetime, float]:
+    return member.at, declare.pause(member.attempt)
 
 
 # --- ports of replicas that share a network ---

@@ -7,7 +7,7 @@ import msgspec
 
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
-from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Template, Volumes, Wire
+from trainmaster.core.wire import Deadline, Generation, ManagedBy, Number, ObjectMeta, Ports, Template, Volumes, Wire
 from trainmaster.kinds.dijob.declaration import Declared
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.failure import Failure
@@ -23,7 +23,7 @@ class RunPolicy(Wire, frozen=True):
 
     suspend: bool = False
     """True: all pods are deleted. False again: the job starts again."""
-    active_deadline_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    active_deadline_seconds: Deadline | None = None
     """The job fails if it has not ended so many seconds after its start or resumption. By default there is no
     deadline."""
     ttl_seconds_after_finished: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
@@ -65,18 +65,18 @@ class DIJobSpec(Wire, frozen=True):
 
 
 class RoleStatus(Wire, frozen=True):
-    active: int = 0
+    active: Number = 0
     """Running pods."""
-    succeeded: int = 0
+    succeeded: Number = 0
     """Pods that have succeeded."""
-    failed: int = 0
+    failed: Number = 0
     """Pods that have failed."""
 
 
 class DIJobStatus(Wire, frozen=True):
     phase: str = ""
     """Created or Running; at the end Succeeded or Failed."""
-    observed_generation: int = 0
+    observed_generation: Generation = 0
     """The generation of the spec that this status is about."""
     conditions: Conditions = ()
     """The conditions that all kinds have, and then each phase that the job has had, the present one last."""
@@ -89,7 +89,7 @@ class DIJobStatus(Wire, frozen=True):
     restarts: dict[str, Restarts] = {}
     """What is counted of the restarts of roles whose pods the operator creates by itself; with the restart scope All of
     all roles. Otherwise a requested replica is replaced under another name."""
-    ran: dict[str, tuple[int, ...]] = {}
+    ran: dict[str, tuple[Number, ...]] = {}
     """With the restart scope All: the roles that the operator creates by itself whose pod has run in this attempt."""
     restart_history: tuple[Restart, ...] = ()
     """The last ten restarts."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from trainmaster.core.condition import Conditions
-from trainmaster.core.wire import Anything, ManagedBy, ObjectMeta, Ports, Template, Volumes, Wire
+from trainmaster.core.wire import Anything, Generation, ManagedBy, Number, ObjectMeta, Ports, Template, Volumes, Wire
 from trainmaster.kinds.dijob.declaration import Declared, LastRequest
 from trainmaster.kinds.dijob.types import RESOURCE, RoleSpec, RoleStatus, RunPolicy
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
@@ -23,7 +23,6 @@ VERSION = "v2alpha1"
 __all__ = ["RESOURCE", "VERSION", "DITaskJob", "DITaskSpec", "DITaskStatus", "RequestedReplicas", "Task", "UnionJob"]
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 TaskName = Annotated[str, msgspec.Meta(max_length=63)]
 
 _ATOMIC = {"openapi": {"x-kubernetes-map-type": "atomic"}}
@@ -101,20 +100,20 @@ class DITaskStatus(Wire, frozen=True, kw_only=True):
     phase: str = ""
     """With tasks Pending, Starting, Running, Restarting or Rescheduling; with a coordinator Created or Running. At the
     end Succeeded or Failed."""
-    observed_generation: int = 0
+    observed_generation: Generation = 0
     """The generation of the spec that this status is about."""
     conditions: Conditions = ()
     """The conditions that all kinds have, and then each phase that the job has had, the present one last."""
-    replicas: int = 0
+    replicas: Number = 0
     """Of jobs with tasks: the number of pods."""
-    ready_replicas: int | None = None
+    ready_replicas: Number | None = None
     """Of jobs with tasks: the number of pods that are ready."""
     restarts: Number | None = None
     """How often pods were restarted after failures."""
     reschedules: Number | None = None
     """Of jobs with tasks: how often pods were created again for another reason than a failure, such as a lost node or
     another number of replicas."""
-    task_status: dict[str, dict[str, int]] = {}
+    task_status: dict[str, dict[str, Number]] = {}
     """How many pods of each task are in which phase."""
     allocation: tuple[str, ...] = ()
     """The node of each replica, by rank."""
@@ -124,7 +123,7 @@ class DITaskStatus(Wire, frozen=True, kw_only=True):
     """The numbers of replicas of tasks that were requested through di-server."""
     last_request: LastRequest | None = None
     """The last request to di-server, by which the same request is recognised when its response got lost."""
-    scaled_replicas: int = 0
+    scaled_replicas: Number = 0
     """The pods of the scaled task, as the scale subresource shows them."""
     selector: str = ""
     """The label selector of the pods of the scaled task, as the scale subresource shows it."""
@@ -132,9 +131,9 @@ class DITaskStatus(Wire, frozen=True, kw_only=True):
     """What is counted of the restarts of each task."""
     restart_history: tuple[Restart, ...] = ()
     """The last ten restarts."""
-    ran: dict[str, tuple[int, ...]] = {}
+    ran: dict[str, tuple[Number, ...]] = {}
     """The indices of the replicas of a task or role whose pod was seen running in this attempt."""
-    done: dict[str, tuple[int, ...]] = {}
+    done: dict[str, tuple[Number, ...]] = {}
     """The indices of the replicas of a task that have succeeded in this attempt. They are not created again."""
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen. A device

@@ -9,7 +9,7 @@ import msgspec
 from trainmaster.core.condition import Conditions
 from trainmaster.core.ids import Resource
 from trainmaster.core.template import PodSpecPart, Port, TemplatePart
-from trainmaster.core.wire import ManagedBy, ObjectMeta, Ports, Wire
+from trainmaster.core.wire import Deadline, Generation, ManagedBy, Number, ObjectMeta, Ports, Wire
 from trainmaster.lifecycle.cleanup import CleanPodPolicy
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.gang import SchedulingPolicy
@@ -74,7 +74,7 @@ class MxJobSpec(Wire, frozen=True):
     backoff_limit: Count | None = None
     """How often all replicas, or one that restarts alone, may restart. The default is 6. With ``restartScope`` All
     evictions are not counted."""
-    active_deadline_seconds: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    active_deadline_seconds: Deadline | None = None
     """After this time the job has failed. The time in which it is suspended does not count. By default there is no
     deadline."""
     ttl_seconds_after_finished: Count | None = None
@@ -102,7 +102,7 @@ class ReplicaStatus(Wire, frozen=True):
     """SCHEDULER, SERVER or WORKER."""
     state: str
     """The state of all replicas of the type together."""
-    replicas_states: dict[str, int] = msgspec.field(name="ReplicasStates", default_factory=dict)
+    replicas_states: dict[str, Number] = msgspec.field(name="ReplicasStates", default_factory=dict)
     """How many replicas of the type are in which state."""
 
 
@@ -113,7 +113,7 @@ class MxJobStatus(Wire, frozen=True):
     """Unknown, Running, Succeeded or Failed."""
     reason: str = ""
     """Why the job has failed: pod, node and exit code."""
-    observed_generation: int = 0
+    observed_generation: Generation = 0
     """The generation of the spec that this status is about."""
     runtime_id: str = ""
     """The runtime id in the names of the present replicas."""
@@ -125,7 +125,7 @@ class MxJobStatus(Wire, frozen=True):
     """What is counted of the restarts of each type."""
     restart_history: tuple[Restart, ...] = ()
     """The last ten restarts."""
-    done: dict[str, tuple[int, ...]] = {}
+    done: dict[str, tuple[Number, ...]] = {}
     """The indices of the replicas of each type that have succeeded in this attempt. Their Jobs may be deleted by
     now."""
     ports: Ports = {}
