@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
-from tests.build import view_of_child
+from tests.build import SETTINGS, Json, a_ditask, a_task, an_mxjob, plan_of, view_of_child
 from trainmaster.core.ids import Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.template import MANAGED_BY
@@ -206,3 +207,60 @@ def test_a_pod_tells_the_scheduler_plugins_its_group() -> None:
         "metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "mnist"}},
         "spec": {"schedulerName": "scheduler-plugins-scheduler"},
     }
+
+
+# --- how many pods are placed at once ---
+
+SPEC: dict[str, Any] = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "min_available", "members"),
+    [
+        pytest.param({}, None, 5, id="all"),
+        pytest.param({"worker": (0, 2)}, None, 3, id="not those that have succeeded"),
+        pytest.param({}, 2, 2, id="as the policy says"),
+        pytest.param({}, 9, 5, id="not more than there are"),
+        pytest.param({"worker": (0, 1, 2)}, 3, 2, id="not more than are left"),
+        pytest.param({"worker": tuple(range(9))}, None, 1, id="more have succeeded than the spec has now"),
+    ],
+)
+def test_a_gang_has_the_pods_that_are_left_to_be_placed(
+    succeeded: dict[str, tuple[int, ...]], min_available: int | None, members: int
+) -> None:
+    roles = {"server": (SPEC, 1), "worker": (SPEC, 4)}
+    policy = gang.SchedulingPolicy(min_available=min_available)
+    asked = gang.gang_of(KEY, "volcano", roles, policy)
+    assert asked is not None
+
+    found = gang.sized(asked, succeeded)
+
+    assert (found.min_member, found.min_resources) == (members, {"cpu": str(members)})
+
+
+def test_a_gang_has_at_least_one_member() -> None:
+    asked = gang.gang_of(KEY, "volcano", {"worker": (SPEC, 2)}, None)
+    assert asked is not None
+
+    assert gang.sized(asked, {"worker": (0, 1)}).min_member == 1
+
+
+_MXJOB = {"phase": "Running", "done": {"Worker": [0, 1, 2, 3]}}
+_RANKS = {"learner-0": 0, **{f"collector-{index}": index + 1 for index in range(4)}}
+_DIJOB = {"phase": "Running", "ranks": _RANKS, "done": {"collector": [0, 1, 2, 3]}}
+
+
+@pytest.mark.parametrize(
+    ("job", "members"),
+    [
+        pytest.param(an_mxjob(Scheduler=1, Server=1, Worker=1, status=_MXJOB), 2, id="MXJob"),
+        pytest.param(a_ditask("di", a_task("learner"), a_task("collector"), status=_DIJOB), 1, id="DIJob"),
+    ],
+)
+def test_replicas_that_had_succeeded_and_were_scaled_away_are_not_subtracted(job: Json, members: int) -> None:
+    settings = msgspec.structs.replace(SETTINGS, gang_scheduler="volcano")
+
+    plan = plan_of(job, settings=settings)
+
+    created = [create.body["spec"]["minMember"] for create in plan.creates if create.resource == VOLCANO_GROUP]
+    assert created == [members]

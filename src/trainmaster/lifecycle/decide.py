@@ -21,6 +21,7 @@ from trainmaster.lifecycle.deadline import Limit, Wait, overdue, seconds_left, s
 from trainmaster.lifecycle.environment import Environment
 from trainmaster.lifecycle.facts import Facts, Rules, Waiting, classify
 from trainmaster.lifecycle.failure import Failure
+from trainmaster.lifecycle.gang import Gang
 from trainmaster.lifecycle.model import Ending, JobModel, Memory, Place, Places
 from trainmaster.lifecycle.port import Allotment, PortError, PortRules, allot, is_complete
 from trainmaster.lifecycle.queue import Group, Queue
@@ -316,8 +317,12 @@ class Pass(Generic[J]):
 
     def _group(self) -> tuple[Create, ...]:
         """The PodGroup is created before its pods: a scheduler puts a pod without its group aside."""
-        team, owner = self.model.gang, self.kind.owner(self.job).reference(blocks=self.kind.blocks_owner_deletion)
-        return gang.missing(team, self.facts.observed, owner) if team else ()
+        owner = self.kind.owner(self.job).reference(blocks=self.kind.blocks_owner_deletion)
+        return gang.missing(self._gang, self.facts.observed, owner) if self._gang else ()
+
+    @cached_property
+    def _gang(self) -> Gang | None:
+        return gang.sized(self.model.gang, self.facts.succeeded) if self.model.gang else None
 
     def _delays(self) -> dict[Place, float]:
         """Seconds until replicas may be created that are not created before a given time."""
@@ -366,7 +371,7 @@ class Pass(Generic[J]):
         )
 
     def _group_changes(self) -> tuple[Patch, ...]:
-        return gang.changed(self.model.gang, self.facts.observed) if self.model.gang else ()
+        return gang.changed(self._gang, self.facts.observed) if self._gang else ()
 
     def _group_surplus(self, why: str, keep: str = "") -> tuple[Delete, ...]:
         return gang.surplus(self.model.gang_scheduler, self.facts.observed, why, keep=keep)

@@ -54,13 +54,18 @@ class Gang(msgspec.Struct, frozen=True):
     scheduler: str
     key: Key
     """Of the PodGroup."""
-    min_member: int
+    min_member: int = 0
+    """``sized`` sets it: only the classified pods say which replicas are not placed again."""
     queue: str = ""
     priority_class: str = ""
     min_resources: Mapping[str, str] = {}
     """What those pods ask for together, unless the job says otherwise: a queue lets them in when it has that much."""
     timeout: int | None = None
     """Seconds that the first pods wait for the last one."""
+    roles: Mapping[str, tuple[Body, int]] = {}
+    """The pod spec of each role, and how many of its pods are placed at once."""
+    min_available: int | None = None
+    """Not more than so many."""
 
     @property
     def resource(self) -> Resource:
@@ -90,25 +95,33 @@ def is_wanted(scheduler: str, named: Iterable[str]) -> bool:
 
 
 def gang_of(
-    key: Key, scheduler: str, roles: Sequence[tuple[Body, int]], policy: SchedulingPolicy | None, *, succeeded: int = 0
+    key: Key, scheduler: str, roles: Mapping[str, tuple[Body, int]], policy: SchedulingPolicy | None
 ) -> Gang | None:
     """The gang of a job with so many pods of each of these specs; None without a gang scheduler, or when a pod names
-    another one. Pods that have ``succeeded`` are not placed again."""
-    if not is_wanted(scheduler, [str(spec.get("schedulerName") or "") for spec, _ in roles]):
+    another one."""
+    if not is_wanted(scheduler, [str(spec.get("schedulerName") or "") for spec, _ in roles.values()]):
         return None
     asked = policy or SchedulingPolicy()
-    to_place = sum(number for _, number in roles) - succeeded
-    members = min(asked.min_available or to_place, to_place)
-    given = {name: str(amount) for name, amount in asked.min_resources.items()}
     return Gang(
         scheduler=scheduler,
         key=key,
-        min_member=members,
         queue=asked.queue,
         priority_class=asked.priority_class,
-        min_resources=given or needed(_first(roles, members)),
+        min_resources={name: str(amount) for name, amount in asked.min_resources.items()},
         timeout=asked.schedule_timeout_seconds,
+        roles=roles,
+        min_available=asked.min_available,
     )
+
+
+def sized(gang: Gang, succeeded: Mapping[str, Sequence[int]]) -> Gang:
+    """The gang of the pods that are left to be placed. Replicas that have ``succeeded`` are not placed again. A group
+    has at least one member, so that single pods of an elastic job are placed, too."""
+    left = [(spec, max(number - len(succeeded.get(role, ())), 0)) for role, (spec, number) in gang.roles.items()]
+    to_place = sum(number for _, number in left)
+    members = max(min(gang.min_available or to_place, to_place), 1)
+    needs = gang.min_resources or needed(_first(left, members))
+    return msgspec.structs.replace(gang, min_member=members, min_resources=needs)
 
 
 def _first(roles: Iterable[tuple[Body, int]], number: int) -> Iterator[tuple[Body, int]]:

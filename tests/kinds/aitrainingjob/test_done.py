@@ -1,8 +1,13 @@
 """Replicas of an AITrainingJob that have succeeded: their pods may be deleted while the others still run."""
 
+from datetime import timedelta
+
+import msgspec
 import pytest
 
 from tests.build import (
+    NOW,
+    SETTINGS,
     Child,
     Json,
     a_pod,
@@ -13,10 +18,12 @@ from tests.build import (
     names_of,
     plan_of,
     services_of,
+    with_spec,
     with_status,
 )
 from trainmaster.core.ids import POD
 from trainmaster.core.plan import Plan
+from trainmaster.lifecycle.gang import VOLCANO_GROUP
 
 
 def a_job(scope: str = "Pod") -> Json:
@@ -119,3 +126,45 @@ def test_a_smaller_job_forgets_the_replicas_that_it_has_no_longer() -> None:
     job["spec"]["replicaSpecs"]["ps"] = a_replica(1)
 
     assert "done" not in status_of(plan_of(job, pods(job, {}, gone=(0,))))
+
+
+# --- nothing but the classification asks whether the pod of such a replica is still there ---
+
+
+@pytest.mark.parametrize("gone", [(), (0,)], ids=["its pod is there", "its pod is gone"])
+def test_a_replica_that_has_succeeded_is_not_waited_for(gone: tuple[int, ...]) -> None:
+    """Another one was restarted and pulls its image: it has a node."""
+    limits = {"pendingTimeLimit": 60, "creatingTimeLimit": 3600}
+    job = with_spec(a_job(), **limits)
+    job = with_status(job, plan_of(job, pods(job, {0: 0, 1: 1}, gone)))
+    job = with_status(job, plan_of(job, pods(job, {0: 0}, (*gone, 1))))
+    labels = {**child_labels(job, "trainer", 1), "RestartCount": "1"}
+    pulls = a_pod(job, "trainer", 1, phase="Pending", node="node-1", labels=labels)
+    children = [pulls, *pods(job, {0: 0}, (*gone, 1))]
+    job = with_status(job, plan_of(job, children))
+
+    plan = plan_of(job, children, now=NOW + timedelta(seconds=600))
+
+    assert job["status"]["phase"] == "Restarting"
+    assert "ending" not in (plan.status or {})
+
+
+@pytest.mark.parametrize("gone", [(), (0,)], ids=["its pod is there", "its pod is gone"])
+def test_a_replica_that_has_succeeded_is_not_placed_again(gone: tuple[int, ...]) -> None:
+    job = a_job()
+    volcano = msgspec.structs.replace(SETTINGS, gang_scheduler="volcano")
+
+    plan = plan_of(job, pods(job, {0: 0}, (*gone, 1)), settings=volcano)
+
+    groups = [create.body["spec"] for create in plan.creates if create.resource == VOLCANO_GROUP]
+    assert groups == [{"minMember": 2}]
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["its pod is there", "its pod is gone"])
+def test_an_auto_role_whose_training_is_done_does_not_wait_for_replicas_without_a_node(is_gone: bool) -> None:
+    job = an_aitj(worker=a_replica(3, edlPolicy="Auto", minReplicas=1, maxReplicas=3))
+    job = with_status(job, {"phase": "Running", "done": {"worker": [0]}})
+    found = [a_pod(job, "worker", i, phase="Pending", unschedulable="no GPU") for i in (1, 2)]
+    done = [] if is_gone else [a_pod(job, "worker", 0, exit_code=0)]
+
+    assert status_of(plan_of(job, [*done, *found, *services_of(job)]))["ending"]["phase"] == "Succeed"

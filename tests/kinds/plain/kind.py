@@ -118,8 +118,7 @@ class PlainJobKind(LifecycleKind[PlainJob]):
 
 def _gang(job: PlainJob, scheduler: str) -> gang.Gang | None:
     key, policy = Key(job.metadata.namespace, job.metadata.name), job.spec.run_policy.scheduling_policy
-    succeeded = len(job.status.done.get(ROLE, ()))
-    return gang.gang_of(key, scheduler, [(job.spec.template["spec"], job.spec.replicas)], policy, succeeded=succeeded)
+    return gang.gang_of(key, scheduler, {ROLE: (job.spec.template["spec"], job.spec.replicas)}, policy)
 
 
 class Builder:

@@ -5,7 +5,7 @@ scale subresource. With Auto it depends on free capacity: all replicas are creat
 and the job runs as soon as ``minReplicas`` do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -103,12 +103,13 @@ def dispensable(job: AITrainingJob, facts: Facts) -> tuple[FailedPod, ...]:
     return tuple(found)
 
 
-def deciding_results(spec: ReplicaSpec, results: Sequence[Result], pods: Mapping[int, PodView]) -> Sequence[Result]:
+def deciding_results(role: str, spec: ReplicaSpec, results: Sequence[Result], facts: Facts) -> Sequence[Result]:
     """The results that decide how the role ends. In an Auto role, once enough replicas have started, pending ones are
     left out: they must not keep a finished training open."""
     if spec.edl_policy != "Auto":
         return results
-    started = {index for index, pod in pods.items() if index < spec.replicas and _has_started(pod)}
+    started = {index for (name, index), pod in facts.pods.items() if name == role and _has_started(pod)}
+    started.update(facts.succeeded.get(role, ()))
     if len(started) < enough(spec, is_running=True):
         return results
     if "Rank0" in (spec.complete_policy, spec.fail_policy):

@@ -40,7 +40,7 @@ def _combined(job: AITrainingJob, results: Mapping[str, Sequence[Result]], facts
     specs = job.spec.replica_specs
     groups = {
         name: completion.group_result(
-            elastic.deciding_results(specs[name], pods, facts.observed.role(name.lower())),
+            elastic.deciding_results(name, specs[name], pods, facts),
             complete=specs[name].complete_policy,
             fail=specs[name].fail_policy,
         )

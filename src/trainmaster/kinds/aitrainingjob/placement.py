@@ -17,12 +17,11 @@ def gang_of(job: AITrainingJob, scheduler: str) -> Gang | None:
     given = (replica.template["spec"].get("schedulerName") or "" for replica in spec.replica_specs.values())
     if not gang.is_wanted(scheduler, (spec.scheduler_name,) if spec.scheduler_name else given):
         return None
-    members = [(each.template["spec"], enough(each, is_running=False)) for each in spec.replica_specs.values()]
+    specs = spec.replica_specs
     return Gang(
         scheduler=scheduler,
         key=Key(meta.namespace, meta.name),
-        min_member=sum(number for _, number in members),
-        min_resources=gang.needed(members),
+        roles={role: (each.template["spec"], enough(each, is_running=False)) for role, each in specs.items()},
         queue=meta.annotations.get(QUEUE, ""),
         priority_class=class_of(spec.priority, job.status.conditions),
     )

@@ -192,6 +192,6 @@ def _gang(job: DIJob, slots: tuple[Slot, ...], scheduler: str, templates: Templa
         return None
     by_role = {slot.role: templates.of(slot.role) for slot in slots}
     counts = {role: sum(slot.role == role for slot in slots) for role in by_role}
-    roles = [(given["spec"], counts[role]) for role, given in by_role.items() if given is not None]
+    roles = {role: (given["spec"], counts[role]) for role, given in by_role.items() if given is not None}
     key = Key(job.metadata.namespace, job.metadata.name)
     return gang.gang_of(key, scheduler, roles, job.spec.run_policy.scheduling_policy)

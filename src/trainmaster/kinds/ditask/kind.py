@@ -158,5 +158,5 @@ def _is_free(*, is_preemptible: bool) -> Callable[[Fault], bool]:
 
 def _gang(job: DITaskJob, scheduler: str, tasks: dict[str, Task]) -> gang.Gang | None:
     key, policy = Key(job.metadata.namespace, job.metadata.name), job.spec.run_policy.scheduling_policy
-    roles = [(task.template["spec"], task.replicas) for task in tasks.values()]
-    return gang.gang_of(key, scheduler, roles, policy, succeeded=sum(map(len, job.status.done.values())))
+    roles = {task.name: (task.template["spec"], task.replicas) for task in tasks.values()}
+    return gang.gang_of(key, scheduler, roles, policy)

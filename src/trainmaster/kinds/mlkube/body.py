@@ -78,9 +78,8 @@ def gang_of(job: MxJob, scheduler: str) -> Gang | None:
     return gang.gang_of(
         Key(job.metadata.namespace, job.metadata.name),
         scheduler,
-        [(spec.template["spec"], spec.replicas) for spec in roles_of(job).values()],
+        {role: (spec.template["spec"], spec.replicas) for role, spec in roles_of(job).items()},
         job.spec.scheduling_policy,
-        succeeded=sum(map(len, job.status.done.values())),
     )
 
 

@@ -87,9 +87,8 @@ def gang_of(job: MXJob, scheduler: str) -> Gang | None:
     return gang.gang_of(
         Key(job.metadata.namespace, job.metadata.name),
         scheduler,
-        [(replica.template["spec"], replica.replicas) for replica in roles_of(job.spec).values()],
+        {role: (replica.template["spec"], replica.replicas) for role, replica in roles_of(job.spec).items()},
         policy_of(job.spec).scheduling_policy,
-        succeeded=sum(map(len, job.status.done.values())),
     )
 
 
