@@ -76,7 +76,7 @@ async def _print(finder: "JobFinder", name: str, options: "LogOptions", *, is_fo
         if is_following:
             sys.stdout.flush()
 
-    reader = LogReader(finder.cluster, await finder.find(name), options, write, deleted=finder.deleted_pods())
+    reader = LogReader(finder.cluster, await finder.find(name), options, write, deleted=finder.deleted_pods)
     await (reader.follow() if is_following else reader.show())
     if is_following and not reader.has_followed:
         raise BadConfig(reader.nothing())

@@ -64,7 +64,8 @@ class Submission:
         self._say_names(jobs)
         options, has_many = LogOptions(is_all=True), len(jobs) > 1
         cluster, write = self._finder.cluster, self._write
-        self._readers = [LogReader(cluster, job, options, write, has_many=has_many) for job in jobs]
+        deleted = self._finder.deleted_pods
+        self._readers = [LogReader(cluster, job, options, write, deleted=deleted, has_many=has_many) for job in jobs]
         following = asyncio.ensure_future(self._follow())
         interrupted = asyncio.ensure_future(interrupts.first.wait())
         try:

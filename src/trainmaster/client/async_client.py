@@ -132,7 +132,7 @@ class AsyncJobHandle:
                 await has_room.wait()
 
         reader = LogReader(
-            self._finder.cluster, await self._current(), options, write, deleted=self._finder.deleted_pods()
+            self._finder.cluster, await self._current(), options, write, deleted=self._finder.deleted_pods
         )
         async with _Task(reader.follow() if follow else reader.show()) as reading:
             reading.add_done_callback(lambda _: arrived.set())

@@ -59,10 +59,10 @@ class JobFinder:
         self.connection = connection
         self._kinds = all_resource_kinds(Settings(shared_network=connection.is_local))
 
-    def deleted_pods(self) -> list[DeletedPod]:
-        """Pods of the local cluster whose logs are kept; empty for another cluster."""
+    def deleted_pods(self) -> list[DeletedPod] | None:
+        """Pods of the local cluster whose logs are kept, oldest first; None for another cluster."""
         if not self.connection.is_local:
-            return []
+            return None
         return deleted_pods(State(Path(self.connection.kubeconfig).parent).node)
 
     async def all(self) -> list[FoundJob]:

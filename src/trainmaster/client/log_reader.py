@@ -30,6 +30,12 @@ CONNECTIONS = MOST_STREAMS + 16
 END_SECONDS = 5.0
 """Seconds without a line, after the end of a job, until its pods that still run are not followed any more."""
 
+KEPT_SECONDS = 2.0
+"""How long the log of a deleted pod is looked for: the node moves it when the API server has deleted the pod."""
+KEPT_POLL = 0.1
+
+ReadDeleted = Callable[[], Sequence[DeletedPod] | None]
+"""Deleted pods of any jobs whose logs are kept, oldest first; None for a cluster that keeps none."""
 Write = Callable[[str, str], Awaitable[None]]
 """Takes the label of a replica and a line. While it waits, nothing more is read."""
 
@@ -46,8 +52,7 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogReader:
-    """``deleted`` are deleted pods of any jobs whose logs are kept, oldest first. ``has_many`` is set if the logs of
-    other jobs are written beside these."""
+    """``has_many`` is set if the logs of other jobs are written beside these."""
 
     def __init__(
         self,
@@ -56,7 +61,7 @@ class LogReader:
         options: LogOptions,
         write: Write,
         *,
-        deleted: Sequence[DeletedPod] = (),
+        deleted: ReadDeleted,
         has_many: bool = False,
     ) -> None:
         self._cluster = cluster
@@ -149,19 +154,39 @@ class LogReader:
         running = sum(not task.done() for task in self._streams.values())
         if running >= MOST_STREAMS:
             raise BadConfig(f"{self.job} has more than {MOST_STREAMS} running containers; choose some with --role")
-        task = group.create_task(self._stream(source))
+        task = group.create_task(self.stream(source))
         task.add_done_callback(lambda _: self._changed.set())
         return task
 
-    async def _stream(self, source: LogSource) -> None:
+    async def stream(self, source: LogSource) -> None:
+        """Writes the log of one container until it has ended."""
         try:
-            async for line in self._read(source, follow=True):
-                self._model.observe_line(source.uid, line)
-                await self._write_line(source, line)
+            await self._copy(source)
         except NotFound:
-            await self._write_line(source, "(its pod is deleted, and its log with it)")
+            if kept := await self._kept(source):
+                await self._copy(kept)
+            else:
+                await self._write_line(source, "(its pod is deleted, and its log with it)")
         except (ApiError, Unreachable) as error:
             await self._write_line(source, f"(its log cannot be read any more: {error})")
+
+    async def _copy(self, source: LogSource) -> None:
+        async for line in self._read(source, follow=True):
+            self._model.observe_line(source.uid, line)
+            await self._write_line(source, line)
+
+    async def _kept(self, source: LogSource) -> LogSource | None:
+        """The log of a deleted pod, where the node keeps it."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + KEPT_SECONDS
+        while (pods := self._deleted()) is not None:
+            for container, run, file in (log for pod in pods if pod.uid == source.uid for log in pod.logs):
+                if (container, run) == (source.container, source.run):
+                    return msgspec.structs.replace(source, file=file)
+            if clock() >= until:
+                return None
+            await asyncio.sleep(KEPT_POLL)
+        return None
 
     async def _write_line(self, source: LogSource, line: str) -> None:
         self._writing += 1
@@ -224,7 +249,7 @@ class LogReader:
     def _deleted_sources(self) -> dict[str, list[LogSource]]:
         """Oldest first, by label."""
         found: dict[str, list[LogSource]] = {}
-        for pod in self._deleted:
+        for pod in self._deleted() or ():
             view = WHOLE_CODEC.object(pod.body)
             if not self._model.observe_deleted(view, self.job.view):
                 continue

@@ -28,6 +28,10 @@ class DeletedPod(msgspec.Struct, frozen=True):
     folder: Path
 
     @property
+    def uid(self) -> str:
+        return self.folder.name.partition("-")[2]
+
+    @property
     def logs(self) -> Iterator[tuple[str, int, Path]]:
         """Container, attempt and log, oldest first."""
         for container in sorted(path for path in self.folder.iterdir() if path.is_dir()):
