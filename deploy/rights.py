@@ -104,6 +104,9 @@ def _of_kind(kind: Kind[Any]) -> Rights:
     # Without it an operator works, and counts the pods of a namespace that is deleted as lost.
     rights[_place(NAMESPACE)] = frozenset({"get"})
     rights[_place(EVENT)] = frozenset({"create", "patch"})
+    if JOB in kind.children:
+        # Without it an operator works, and does not notice that the pods of batch Jobs are refused.
+        rights[_place(EVENT)] |= {"list"}
     return rights
 
 

@@ -23,6 +23,7 @@ from tests.build import (
     with_spec,
 )
 from tests.client.found import found
+from tests.kinds.mlkube.build import a_begun, name_of
 from trainmaster.client.story import JobEvent, story
 from trainmaster.lifecycle import failure
 from trainmaster.lifecycle.failure import Failure
@@ -303,7 +304,37 @@ def test_a_pod_that_the_api_server_refuses_is_the_cause() -> None:
     lines = story_of(an_aitj(trainer=1, status={"phase": "Pending", "conditions": [refused]}))
 
     assert lines[0].startswith('aitrainingjob/mnist is waiting: pod ml/mnist-trainer-0: exceeded quota "gpu"')
-    assert lines[1].startswith("next: 1 pod is created (trainer-0 has no pod)")
+    assert lines[1:] == [
+        "next: the pods are created when the API server accepts them; this is tried again with back-off",
+        "type: kubectl describe quota --namespace ml",
+    ]
+
+
+PRIVILEGES = ", ".join(f"container number-{n} must set securityContext.capabilities.drop" for n in range(20))
+
+
+def test_a_refusal_by_pod_security_is_told_in_full_with_what_to_do() -> None:
+    refusal = f'pod ml/mnist-trainer-0: violates PodSecurity "restricted:latest": {PRIVILEGES}'
+    refused = condition("PodCreateFailed", f"{refusal}; trying again with back-off")
+    lines = story_of(an_aitj(trainer=1, status={"phase": "Pending", "conditions": [refused]}))
+
+    assert refusal in lines[0]
+    edit = "kubectl edit aitrainingjobs.elasticdeeplearning.ai mnist --namespace ml"
+    assert lines[-1] == f"type: {edit}, and set in its pod templates what is asked for"
+
+
+def test_any_other_refusal_leads_to_the_job() -> None:
+    refused = condition("PodCreateFailed", "pod ml/mnist-trainer-0: webhook says no; trying again with back-off")
+    lines = story_of(an_aitj(trainer=1, status={"phase": "Pending", "conditions": [refused]}))
+
+    assert lines[-1] == "type: kubectl describe aitrainingjobs.elasticdeeplearning.ai mnist --namespace ml"
+
+
+def test_an_event_of_a_batch_job_is_shown() -> None:
+    job = a_begun()
+    event = warning(f"job {name_of(job, 'worker')}", "FailedCreate", "Error creating: exceeded quota: gpu")
+
+    assert any("FailedCreate: Error creating: exceeded quota: gpu" in line for line in story_of(job, events=[event]))
 
 
 def test_a_job_that_no_operator_has_seen_says_so() -> None:

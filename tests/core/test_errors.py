@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from trainmaster.core.errors import ApiError, BadSpec, Conflict, TooManyRequests, Trainmaster, located
+from trainmaster.core.errors import ApiError, BadSpec, Conflict, Forbidden, TooManyRequests, Trainmaster, located
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,17 @@ def test_too_many_requests_has_the_seconds_to_wait() -> None:
     assert TooManyRequests("slow down", retry_after=7.0).retry_after == 7.0
     assert TooManyRequests("slow down").code == 429
     assert TooManyRequests("slow down", reason="TooManyRequests").reason == "TooManyRequests"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ('pods "worker-0" is forbidden: exceeded quota: gpu', "exceeded quota: gpu"),
+        ('Pod "worker-0" is invalid: spec.x: Required value', "spec.x: Required value"),
+        ('pods is forbidden: User "a" cannot create resource "pods"',) * 2,
+        ('admission webhook "a" denied the request: pods "b" is forbidden: no',) * 2,
+    ],
+)
+def test_a_refusal_is_told_without_the_name_of_the_object(answer: str, why: str) -> None:
+    assert Forbidden(f"create pods ml/worker-0: {answer} (403 Forbidden)", answer=answer).why == why
+    assert Forbidden(answer).why == why

@@ -129,6 +129,8 @@ def _special(kind: str) -> Iterator[Json]:
         case _:
             group = kind.removeprefix("mxjob.")
             yield _run(mlkubejob("stopped", group=group), FAILS)
+            # Its pod is refused; why is read from an Event of its batch Job.
+            yield _run(mlkubejob("refused", group=group), serviceAccountName="missing")
             yield {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _lost(kind)}}
             yield _run(mlkubejob("lost", group=group), nodeName=_lost(kind))
 

@@ -23,6 +23,7 @@ from tests.integration.scene import Job, Scene, add_node, place_of
 from tests.integration.stage import embedded_plane, stage_on
 from tests.integration.test_twice import all_events, nameless, told
 from tests.manifests.build import Manifest, container, crew, mlkubejob
+from trainmaster.client.async_client import AsyncClient
 
 Step = Callable[[Job], Awaitable[None]]
 Left = dict[str, str]
@@ -617,6 +618,38 @@ async def test_a_job_that_is_suspended_has_no_jobs_and_starts_all_again_when_it_
     assert before.isdisjoint(job.children("pods"))
     assert job.phase == "Running"
     assert "restartHistory" not in job.status
+
+
+@pytest.mark.usefixtures("operator")
+async def test_a_quota_that_refuses_the_pods_of_a_job_is_said_and_used_up_as_soon_as_it_grows(
+    scene: Scene, plane: ControlPlane
+) -> None:
+    """No quota controller runs here: the test writes what it would have counted."""
+    quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "2"}}}
+    await scene.admin.create("resourcequotas", quota, scene.namespace)
+    await scene.admin.set_status("resourcequotas", scene.namespace, "small", allowance(2, used=0))
+    job = await scene.create(dist())
+
+    said = await job.says("PodCreateFailed", "True")
+
+    assert re.match(rf"pod {scene.namespace}/job-\w+-id-\d: exceeded quota: small, requested: pods=1", said)
+    assert job.status["summary"]["message"] == said
+    first, *_, last = await _why(plane, scene.namespace)
+    assert said in first
+    assert last.endswith(f" describe quota --namespace {scene.namespace}")
+
+    await scene.admin.set_status("resourcequotas", scene.namespace, "small", allowance(9, used=2))
+    await run(job)
+    await job.says("PodCreateFailed", "False")
+
+
+def allowance(pods: int, *, used: int) -> Object:
+    return {"hard": {"pods": str(pods)}, "used": {"pods": str(used)}}
+
+
+async def _why(plane: ControlPlane, namespace: str) -> list[str]:
+    async with AsyncClient(kubeconfig=plane.kubeconfig("admin"), namespace=namespace) as client:
+        return (await (await client.job("job")).why()).splitlines()
 
 
 @pytest.mark.usefixtures("operator")

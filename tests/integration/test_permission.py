@@ -150,8 +150,20 @@ async def stop_a_batch_job(scene: Scene, proxy: FaultProxy, group: str) -> None:
     await job.reach("Done")
 
 
+async def refuse_a_pod(scene: Scene, proxy: FaultProxy, group: str) -> None:
+    """Only an Event of its batch Job says that its pod is refused."""
+    baseline = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
+    await scene.admin.patch("namespaces", None, scene.namespace, baseline)
+    worker = crew("WORKER")
+    worker["template"]["spec"]["hostPID"] = True
+    job = await scene.create(mlkubejob("refused", group=group, replicaSpecs=[worker]))
+    await job.says("PodCreateFailed", "True")
+    await job.delete()
+
+
 async def fail_and_lose(scene: Scene, proxy: FaultProxy, group: str) -> None:
     await stop_a_batch_job(scene, proxy, group)
+    await refuse_a_pod(scene, proxy, group)
     await lose_a_pod(scene, proxy, group)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from tests.laws.memory import MemoryApi, Object, owner_uid
 from trainmaster.core.errors import ApiError
-from trainmaster.core.ids import JOB, NODE, POD, Key, Resource
+from trainmaster.core.ids import EVENT, JOB, NODE, POD, Key, Resource
 from trainmaster.runtime.cluster import Written
 
 GRACE = 30
@@ -48,6 +48,23 @@ class Api(MemoryApi):
         name = Key(namespace, decoded(body)["metadata"]["name"])
         self.objects[resource][name]["metadata"]["creationTimestamp"] = self.stamp()
         return written
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        limit: int = 0,
+        cursor: str = "",
+        max_bytes: int = 0,
+    ) -> bytes:
+        """Of Events by the fields that the operator asks for; of others all."""
+        wanted = dict(term.split("=") for term in filter(None, fields.split(",")))
+        found = decoded(await super().list(resource, namespace=namespace))
+        found["items"] = [item for item in found["items"] if wanted.items() <= _selectable(item).items()]
+        return msgspec.json.encode(found)
 
     def admitted(self, pod: Object) -> Object:
         containers = [*pod["spec"]["containers"], *self.injected]
@@ -185,6 +202,8 @@ class Cluster:
             failed = seen - done - {p["metadata"]["uid"] for p in staying.values()}
             if job.get("status", {}).get("succeeded"):
                 continue
+            if not job["spec"].get("suspend") and not job.get("status", {}).get("startTime"):
+                self.api.set_status(JOB, key, {"startTime": self.api.stamp()})
             if done:
                 self._set_job(key, {"succeeded": 1}, "SuccessCriteriaMet", "Complete")
             elif job["spec"].get("suspend"):
@@ -201,9 +220,10 @@ class Cluster:
 
     def _set_job(self, key: Key, status: Object, *types: str) -> None:
         why = {"status": "True", "reason": "BackoffLimitExceeded", "message": "Job has reached its limit"}
-        status = {**status, "conditions": [{"type": type_, **why} for type_ in types]}
-        if self.api.objects[JOB][key].get("status") != status:
-            self.api.set_status(JOB, key, status)
+        stored = self.api.objects[JOB][key].get("status", {})
+        new = {**stored, **status, "conditions": [{"type": type_, **why} for type_ in types]}
+        if stored != new:
+            self.api.set_status(JOB, key, new)
 
     def _start(self, key: Key, job: Object, number: int) -> None:
         template, uid = deepcopy(job["spec"]["template"]), job["metadata"]["uid"]
@@ -223,12 +243,37 @@ class Cluster:
             "spec": template["spec"],
             "status": {"phase": "Pending"},
         }
-        self.api.put(POD, self.api.admitted(pod))
+        if error := self.api.refuse(POD, pod):
+            self._complain(key, uid, f"Error creating: {error.message}")
+        else:
+            self.api.put(POD, self.api.admitted(pod))
+
+    def _complain(self, key: Key, uid: str, message: str) -> None:
+        """In one Event for each Job: the status of a Job does not say that its pod was refused."""
+        about = {"apiVersion": "batch/v1", "kind": "Job", "name": key.name, "namespace": key.namespace, "uid": uid}
+        name = Key(key.namespace, f"{key.name}.refused")
+        if self.api.objects.get(EVENT, {}).get(name, {}).get("lastTimestamp") == self.api.stamp():
+            return
+        self.api.put(
+            EVENT,
+            {
+                "metadata": {"name": name.name, "namespace": name.namespace, "uid": f"uid-of-{name.name}"},
+                "involvedObject": about,
+                "type": "Warning",
+                "reason": "FailedCreate",
+                "message": message,
+                "lastTimestamp": self.api.stamp(),
+            },
+        )
 
 
 def decoded(body: bytes) -> Object:
     found: Object = msgspec.json.decode(body)
     return found
+
+
+def _selectable(item: Object) -> dict[str, str]:
+    return {"reason": item.get("reason", ""), "involvedObject.uid": item.get("involvedObject", {}).get("uid", "")}
 
 
 def _parsed(stamp: str) -> datetime:

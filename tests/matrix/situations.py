@@ -8,7 +8,7 @@ from tests.laws.memory import Object
 from tests.matrix.cluster import GPU
 from tests.matrix.kinds import AFTER_NODE_FAULTS, COLLECTORS, NEVER, SIDECAR, Options, Row
 from tests.matrix.outcome import Case
-from trainmaster.core.errors import ApiError, Forbidden, ServerError
+from trainmaster.core.errors import ApiError, Forbidden, Invalid, ServerError
 from trainmaster.core.ids import JOB, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.template import MANAGED_BY
 
@@ -268,12 +268,12 @@ def unschedulable(case: Case) -> None:
     case.recover = recover
 
 
-def refused(error: ApiError) -> Act:
-    """The API server does not let the pod in; of an MxJob, the batch Job."""
+def refused(error: ApiError, kind: Resource = POD) -> Act:
+    """The API server does not let the pod in, whoever creates it; or another child of the same name."""
 
     def act(case: Case) -> None:
         def refuse(resource: Resource, body: Object) -> ApiError | None:
-            return error if resource in (POD, JOB) and case.row.is_victim(body) else None
+            return error if resource == kind and case.row.is_victim(body) else None
 
         def recover() -> None:
             case.world.api.refuse = lambda resource, body: None
@@ -290,6 +290,7 @@ QUOTA = Forbidden(
 POD_SECURITY = Forbidden(
     'pods "job" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false', code=403
 )
+DENIED = Invalid('admission webhook "policy.example.com" denied the request: no team label', code=400)
 WEBHOOK = ServerError('Internal error occurred: failed calling webhook "inject.example.com": EOF', code=500)
 
 

@@ -18,6 +18,7 @@ from tests.matrix.kinds import (
     COORDINATOR,
     COORDINATOR_OF_ALL,
     DI,
+    MLKUBE,
     MXJOB,
     MXJOB_MLKUBE,
     TASKS,
@@ -38,6 +39,7 @@ from tests.matrix.outcome import (
     Suspended,
     Waits,
 )
+from trainmaster.core.ids import JOB
 
 
 @dataclass(frozen=True)
@@ -285,6 +287,14 @@ OBSTACLES = (
     Situation("create-refused-by-quota", do.refused(do.QUOTA), Waits("exceeded quota"), at_creation=True),
     Situation(
         "create-refused-by-pod-security", do.refused(do.POD_SECURITY), Waits("violates PodSecurity"), at_creation=True
+    ),
+    Situation("create-denied-by-a-webhook", do.refused(do.DENIED), Waits("no team label"), at_creation=True),
+    Situation(
+        "batch-job-refused-by-quota",
+        do.refused(do.QUOTA, JOB),
+        Waits("exceeded quota"),
+        rows=MLKUBE,
+        at_creation=True,
     ),
     Situation(
         "create-answered-by-500",

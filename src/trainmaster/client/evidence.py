@@ -8,7 +8,7 @@ import msgspec
 from trainmaster.client.job_finder import FoundJob, listed
 from trainmaster.client.story import OUTPUT_LINES, JobEvent
 from trainmaster.core.errors import ApiError, Unreachable
-from trainmaster.core.ids import EVENT, Key
+from trainmaster.core.ids import EVENT, JOB, Key
 from trainmaster.core.observed import Observed
 from trainmaster.core.view import WHOLE_CODEC
 from trainmaster.core.wire import Wire
@@ -40,10 +40,12 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 async def events_of(cluster: KubeCluster, job: FoundJob, observed: Observed) -> list[JobEvent]:
-    """The Events of the job and of its pods, the oldest first. Pods that are deleted are known by their names."""
+    """The Events of the job, of its pods and of its batch Jobs, the oldest first. Pods that are deleted are known by
+    their names."""
     views = await listed(cluster, EVENT, WHOLE_CODEC, job.key.namespace)
     events = [_EVENT.decode(view.raw) for view in views]
-    uids = {job.view.uid, *(pod.uid for pod in observed.all_pods)}
+    batch_jobs = observed.children.get(JOB, {}).values()
+    uids = {job.view.uid, *(view.uid for view in (*observed.all_pods, *batch_jobs))}
     prefix = f"{job.key.name}-"
     found = [
         JobEvent(

@@ -12,9 +12,12 @@ _QUIET = {
 }
 
 
-def next_step(plan: Plan, waits: Mapping[str, float], phase: str, *, has_ended: bool) -> str:
-    """``waits`` are the seconds for which roles wait after a restart."""
-    steps = _steps(plan, waits)
+_REFUSED = "the pods are created when the API server accepts them; this is tried again with back-off"
+
+
+def next_step(plan: Plan, waits: Mapping[str, float], phase: str, *, has_ended: bool, is_refused: bool = False) -> str:
+    """``waits`` are the seconds for which roles wait after a restart; ``is_refused``: pods were refused."""
+    steps = [_REFUSED] if is_refused and not has_ended else _steps(plan, waits)
     if not steps and plan.requeue_after:
         steps = [f"the operator looks again in {plan.requeue_after:.0f} s, or when a pod changes"]
     if not steps and has_ended:

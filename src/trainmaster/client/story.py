@@ -31,6 +31,8 @@ OUTPUT_LINES = 3
 EVENTS = 2
 WIDTH = 400
 """Characters of a line: messages of programs and of the API server may be long."""
+REFUSAL_WIDTH = 2000
+"""Of a line with a refusal of the API server: PodSecurity lists all that has to be changed."""
 UNSEEN_SECONDS = 10
 """A job without a status for longer than this is seen by no operator."""
 
@@ -75,7 +77,8 @@ def story(
     parts = _Story(job, observed, events, now, output)
     end = [parts.next_step(), parts.advice(kubectl, options, keeps_logs=keeps_logs)]
     lines = [*list(parts.lines())[: MOST_LINES - len(end)], *end]
-    return [printable(line)[:WIDTH] for line in lines if line]
+    shown = [printable(line) for line in lines if line]
+    return [shown[0][: REFUSAL_WIDTH if parts.refusal else WIDTH], *(line[:WIDTH] for line in shown[1:])]
 
 
 def failure_of(job: FoundJob, observed: Observed) -> Failure | None:
@@ -299,7 +302,13 @@ class _Story:
 
     def next_step(self) -> str:
         has_ended = condition.is_true(self.status.conditions, condition.FINISHED)
-        return next_step(self.plan, self.waits, self.phase, has_ended=has_ended)
+        return next_step(self.plan, self.waits, self.phase, has_ended=has_ended, is_refused=bool(self.refusal))
+
+    @property
+    def refusal(self) -> str:
+        """Why the API server refuses pods."""
+        found = condition.find(self.status.conditions, condition.POD_CREATE_FAILED)
+        return found.message if found and found.status == "True" else ""
 
     def advice(self, kubectl: str, options: str, *, keeps_logs: bool) -> str:
         """What to type; empty for a job that needs nothing."""
@@ -311,6 +320,8 @@ class _Story:
         if self._is_unseen():
             look = f"{kubectl} get lease --namespace {key.namespace}, and look whether that operator runs"
             return f"type: {look if self.left else 'trainmaster operator --help, and start an operator'}"
+        if self.refusal:
+            return f"type: {_after_refusal(self.refusal, kubectl, job)}"
         if group := next((g for pod in self.observed.all_pods if pod.is_queued and (g := pod.labels.get(GROUP))), ""):
             return f"type: {kubectl} describe workload {group} --namespace {key.namespace}"
         if pending := [pod.key.name for pod in self.observed.all_pods if pod.phase == "Pending"]:
@@ -318,14 +329,19 @@ class _Story:
         if self.observed.all_pods:
             role = f" --role {self.failed.role.lower()}" if self.failed and self.failed.role else ""
             return f"type: trainmaster logs {job}{role} --all{options}"
+        return self._advice_without_pods(options, keeps_logs=keeps_logs)
+
+    def _advice_without_pods(self, options: str, *, keeps_logs: bool) -> str:
         match condition.has_succeeded(self.status.conditions):
             case True:
                 return ""
             case False:
                 if keeps_logs:
-                    return f"its pods are deleted; their logs are kept, type: trainmaster logs {job} --all{options}"
+                    return (
+                        f"its pods are deleted; their logs are kept, type: trainmaster logs {self.job} --all{options}"
+                    )
                 return "its pods are deleted, and their logs with them; with cleanPodPolicy None they are kept"
-        return f"type: trainmaster logs {job} --follow{options}"
+        return f"type: trainmaster logs {self.job} --follow{options}"
 
     # --- what was read ---
 
@@ -348,7 +364,7 @@ class _Story:
     def _is_own(self, event: JobEvent) -> bool:
         """A pod that is deleted is known by the name of a slot: the name of another job may begin with this job's."""
         slots = tuple(slot.name for slot in self.model.slots) if self.model else ()
-        name = event.what.removeprefix("pod ")
+        name = event.what.partition(" ")[2]
         is_present = any(pod.key.name == name for pod in self.observed.all_pods)
         # Replicas that are not pods create pods whose names begin with theirs.
         return event.is_of_job or is_present or name in slots or name.startswith(tuple(f"{slot}-" for slot in slots))
@@ -360,6 +376,15 @@ class _Story:
         created = self._created()
         is_old = created is not None and (self.now - created).total_seconds() > UNSEEN_SECONDS
         return is_old and not self.stored.phase
+
+
+def _after_refusal(refusal: str, kubectl: str, job: FoundJob) -> str:
+    where = f"--namespace {job.key.namespace}"
+    if "exceeded quota" in refusal:
+        return f"{kubectl} describe quota {where}"
+    if "violates PodSecurity" in refusal:
+        return f"{kubectl} edit {job.resource} {job.key.name} {where}, and set in its pod templates what is asked for"
+    return f"{kubectl} describe {job.resource} {job.key.name} {where}"
 
 
 def _message(line: str) -> str:

@@ -29,13 +29,20 @@ class Trainmaster(Exception):
 
 
 class ApiError(Trainmaster):
-    """The API server refused the request. ``message`` and ``reason`` are those of its Status."""
+    """The API server refused the request. ``message`` names the request; ``answer`` and ``reason`` are those of its
+    Status."""
 
-    def __init__(self, message: str, *, code: int = 0, reason: str = "") -> None:
+    def __init__(self, message: str, *, code: int = 0, reason: str = "", answer: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.code = code
         self.reason = reason
+        self.answer = answer or message
+
+    @property
+    def why(self) -> str:
+        """Why it refused, for a caller who names the object."""
+        return without_subject(self.answer)
 
 
 class Unauthorized(ApiError): ...
@@ -70,8 +77,10 @@ class UnknownField(Invalid):
 
 
 class TooManyRequests(ApiError):
-    def __init__(self, message: str, *, code: int = 429, reason: str = "", retry_after: float = 1.0) -> None:
-        super().__init__(message, code=code, reason=reason)
+    def __init__(
+        self, message: str, *, code: int = 429, reason: str = "", answer: str = "", retry_after: float = 1.0
+    ) -> None:
+        super().__init__(message, code=code, reason=reason, answer=answer)
         self.retry_after = retry_after
 
 
@@ -99,6 +108,15 @@ class BadSpec(Trainmaster):
 
 
 class BadConfig(Trainmaster): ...
+
+
+_SUBJECT = re.compile(r'\S+ "[^"]*" is (?:forbidden|invalid): ')
+
+
+def without_subject(answer: str) -> str:
+    """What the API server says, without the name of the object: ``exceeded quota: gpu`` of ``pods "worker-0" is
+    forbidden: exceeded quota: gpu``."""
+    return _SUBJECT.sub("", answer, count=1) if _SUBJECT.match(answer) else answer
 
 
 def located(error: Exception, root: str = "") -> str:

@@ -118,7 +118,8 @@ class Plan(msgspec.Struct, frozen=True):
     ``status`` is the whole new status, None if it does not change. With ``status_first`` the pass only stores the
     status: a verdict is stored before any irreversible action. ``lazy`` are the seconds that the status write may be
     delayed. ``ports`` are the ports that this status allocates. With ``counts_failure`` the status counts failed pods,
-    those included that were deleted: nothing is stored if they were deleted with their namespace.
+    those included that were deleted: nothing is stored if they were deleted with their namespace. ``podless`` are
+    children that create pods by themselves and have had none for some time: their Events may say why.
     """
 
     deletes: tuple[Delete, ...] = ()
@@ -131,6 +132,7 @@ class Plan(msgspec.Struct, frozen=True):
     requeue_after: float | None = None
     ports: tuple[int, ...] = ()
     counts_failure: bool = False
+    podless: tuple[ChildView, ...] = ()
 
     @property
     def is_quiet(self) -> bool:

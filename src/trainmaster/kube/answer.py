@@ -101,14 +101,15 @@ def refusal(what: object, code: int, body: bytes, retry_after: str) -> ApiError:
     _, is_unknown, fields = status.message.rpartition(_UNKNOWN_FIELD)
     # For a patch, the API server quotes the whole object before it names the fields.
     sentence = f"{is_unknown}{fields}" if is_unknown else status.message or _excerpt(body)
-    message = f"{what}: {sentence[:_STATUS_MESSAGE]} ({' '.join(filter(None, (str(code), status.reason)))})"
+    sentence = sentence[:_STATUS_MESSAGE]
+    message = f"{what}: {sentence} ({' '.join(filter(None, (str(code), status.reason)))})"
     wait = float(retry_after) if retry_after.isdecimal() else None
     if code == 429 or (code == 503 and wait is not None):
         seconds = status.details.retry_after_seconds if status.details else 0
         wait = wait if wait is not None else float(seconds or 1)
-        return TooManyRequests(message, code=code, reason=status.reason, retry_after=wait)
+        return TooManyRequests(message, code=code, reason=status.reason, answer=sentence, retry_after=wait)
     meaning = UnknownField if is_unknown and code in (400, 422) else _meaning(code, status.reason)
-    return meaning(message, code=code, reason=status.reason)
+    return meaning(message, code=code, reason=status.reason, answer=sentence)
 
 
 def _meaning(code: int, reason: str) -> type[ApiError]:

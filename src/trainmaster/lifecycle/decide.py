@@ -280,6 +280,7 @@ class Pass(Generic[J]):
                 patience(leaving, self.now),
             ),
             ports=allotted.drawn,
+            podless=facts.podless.overdue,
         )
 
     def _allot(self) -> Allotment:

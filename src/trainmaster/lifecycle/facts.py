@@ -8,7 +8,7 @@ import msgspec
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import soonest
 from trainmaster.core.slot import Slot
-from trainmaster.core.view import ContainerView, PodView, ServiceView
+from trainmaster.core.view import ChildView, ContainerView, PodView, ServiceView
 from trainmaster.lifecycle import creation, fault, node, queue, reason
 from trainmaster.lifecycle.completion import FAILED
 from trainmaster.lifecycle.fault import Fault
@@ -19,6 +19,10 @@ from trainmaster.lifecycle.training import Training
 
 SLOW = 120
 """Seconds after which a pod whose containers are still being created is reported."""
+POD_PATIENCE = 10
+"""Seconds that a replica which creates its pod by itself has for that, before its Events are read."""
+EVENTS_PERIOD = 30
+"""Seconds until its Events are read again."""
 MENTIONED = 3
 """Replicas whose errors are listed; the others are only counted."""
 
@@ -57,6 +61,15 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     next_look: float | None = None
 
 
+class Podless(msgspec.Struct, frozen=True):
+    """Replicas that create their pods by themselves and have none. Only their Events say that pods are refused."""
+
+    is_any: bool = False
+    overdue: tuple[ChildView, ...] = ()
+    """Those that have had none for some time."""
+    next_look: float | None = None
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     observed: Observed
     pods: dict[Place, PodView]
@@ -87,6 +100,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ran: Places
     nodes: Nodes
     waiting: Waiting
+    podless: Podless
 
     def state(self, place: Place) -> str:
         """Pending, Running, Succeeded or Failed, by the containers that train; empty without a pod."""
@@ -95,11 +109,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def next_look(self) -> float | None:
         """Seconds until something may be judged otherwise than now."""
-        return soonest(self.nodes.next_look, self.waiting.next_look)
+        return soonest(self.nodes.next_look, self.waiting.next_look, self.podless.next_look)
 
     @property
     def is_all_created(self) -> bool:
-        return not self.missing and not self.without_service
+        return not self.missing and not self.without_service and not self.podless.is_any
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -150,6 +164,20 @@ def classify(model: JobModel, pods: Mapping[str, PodView], observed: Observed, r
         ran=by_role(found.ran),
         nodes=nodes,
         waiting=waiting,
+        podless=_podless(model, observed, now),
+    )
+
+
+def _podless(model: JobModel, observed: Observed, now: datetime) -> Podless:
+    waits = {name: r.podless_since for name, r in (model.replicas or {}).items() if r.podless_since}
+    if not waits:
+        return Podless()
+    left = {name: POD_PATIENCE - (now - since).total_seconds() for name, since in waits.items()}
+    overdue = [observed.child(model.replica_resource, name) for name, seconds in left.items() if seconds <= 0]
+    return Podless(
+        is_any=True,
+        overdue=tuple(child for child in overdue if child),
+        next_look=soonest(*(seconds if seconds > 0 else EVENTS_PERIOD for seconds in left.values())),
     )
 
 

@@ -58,6 +58,8 @@ class Replica(msgspec.Struct, frozen=True):
     """What it waits for."""
     is_recovering: bool = False
     """It restarts its pod by itself, and ``message`` says after what fault."""
+    podless_since: datetime | None = None
+    """Since when it could have created a pod, while it has none."""
     restarts_alone: bool = False
     """It creates another pod when its pod is deleted; else the fault of its pod is a fault of the replica."""
 

@@ -32,6 +32,7 @@ from trainmaster.runtime.job_summary import summary_of
 from trainmaster.runtime.node_index import NodeIndex
 from trainmaster.runtime.observer import Observer
 from trainmaster.runtime.other_operators import OtherOperators
+from trainmaster.runtime.pod_refusals import PodRefusals
 from trainmaster.runtime.queue import NORMAL, SOON, STARTUP, URGENT, KeyQueue, QueueClosed
 from trainmaster.runtime.recorder import Recorder
 from trainmaster.runtime.status_writer import StatusWriter, Write
@@ -101,6 +102,7 @@ class Controller:
         )
         self._barrier = barrier
         self._executor = executor
+        self._refusals = PodRefusals(executor.cluster, now)
         self._events = JobEvents(kinds, recorder)
         self._ports = ports
         self._others = others
@@ -267,9 +269,10 @@ class Controller:
                 applied = await self._executor.act(job, plan)
         self._events.record_actions(job, applied)
         self._raise_passing(job, applied)
-        self._events.record_failures(job, applied)
-        if applied.failures:
-            plan = self._kinds.of(job.raw).conclude(job, plan, applied.failures, self._now())
+        failures = [*applied.failures, *await self._refusals.of(job, plan.podless)]
+        self._events.record_failures(job, failures)
+        if failures:
+            plan = self._kinds.of(job.raw).conclude(job, plan, failures, self._now())
         await self._statuses.write(job, plan, applied, observed)
         return applied
 
@@ -319,6 +322,7 @@ class Controller:
 
     def _forget(self, job: JobView) -> None:
         self._barrier.forget(job.uid)
+        self._refusals.forget(job.uid)
         self._statuses.forget(job.key)
         self._pauses.pop(job.key, None)
         self._left.pop(job.key, None)

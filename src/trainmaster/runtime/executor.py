@@ -83,7 +83,7 @@ class _ObjectPart(msgspec.Struct):
 
 class Executor:
     def __init__(self, cluster: Cluster, barrier: Barrier) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._barrier = barrier
         self._limit = NamespaceLimit(IN_FLIGHT_OF_NAMESPACE)
 
@@ -107,7 +107,7 @@ class Executor:
         for pod in pods:
             try:
                 async with self._limit.request(pod.key.namespace):
-                    found = msgspec.json.decode(await self._cluster.get(POD, pod.key), type=_ObjectPart).metadata
+                    found = msgspec.json.decode(await self.cluster.get(POD, pod.key), type=_ObjectPart).metadata
             except NotFound:
                 return False
             if (found.uid, int(found.resource_version)) != (pod.uid, pod.resource_version):
@@ -118,7 +118,7 @@ class Executor:
         """Whether the namespace is being deleted. False without the right to read it."""
         try:
             async with self._limit.request(namespace):
-                body = await self._cluster.get(NAMESPACE, Key("", namespace))
+                body = await self.cluster.get(NAMESPACE, Key("", namespace))
         except (Forbidden, NotFound):
             return False
         return bool(msgspec.json.decode(body, type=_ObjectPart).metadata.deletion_timestamp)
@@ -133,7 +133,7 @@ class Executor:
         try:
             # Before creates and deletes: a status is one request, and people wait to see it.
             async with self._limit.request(job.key.namespace, first=True):
-                written = await self._cluster.patch(resource, job.key, body, subresource="status", strict=True)
+                written = await self.cluster.patch(resource, job.key, body, subresource="status", strict=True)
         except NotFound as error:
             # Deleted meanwhile: the watch will say so before the next try. Or its CRD is the ancestors'.
             hint = f"if the job exists, its CRD has no status: {UPDATE_COMMAND}"
@@ -171,7 +171,7 @@ class Executor:
     async def _create(self, job: JobView, action: Create, applied: Applied) -> None:
         resource, key = action.resource, action.key
         try:
-            written = await self._cluster.create(resource, key.namespace, msgspec.json.encode(action.body))
+            written = await self.cluster.create(resource, key.namespace, msgspec.json.encode(action.body))
             self._barrier.wrote(job.uid, resource, written.resource_version)
             applied.created.append(action)
             self._report(job, "create", action)
@@ -179,15 +179,15 @@ class Executor:
             if error := await self._claim(job, action):
                 applied.failures.append(Failure(action, error))
         except (Invalid, Forbidden, NotFound) as refusal:
-            applied.failures.append(Failure(action, refusal.message))
+            applied.failures.append(Failure(action, refusal.why))
         except ApiError as error:
-            applied.failures.append(Failure(action, error.message, error))
+            applied.failures.append(Failure(action, error.why, error))
 
     async def _claim(self, job: JobView, action: Create) -> str:
         """Whose is the object of that name? Ours: the store is late and the barrier waits. Else: an error."""
         resource, key = action.resource, action.key
         try:
-            found = msgspec.json.decode(await self._cluster.get(resource, key), type=_ObjectPart).metadata
+            found = msgspec.json.decode(await self.cluster.get(resource, key), type=_ObjectPart).metadata
         except NotFound:
             raise Conflict(f"{resource} {key} went away while it was being created") from None
         owner = next((o for o in found.owner_references if o.controller), None)
@@ -208,7 +208,7 @@ class Executor:
             preconditions = {"uid": found.uid, "resourceVersion": found.resource_version}
             body = msgspec.json.encode({"metadata": {**preconditions, "labels": MANAGED_BY}})
             try:
-                version = (await self._cluster.patch(resource, key, body)).resource_version
+                version = (await self.cluster.patch(resource, key, body)).resource_version
             except (Forbidden, Invalid) as refusal:
                 labels = " ".join(f"{name}={value}" for name, value in MANAGED_BY.items())
                 how = f"kubectl label {resource.plural} {key.name} {labels}"
@@ -219,7 +219,7 @@ class Executor:
     async def _delete(self, job: JobView, action: Delete, applied: Applied) -> None:
         resource, key = action.resource, action.key
         try:
-            written = await self._cluster.delete(resource, key, uid=action.uid, grace=action.grace)
+            written = await self.cluster.delete(resource, key, uid=action.uid, grace=action.grace)
             if written.resource_version:
                 self._barrier.wrote(job.uid, resource, written.resource_version)
             else:
@@ -230,18 +230,18 @@ class Executor:
             # Gone already. A Conflict is for the next pass: no event may follow that brings it about.
             self._barrier.deleted(job.uid, resource, key, action.uid)
         except Forbidden as refusal:
-            applied.failures.append(Failure(action, refusal.message))
+            applied.failures.append(Failure(action, refusal.why))
 
     async def _patch(self, job: JobView, action: Patch, applied: Applied) -> None:
         resource, key = action.resource, action.key
         preconditions = {"uid": action.uid, "resourceVersion": str(action.version)}
         body = action.body | {"metadata": action.body.get("metadata", {}) | preconditions}
         try:
-            written = await self._cluster.patch(resource, key, msgspec.json.encode(body))
+            written = await self.cluster.patch(resource, key, msgspec.json.encode(body))
         except NotFound as error:
             raise Conflict(f"{resource} {key} went away while it was being changed") from error
         except (Invalid, Forbidden) as refusal:
-            applied.failures.append(Failure(action, refusal.message))
+            applied.failures.append(Failure(action, refusal.why))
             return
         self._barrier.wrote(job.uid, resource, written.resource_version)
         applied.patched.append(action)

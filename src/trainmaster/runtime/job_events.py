@@ -1,5 +1,6 @@
 """The Events of jobs of one kind, each with its line in the log."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import structlog
 from trainmaster.core.ids import Resource
 from trainmaster.core.plan import Create, Delete, Event, Patch
 from trainmaster.core.view import JobView
-from trainmaster.kinds.base import Kind
+from trainmaster.kinds.base import Failure, Kind
 from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime.executor import Applied
 from trainmaster.runtime.recorder import Recorder
@@ -40,9 +41,9 @@ class JobEvents:
         if events:
             log.info("applied", job=str(job.key), kind=kind.name, did=[event.message for event in events])
 
-    def record_failures(self, job: JobView, applied: Applied) -> None:
+    def record_failures(self, job: JobView, failures: Sequence[Failure]) -> None:
         kind = self._kinds.of(job.raw)
-        for failure in applied.failures[:REFUSALS]:
+        for failure in failures[:REFUSALS]:
             verb, action = _VERBS[type(failure.action)], failure.action
             self.record(job, kind.action_event(verb, action.resource, [action.key.name], failure.error))
 

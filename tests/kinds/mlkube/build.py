@@ -104,9 +104,11 @@ def a_job(
     name: str = "",
     limit: int = 6,
     is_adopted: bool = False,
+    started: str = "",
 ) -> ChildView:
     """A batch Job of the MxJob; ``conditions`` are True, each with its reason and message; ``limit`` is how often its
-    pods may fail. One that ``is_adopted`` was created by the mxnet-operator."""
+    pods may fail. One that ``is_adopted`` was created by the mxnet-operator. ``started`` is since when its controller
+    creates pods for it."""
     name = name or name_of(job, role, index)
     metadata: Json = {
         "name": name,
@@ -128,7 +130,8 @@ def a_job(
             "kind": "Job",
             "metadata": metadata | ({"deletionTimestamp": STAMP} if deleting else {}),
             "spec": {"suspend": suspend, "backoffLimit": limit},
-            "status": {"succeeded": succeeded, "conditions": told} if succeeded or told else {},
+            "status": ({"succeeded": succeeded, "conditions": told} if succeeded or told else {})
+            | ({"startTime": started} if started else {}),
         }
     )
 
@@ -233,18 +236,22 @@ def plan_of(
     nodes: Mapping[str, NodeView] | None = None,
 ) -> Plan:
     kind = MxJobKind(settings or Settings())
+    return kind.plan(view_of(job), observed(children, taken=taken, nodes=nodes), now)
+
+
+def observed(
+    children: Iterable[Child], *, taken: Iterable[int] = (), nodes: Mapping[str, NodeView] | None = None
+) -> Observed:
     found = sorted(children, key=lambda child: child.key.name)
-    jobs = {child.key.name: child for child in found if isinstance(child, ChildView)}
-    seen = Observed.of(
+    return Observed.of(
         [child for child in found if isinstance(child, PodView)],
         [child for child in found if isinstance(child, ServiceView)],
-        kind.slots,
+        MxJobKind.slots,
         frozenset(taken),
         None,
-        {JOB: jobs},
+        {JOB: {child.key.name: child for child in found if isinstance(child, ChildView)}},
         nodes,
     )
-    return kind.plan(view_of(job), seen, now)
 
 
 def status_of(plan: Plan) -> Json:

@@ -4,6 +4,7 @@ A Job that is deleted takes its pods and their logs along; one that is suspended
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 
 import msgspec
 
@@ -30,8 +31,9 @@ class Condition(msgspec.Struct):
     message: str = ""
 
 
-class _StatusPart(msgspec.Struct):
+class _StatusPart(msgspec.Struct, rename="camel"):
     succeeded: int | None = None
+    start_time: datetime | None = None
     conditions: list[Condition] | None = None
 
 
@@ -54,6 +56,11 @@ class BatchJob(msgspec.Struct):
     def condition(self, *types: str) -> Condition | None:
         """The first of these that is True."""
         return next((c for c in self.status.conditions or () if c.type in types and c.status == "True"), None)
+
+    @property
+    def creating_since(self) -> datetime | None:
+        """Since when its controller creates pods for it; None if it does not, or does not any more."""
+        return None if self.is_over else self.status.start_time
 
     @property
     def is_over(self) -> bool:

@@ -71,7 +71,10 @@ def replicas_of(job: MxJob, slots: Iterable[Slot], observed: Observed) -> dict[s
         pods = _Pods([pod for pod in owned if not pod.deleting], [pod for pod in owned if pod.deleting])
         is_alone = alone[slot.role] or (child is not None and batch_job.is_adopted(child))
         replica = _judged(slot, child, pods, retryable, alone=is_alone, has_run=has_run)
-        found[slot.name] = msgspec.structs.replace(replica, pod=pods.latest, restarts_alone=is_alone)
+        since = batch_job.read(child).creating_since if child and not owned and not child.deleting else None
+        found[slot.name] = msgspec.structs.replace(
+            replica, pod=pods.latest, podless_since=since, restarts_alone=is_alone
+        )
     return found
 
 
