@@ -44,8 +44,8 @@ async def events_of(cluster: KubeCluster, job: FoundJob, observed: Observed) -> 
     their names."""
     views = await listed(cluster, EVENT, WHOLE_CODEC, job.key.namespace)
     events = [_EVENT.decode(view.raw) for view in views]
-    batch_jobs = observed.children.get(JOB, {}).values()
-    uids = {job.view.uid, *(view.uid for view in (*observed.all_pods, *batch_jobs))}
+    batch_jobs = {child.uid for child in observed.children.get(JOB, {}).values()}
+    uids = {job.view.uid, *batch_jobs, *(pod.uid for pod in observed.all_pods)}
     prefix = f"{job.key.name}-"
     found = [
         JobEvent(

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from tests.build import NOW, STAMP, Json, view_of
+from tests.build import NOW, STAMP, Child, Json, view_of
 from tests.kinds.mlkube.build import a_begun, a_job, condition_of, plan_of, running, status_of
 from trainmaster.core.ids import POD
 from trainmaster.core.plan import Create
@@ -15,9 +15,8 @@ REFUSED = Failure(
 )
 
 
-def a_job_without_a_pod(job: Json, **fields: bool) -> list[object]:
-    worker = a_job(job, *WORKER, started=STAMP, **fields)
-    return [*running(job, worker, without=[WORKER])]
+def a_job_without_a_pod(job: Json, *, suspend: bool = False) -> list[Child]:
+    return running(job, a_job(job, *WORKER, started=STAMP, suspend=suspend), without=[WORKER])
 
 
 def test_a_job_that_has_just_begun_to_create_its_pod_is_given_some_seconds() -> None:
