@@ -118,6 +118,7 @@ VARIABLES = {
     "POD_UID": "Part of the name under which an operator holds its Leases. The manifests set it.",
     "XDG_STATE_HOME": "The folder that has the state of local mode in `trainmaster`. Default: `~/.local/state`.",
     "PATH": "Where `nvidia-smi` and the programs of jobs are found.",
+    "VIRTUAL_ENV": "The virtual environment of programs that are sent to the local cluster of this machine.",
 }
 """The environment variables that commands read."""
 
