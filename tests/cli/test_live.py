@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from trainmaster.cli.live import Screen, log_view, rows_of, summary, view
+from trainmaster.client.restart_number import LastRestart
 from trainmaster.client.run_model import Job, Replica
 from trainmaster.client.text import age, printable
 from trainmaster.lifecycle.failure import Failure
@@ -128,10 +129,11 @@ def test_the_seconds_until_a_restart_are_counted_down_beside_the_cause() -> None
         failed,
         message="oh",
         restart_at=soon,
+        restart=LastRestart(NOW, 2, 3, "trainer-1 exited with code 3: no data"),
     )
     lines = seen([waits])
 
-    assert lines[1] == "restart in 8s after trainer-1: exit code 3: no data"
+    assert lines[1] == "restart 2 of 3 in 8 s: trainer-1 exited with code 3: no data"
     assert lines[3].endswith("restart in 8s after: oom")
     assert rendered(view([waits], soon, height=50))[1] == "oh"
 

@@ -1,10 +1,11 @@
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
 from trainmaster.cli.plain import Lines
+from trainmaster.client.restart_number import LastRestart
 from trainmaster.client.run_model import Job, Notice, Replica
 from trainmaster.lifecycle.failure import Failure
 
@@ -127,6 +128,28 @@ def test_an_event_of_a_pod_is_written_once_also_if_it_is_the_state_of_the_pod() 
     assert out.getvalue().splitlines() == [
         'aitrainingjob/mnist ps-0 FailedMount: configmap "x" not found',
         "aitrainingjob/mnist Creating",
+    ]
+
+
+def test_each_restart_is_a_line_with_its_cause_also_if_it_is_the_same_again() -> None:
+    """And the phase that says less about it is not written."""
+    out = io.StringIO()
+    failed = replica("ps-0", "Failed", "exit code 1")
+    with Lines(out) as lines:
+        for number in (1, 2):
+            begun = LastRestart(NOW + timedelta(seconds=number), number, 3, "ps-0 exited with code 1: flaky")
+            again = job("Terminating", f"restart times is {number}", failed)
+            waits = {"restart": begun, "restart_at": NOW + timedelta(seconds=10)}
+            for _ in range(2):
+                lines.show([msgspec.structs.replace(again, **waits)], NOW)
+            lines.show([msgspec.structs.replace(job("Running", "", replica("ps-0")), restart=begun)], NOW)
+    assert out.getvalue().splitlines() == [
+        "aitrainingjob/mnist ps-0 Failed: exit code 1",
+        "aitrainingjob/mnist restart 1 of 3 in 10 s: ps-0 exited with code 1: flaky",
+        "aitrainingjob/mnist Running",
+        "aitrainingjob/mnist ps-0 Failed: exit code 1",
+        "aitrainingjob/mnist restart 2 of 3 in 10 s: ps-0 exited with code 1: flaky",
+        "aitrainingjob/mnist Running",
     ]
 
 

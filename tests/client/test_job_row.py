@@ -1,12 +1,14 @@
 """What a line of `trainmaster list` says about a job."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tests.build import NOW, STAMP, a_dijob, a_ditask, a_pod, a_replica, an_aitj, an_mxjob, settled
 from tests.client.found import found
-from trainmaster.client.job_row import cells, row_of
+from trainmaster.client.job_row import HEAD, Row, cells, list_of, newest_first, row_of
+from trainmaster.client.text import table
 
 RESTARTS = {
     "ps": {"count": 3, "used": 0},
@@ -16,6 +18,10 @@ RESTARTS = {
 
 def condition(type_: str, status: str = "True", reason: str = "", message: str = "") -> dict[str, Any]:
     return {"type": type_, "status": status, "reason": reason, "message": message}
+
+
+def shown(row: Row) -> dict[str, str]:
+    return dict(zip(HEAD, cells(row, NOW), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_running_pods_are_counted_and_replicas_without_pods_are_in_the_total() -
     row = row_of(found(job), pods)
 
     assert (row.ready, row.total) == (1, 5)
-    assert cells(row, NOW)[4] == "1/5"
+    assert shown(row)["READY"] == "1/5"
 
 
 def test_the_total_of_an_elastic_role_is_what_it_is_scaled_to() -> None:
@@ -99,7 +105,7 @@ def test_a_spec_that_cannot_be_read_has_no_total() -> None:
     row = row_of(found(an_aitj(trainer=a_replica(-1))), ())
 
     assert row.total is None
-    assert cells(row, NOW)[4] == "0/?"
+    assert shown(row)["READY"] == "0/?"
 
 
 @pytest.mark.parametrize(
@@ -127,3 +133,81 @@ def test_a_dijob_with_tasks_has_the_restarts_that_its_status_has(status: dict[st
     row = row_of(found(a_ditask(status={"phase": "Running", **status})), ())
 
     assert (row.kind, row.phase, row.restarts) == ("dijob", "Running", number)
+
+
+# --- what a narrow terminal shows ---
+
+LOSS = "ValueError: the loss grows: choose a smaller rate"
+FAILURE = {"replica": "worker-1", "role": "worker", "pod": "train-worker-1", "node": "local", "exitCode": 1}
+
+
+def over(reason: str, message: str = "", seconds: int = 12, **status: Any) -> dict[str, Any]:
+    """A status that ended so many seconds after its job was created."""
+    end = condition("Finished", reason=reason, message=message)
+    end["lastTransitionTime"] = (datetime.fromisoformat(STAMP) + timedelta(seconds=seconds)).isoformat()
+    return {"phase": reason, "conditions": [end], **status}
+
+
+@pytest.mark.parametrize(
+    ("failure", "cause"),
+    [
+        pytest.param({"output": ["step 3", LOSS]}, f"{LOSS} (worker-1, exit code 1)", id="exception"),
+        pytest.param({}, "worker-1 exited with code 1", id="silent"),
+        pytest.param(
+            {"exitCode": 137, "signal": "SIGKILL", "output": ["allocating"]},
+            "worker-1 was killed by SIGKILL (137)",
+            id="signal",
+        ),
+        pytest.param(
+            {"exitCode": 137, "signal": "SIGKILL", "reason": "OOMKilled", "memoryLimit": "200Mi"},
+            "worker-1 ran out of memory (OOMKilled, exit code 137) at its limit of 200Mi",
+            id="memory",
+        ),
+        pytest.param({"exitCode": None, "message": "node n1 is lost"}, "node n1 is lost (worker-1)", id="node"),
+    ],
+)
+def test_the_message_of_a_failed_job_begins_with_its_cause(failure: dict[str, Any], cause: str) -> None:
+    row = row_of(found(an_aitj(status=over("Failed", "worker-1 (pod …", failure=FAILURE | failure))), ())
+
+    assert shown(row)["MESSAGE"] == cause
+    assert row.message == "worker-1 (pod …"
+
+
+def test_the_message_of_a_deadline_is_not_a_program_that_was_stopped() -> None:
+    row = row_of(found(an_aitj(status=over("Timeout", "the job has run for 60 seconds", failure=FAILURE))), ())
+
+    assert shown(row)["MESSAGE"] == "the job has run for 60 seconds"
+
+
+def test_a_job_that_has_succeeded_has_its_duration_and_no_more_words() -> None:
+    row = row_of(found(an_aitj(trainer=2, status=over("Succeed", "job mnist completed; deleted pods"))), ())
+
+    assert (shown(row)["READY"], shown(row)["DURATION"], shown(row)["MESSAGE"]) == ("-", "12s", "")
+    assert row.message == "job mnist completed; deleted pods"
+
+
+def test_the_cause_is_on_a_terminal_of_110_columns() -> None:
+    """Namespace and kind would say the same in every line."""
+    jobs = [an_aitj(name, status=over("Failed", failure=FAILURE | {"output": [LOSS]})) for name in ("train", "mem")]
+    rows = [row_of(found(job), ()) for job in jobs]
+    lines = table(*list_of(rows, rows[0].namespace, NOW), 110).splitlines()
+
+    assert lines[0].split() == ["NAME", "PHASE", "READY", "RESTARTS", "DURATION", "AGE", "MESSAGE"]
+    assert all(LOSS in line for line in lines[1:])
+
+
+def test_columns_that_differ_are_shown() -> None:
+    rows = [row_of(found(job), ()) for job in (an_aitj(), a_dijob(namespace="ml"))]
+    elsewhere, _ = list_of(rows[:1], "another", NOW)
+    both, _ = list_of(rows, rows[0].namespace, NOW)
+
+    assert elsewhere[:2] == ["NAMESPACE", "NAME"]
+    assert both[:2] == ["KIND", "NAME"]
+
+
+def test_the_newest_job_is_the_first() -> None:
+    jobs = [an_aitj("old"), an_aitj("new"), an_aitj("without")]
+    jobs[1]["metadata"]["creationTimestamp"] = (datetime.fromisoformat(STAMP) + timedelta(seconds=1)).isoformat()
+    del jobs[2]["metadata"]["creationTimestamp"]
+
+    assert [row.name for row in newest_first([row_of(found(job), ()) for job in jobs])] == ["new", "old", "without"]

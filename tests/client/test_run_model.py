@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmaster.client.run_model import LINES, LONGEST_LINE, Replica, RunModel
+from trainmaster.client.run_model import LINES, LONGEST_LINE, Job, Replica, RunModel
 from trainmaster.core.ids import Key
 from trainmaster.core.view import JobView
 from trainmaster.kinds.base import Settings
@@ -424,6 +424,66 @@ def test_the_time_of_the_next_restart_is_known(model: RunModel, restarts: Any, s
     meta = {"name": "mnist", "uid": "job", "creationTimestamp": START}
     model.observe_job(AITJ, None, raw({"metadata": meta, "status": {"phase": "Restarting", "restarts": restarts}}))
     assert model.jobs[0].restart_at == (None if seconds is None else START + timedelta(seconds=seconds))
+
+
+FLAKY = {"time": START, "replica": "trainer-1", "scope": "All", "exitCode": 1, "reason": "Error", "node": "local"}
+FLAKY |= {"line": "RuntimeError: flaky at 8"}
+CAUSE = "trainer-1 exited with code 1: RuntimeError: flaky at 8"
+
+
+def restarted(used: int, limit: int | None, *history: dict[str, Any], **status: Any) -> Job:
+    """The job of a spec with this limit, after so many restarts."""
+    role = {"replicas": 2, "restartPolicy": "OnFailure", "template": {"spec": {"containers": [{"name": "aitj-main"}]}}}
+    role |= {} if limit is None else {"restartLimit": limit}
+    meta = {"name": "mnist", "namespace": "default", "uid": "job", "creationTimestamp": START}
+    restarts = {"trainer": {"count": used, "used": used, "nextTime": START + timedelta(seconds=10)}}
+    status |= {"restarts": restarts, "restartHistory": list(history)}
+    kinds = next(kinds for kinds in all_resource_kinds(Settings()) if kinds.resource == AITJ)
+    model = RunModel(SLOTS, kinds={AITJ: kinds})
+    model.observe_job(
+        AITJ, None, raw({"metadata": meta, "spec": {"replicaSpecs": {"trainer": role}}, "status": status})
+    )
+    return model.jobs[0]
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "text"),
+    [(2, 3, f"restart 2 of 3 in 10 s: {CAUSE}"), (2, None, f"restart 2 in 10 s: {CAUSE}")],
+)
+def test_a_restart_has_its_number_its_limit_its_delay_and_its_cause(used: int, limit: int | None, text: str) -> None:
+    found = restarted(used, limit, FLAKY, phase="Terminating")
+    assert found.restart is not None
+    assert found.restart.text(found.restart_at, START) == text
+    assert found.restart.text(None, START) == text.replace(" in 10 s", "")
+
+
+def test_of_pods_that_fail_together_the_first_is_the_cause_of_the_restart() -> None:
+    found = restarted(1, 3, FLAKY, FLAKY | {"replica": "trainer-0", "line": "Connection closed by peer"})
+    assert found.restart is not None
+    assert found.restart.cause == CAUSE
+
+
+def test_a_node_is_named_if_it_is_the_cause() -> None:
+    lost = {"time": START, "replica": "trainer-1", "scope": "All", "reason": "NodeLost", "node": "n1"}
+    found = restarted(1, 3, lost)
+    assert found.restart is not None
+    assert found.restart.cause == "trainer-1 NodeLost on node n1"
+
+
+@pytest.mark.parametrize(
+    ("reason", "used", "sentence"),
+    [
+        ("Succeed", 0, "succeeded in 12 s"),
+        ("Succeed", 2, "succeeded in 12 s after 2 restarts"),
+        ("Failed", 0, "oh; failed in 12 s"),
+        ("Failed", 1, "oh; failed in 12 s after 1 restart"),
+        ("Failed", 3, "oh; failed in 12 s after 3 restarts (limit 3)"),
+    ],
+)
+def test_the_verdict_has_the_time_and_the_restarts(reason: str, used: int, sentence: str) -> None:
+    end = said("Finished", reason=reason, message="oh") | {"lastTransitionTime": START + timedelta(seconds=12)}
+    found = restarted(used, 3, *(used * [FLAKY]), phase=reason, conditions=[end])
+    assert found.sentence == sentence
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("10s", 10), ("2m40s", 160)])

@@ -1,11 +1,19 @@
 """Tables for people, and what may reach their terminals; ages and lines are tested with the live view."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trainmaster.client.text import printable, table, to_json
+from trainmaster.client.text import duration, printable, table, to_json
 from trainmaster.core.plain import plain, with_colours
+
+
+def test_a_duration_is_for_sentences() -> None:
+    start = datetime(2026, 11, 15, tzinfo=UTC)
+    spans = (timedelta(seconds=12), timedelta(minutes=3, seconds=4), timedelta(hours=2, minutes=5), timedelta(days=3))
+    assert [duration(start, start + span) for span in spans] == ["12 s", "3 min 4 s", "2 h 5 min", "3 d 0 h"]
+
 
 HEAD = ("NAME", "PHASE", "MESSAGE")
 

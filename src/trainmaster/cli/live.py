@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainmaster.client.run_model import LINES, Job, Notice, Replica
-from trainmaster.client.text import age, printable
+from trainmaster.client.text import age, duration, printable
 
 KEYS = "↓ ↑ the log of a replica   f the log of the next one with a problem"
 LOG_KEYS = "↓ ↑ the log of another replica   Esc all replicas"
@@ -112,18 +112,16 @@ def _header(job: Job, now: datetime) -> Text:
     header.append(f"{job.kind} {job.name}", style="bold")
     header.append(f"  {printable(job.phase) or 'Accepted'}", style=style)
     header.append(f"  {age(job.since, job.until or now)}  {progress(job)}")
-    if message := _countdown(job, now) or job.message:
+    if message := _countdown(job, now) or job.sentence:
         header.append(f"\n{printable(message)}", style=style if job.outcome in ("failed", "refused") else "")
     return header
 
 
 def _countdown(job: Job, now: datetime) -> str:
-    """``restart in 8s after trainer-1: exit code 3: <last line>``; empty if no restart is waited for."""
+    """``restart 2 of 3 in 8 s: trainer-1 exited with code 3: <last line>``; empty if no restart is waited for."""
     if job.restart_at is None or job.restart_at <= now:
         return ""
-    failed = next((replica for replica in job.replicas if replica.state == "Failed"), None)
-    cause = ": ".join([failed.name, failed.why, *map(printable, failed.lines[-1:])]) if failed else ""
-    return f"restart in {age(now, job.restart_at)}{f' after {cause}' if cause else ''}"
+    return job.restart.text(job.restart_at, now) if job.restart else f"restart in {duration(now, job.restart_at)}"
 
 
 def _table(job: Job, now: datetime, room: int) -> RenderableType:

@@ -17,6 +17,9 @@ MOST_NOTICES = 1000
 BAR_PERIOD = 1.0
 """Seconds between two shown states of a progress bar."""
 
+_RESTARTING = ("Terminating", "Restarting")
+"""Phases of jobs that restart."""
+
 
 class Lines:
     """Writes each change once."""
@@ -27,6 +30,8 @@ class Lines:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._states: dict[str, tuple[str, str]] = {}
+        self._restarts: dict[str, datetime] = {}
+        """By job: when the last restart was decided that was written."""
         self._notices: dict[Notice, None] = {}
         self._bars: dict[str, tuple[str, float]] = {}
         """By label: the last shown state of a progress bar, and the time from which the next one may be shown."""
@@ -59,11 +64,21 @@ class Lines:
             for replica in job.replicas:
                 if replica.why:
                     self._write_state(f"{job} {replica.name}", replica.state, replica.why)
+                else:
+                    self._states.pop(f"{job} {replica.name}", None)  # the same fault may come again
+            self._write_restart(job, now)
             if is_last:
                 self._write_unread_output(job)
             if job.phase:
-                self._write_state(str(job), job.phase, job.message)
+                self._write_state(str(job), job.phase, job.sentence)
         self._out.flush()
+
+    def _write_restart(self, job: Job, now: datetime) -> None:
+        if job.restart and self._restarts.get(str(job)) != job.restart.time:
+            self._restarts[str(job)] = job.restart.time
+            self._out.write(plain(f"{job} {job.restart.text(job.restart_at, now)}") + "\n")
+            if job.phase in _RESTARTING:
+                self._states[str(job)] = (job.phase, job.sentence)  # the line says more
 
     def _write_unread_output(self, job: Job) -> None:
         """The last lines of the first failure, if its log was not read: its pod may have been deleted before."""

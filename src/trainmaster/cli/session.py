@@ -189,7 +189,8 @@ class Session:
         self._created: list[tuple[Document, str]] = []
         served = all_resource_kinds(Settings())
         slots = {resource: [kind.slots for kind in each.kinds] for each in served for resource in each.resources}
-        self._model = RunModel(slots, has_many=len(self._jobs) > 1)
+        kinds = {resource: each for each in served for resource in each.resources}
+        self._model = RunModel(slots, kinds=kinds, has_many=len(self._jobs) > 1)
         self._tails = tails
         self._archive = archive
         self._changed = asyncio.Event()

@@ -62,11 +62,14 @@ def _document(row: "Row", replicas: "tuple[Replica, ...]") -> dict[str, Any]:
 
 def _text(row: "Row", replicas: "tuple[Replica, ...]") -> str:
     from trainmaster.client.job_row import ready
-    from trainmaster.client.text import age, printable, table, terminal_width
+    from trainmaster.client.text import age, duration, printable, table, terminal_width
 
-    head = f"{row.kind}/{row.name} in namespace {row.namespace}: {row.phase}, {ready(row)} ready, "
+    state = f"{row.phase}, {ready(row)} ready"
+    if row.ended and row.created:
+        state = f"{row.phase} after {duration(row.created, row.ended)}"
+    head = f"{row.kind}/{row.name} in namespace {row.namespace}: {state}, "
     lines = [printable(f"{head}{row.restarts} restarts, {age(row.created, now())} old")]
-    if row.message:
+    if row.cause:
         lines.append(printable(row.message))
     if replicas:
         rows = [(r.name, r.state, str(r.restarts), age(r.since, r.until or now()), r.pod, r.why) for r in replicas]

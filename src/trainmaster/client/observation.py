@@ -48,7 +48,7 @@ def _common_namespace(jobs: Sequence[FoundJob]) -> str:
 def empty_model(job: FoundJob, *, has_many: bool = False) -> RunModel:
     """Of a job whose pods were not observed yet; ``has_many`` is set if others are shown beside it."""
     slots = {resource: [kind.slots for kind in job.kinds.kinds] for resource in job.kinds.resources}
-    model = RunModel(slots, has_many=has_many)
+    model = RunModel(slots, kinds=dict.fromkeys(job.kinds.resources, job.kinds), has_many=has_many)
     model.observe_job(job.resource, None, job.view)
     return model
 

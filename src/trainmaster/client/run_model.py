@@ -14,15 +14,19 @@ from typing import Any, Literal
 import msgspec
 
 from trainmaster.client.kind_name import kind_name
+from trainmaster.client.restart_number import LastRestart, last_restart, model_of_job
+from trainmaster.client.text import duration
 from trainmaster.core import condition
 from trainmaster.core.condition import Condition
 from trainmaster.core.ids import JOB, Key, Resource
 from trainmaster.core.observed import SlotLabels
 from trainmaster.core.view import OUT_OF_MEMORY, JobView
 from trainmaster.core.wire import ObjectMeta, Wire
+from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.fault import START_ERRORS, signal_of
-from trainmaster.lifecycle.restart import Restart
+from trainmaster.lifecycle.model import JobModel
+from trainmaster.lifecycle.restart import Restart, Restarts
 
 LINES = 100
 """The last lines of each replica that are remembered."""
@@ -91,10 +95,21 @@ class Job(msgspec.Struct, frozen=True):
     replicas: tuple[Replica, ...] = ()
     restart_at: datetime | None = None
     """When its failed replicas restart, while they wait for that."""
+    restart: LastRestart | None = None
+    """The last one, also if it is over."""
     failure: Failure | None = None
     """What it has failed of."""
     title: str = ""
     """What distinguishes it from the other jobs of the run."""
+
+    @property
+    def sentence(self) -> str:
+        """Its message; of a job that has ended also after how long, from its creation, and after how many restarts."""
+        if self.outcome not in ("succeeded", "failed") or not self.since or not self.until:
+            return self.message
+        restarts = f" after {self.restart.count}" if self.restart and self.restart.number else ""
+        end = f"{self.outcome} in {duration(self.since, self.until)}{restarts}"
+        return f"{self.message}; {end}" if self.outcome == "failed" and self.message else end
 
     def __str__(self) -> str:
         return self.title or f"{self.kind.lower()}/{self.name}"
@@ -211,16 +226,12 @@ class _Ending(Wire, frozen=True):
     phase: str = ""
 
 
-class _Restart(Wire, frozen=True):
-    next_time: datetime | None = None
-
-
 class _JobStatus(Wire, frozen=True):
     phase: str = ""
     failure: Failure | None = None
     ending: _Ending = _Ending()
     conditions: tuple[Condition, ...] = ()
-    restarts: dict[str, _Restart] | int = 0
+    restarts: dict[str, Restarts] | int = 0
     """By role, or only their number, as a kind has it."""
     restart_history: tuple[Restart, ...] = ()
 
@@ -259,15 +270,24 @@ _BACK_OFF = re.compile(r"back-off (?:(\d+)m)?(\d+)s ")
 
 
 class RunModel:
-    """``slots`` are the labels, by resource, that name a pod's replica; ``has_many`` is set for several jobs, whose
-    replicas may have the same names."""
+    """``slots`` are the labels, by resource, that name a pod's replica; ``kinds`` know the limits of restarts;
+    ``has_many`` is set for several jobs, whose replicas may have the same names."""
 
-    def __init__(self, slots: Mapping[Resource, Sequence[SlotLabels]], *, has_many: bool = False) -> None:
+    def __init__(
+        self,
+        slots: Mapping[Resource, Sequence[SlotLabels]],
+        *,
+        kinds: Mapping[Resource, ResourceKinds] | None = None,
+        has_many: bool = False,
+    ) -> None:
         self._slots = slots
+        self._served = kinds or {}
         self._has_many = has_many
         self.label_width = 0
         """The length of the longest label so far."""
         self._jobs: dict[tuple[Resource, Key], _Job] = {}
+        self._models: dict[tuple[Resource, Key], JobModel | None] = {}
+        """What the specs say."""
         self._kinds: dict[str, Resource] = {}
         self._parents: dict[str, _Owner] = {}
         """The owners of batch Jobs. A pod of a batch Job belongs to the Job's owner."""
@@ -298,6 +318,7 @@ class RunModel:
             self._deleted.add(place)
         else:
             self._jobs[place] = _JOB.decode(after.raw)
+            self._models[place] = model_of_job(self._served[resource], after) if resource in self._served else None
 
     def observe_child(self, _before: JobView | None, after: JobView | None) -> None:
         """A batch Job of a job. It is not forgotten when it is deleted, since its pods may still be shown."""
@@ -440,6 +461,7 @@ class RunModel:
             until=finished.last_transition_time if finished and is_finished else None,
             replicas=self._replicas(job.metadata.uid, _CAUSES.get(job.status.ending.phase or job.status.phase, "")),
             restart_at=None if is_finished else _next_restart(job.status),
+            restart=last_restart(job.status.restart_history, job.status.restarts, self._models[resource, key]),
             failure=job.status.failure,
         )
         if not self._why_stopped or found.outcome in ("succeeded", "failed", "refused"):

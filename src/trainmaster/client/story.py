@@ -14,6 +14,7 @@ from trainmaster.client.failure import failures_of
 from trainmaster.client.job_finder import FoundJob
 from trainmaster.client.job_row import Status, phase_of, status_of
 from trainmaster.client.next_step import next_step
+from trainmaster.client.restart_number import last_restart
 from trainmaster.client.run_model import message_of
 from trainmaster.client.text import age, printable
 from trainmaster.core import condition
@@ -272,11 +273,8 @@ class _Story:
 
     def _number(self) -> str:
         """Which restart of how many, of the role that caused the last one."""
-        history, roles = self.status.restart_history, self.model.roles if self.model else {}
-        name = next((name for name in roles if history and history[-1].replica.startswith(name.lower())), "")
-        limit = roles[name].rules.limit if name else None
-        used = self.status.by_role.get(name, restart.NONE).used
-        return f" ({used} of {limit})" if limit else ""
+        last = last_restart(self.status.restart_history, self.status.by_role, self.model)
+        return f" ({last.number} of {last.limit})" if last and last.limit else ""
 
     def _last_restart(self) -> str:
         history = self.status.restart_history

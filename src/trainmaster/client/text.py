@@ -27,6 +27,12 @@ def age(since: datetime | None, until: datetime) -> str:
     return f"{minutes}m{seconds % 60}s" if minutes else f"{seconds}s"
 
 
+def duration(since: datetime, until: datetime) -> str:
+    """``12 s``, ``3 min 4 s``, ``2 h 5 min``, ``3 d 4 h``: for sentences."""
+    words = {"d": " d ", "h": " h ", "m": " min ", "s": " s "}
+    return "".join(words.get(char, char) for char in age(since, until)).strip()
+
+
 def printable(line: str) -> str:
     """For a cell of a table: as ``plain``, of a progress bar its last state, and with spaces instead of tabs."""
     return plain(line.rstrip("\r").rpartition("\r")[2]).expandtabs(2)

@@ -74,7 +74,7 @@ class Failure(Wire, frozen=True):
             return f"{self.replica}: {self.message or self.reason}"
         where = f", node {self.node}" if self.node else ""
         who = f"init container {self.container} of {self.replica}" if self.is_init else self.replica
-        return f"{who} (pod {self.pod}{where}) {self._end}"
+        return f"{who} (pod {self.pod}{where}) {self.end}"
 
     def describe(self) -> str:
         """The sentence, with the line of output that says why."""
@@ -105,7 +105,8 @@ class Failure(Wire, frozen=True):
         return left if 0 < left <= CAUSE_SECONDS else 0.0
 
     @property
-    def _end(self) -> str:
+    def end(self) -> str:
+        """How it ended, without its name."""
         if self.reason == OUT_OF_MEMORY:
             limit = f" at its limit of {self.memory_limit}" if self.memory_limit else ""
             return f"ran out of memory (OOMKilled, exit code {self.exit_code}){limit}"

@@ -399,6 +399,16 @@ def test_a_service_that_outlived_the_pods_goes_with_the_end() -> None:
     assert names_of(plan.deletes, SERVICE) == ["mnist-ps-0"]
 
 
+def test_a_job_that_keeps_the_pods_that_have_ended_says_so() -> None:
+    job, children = ended(an_aitj(clean="Running"), exit_code=0)
+    ending = plan_of(job, children)
+    plan = plan_of(with_status(job, ending), [child for child in children if isinstance(child, PodView)], now=LATER)
+
+    assert not names_of(ending.deletes, POD)
+    assert last_condition(ending)[2].endswith("; deleting pods that run")
+    assert last_condition(plan)[2].endswith("; kept pods that have ended")
+
+
 @pytest.mark.parametrize(("exit_code", "phase"), [(0, "Succeed"), (1, "Failed")], ids=["well", "badly"])
 def test_without_clean_up_the_job_ends_at_once_and_keeps_everything(exit_code: int, phase: str) -> None:
     job, children = ended(an_aitj(clean="None"), exit_code=exit_code)

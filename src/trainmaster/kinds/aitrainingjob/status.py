@@ -90,6 +90,20 @@ def _proceeded(job: AITrainingJob, new: AITrainingJobStatus, report: Report, now
     )
 
 
+def _clean(report: Report) -> str:
+    return report.clean or report.model.run.clean
+
+
+def _cleaned(report: Report) -> str:
+    """What the clean-up has done with the pods."""
+    match _clean(report):
+        case "None":
+            return "kept pods"
+        case "Running" if report.facts.observed.all_pods:
+            return "kept pods that have ended"
+    return "deleted pods"
+
+
 def _stated(job: AITrainingJob, report: Report, counters: Mapping[str, ReplicaStatus]) -> tuple[str, str]:
     """The phase that the job is in now, and the sentence that belongs to it."""
     old, result = job.status, report.result
@@ -105,10 +119,10 @@ def _stated(job: AITrainingJob, report: Report, counters: Mapping[str, ReplicaSt
         case "shrink" | "replace":
             return old.phase or PENDING, message_of(old) or WAITING
         case "ending":
-            return TERMINATING, f"{result.message}; deleting pods"
+            which = " that run" if _clean(report) == "Running" else ""
+            return TERMINATING, f"{result.message}; deleting pods{which}"
         case "end":
-            kept = (report.clean or report.model.run.clean) == "None"
-            return result.phase, f"{result.message}; {'kept' if kept else 'deleted'} pods"
+            return result.phase, f"{result.message}; {_cleaned(report)}"
     return _going_on(job, report, counters)
 
 
