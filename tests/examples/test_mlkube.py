@@ -28,7 +28,7 @@ def test_the_crew_trains_and_survives_the_kill_of_a_worker(tmp_path: Path) -> No
     accuracy = re.search(r"worker-\d +\| test accuracy (0\.\d+)", said)
     assert accuracy is not None, said[-4000:]
     assert float(accuracy[1]) >= 0.95
-    assert said.count("mxjob.mxnet.mlkube.io/example-dist-job Succeeded: job example-dist-job has succeeded") == 1
+    assert said.count("mxjob.mxnet.mlkube.io/example-dist-job Succeeded: succeeded in ") == 1
 
 
 def worker_one(folder: Path) -> int:

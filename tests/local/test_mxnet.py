@@ -82,8 +82,8 @@ def trainingjob(python: list[str]) -> Manifest:
 @pytest.mark.parametrize(
     ("manifest", "end"),
     [
-        pytest.param(kubeflow_job, "mxjob/job Succeeded: MXJob job is successfully completed.", id="MXJob"),
-        pytest.param(mlkube_job, "mxjob.mxnet.mlkube.io/job Succeeded: job job has succeeded", id="MxJob"),
+        pytest.param(kubeflow_job, "mxjob/job Succeeded: succeeded in ", id="MXJob"),
+        pytest.param(mlkube_job, "mxjob.mxnet.mlkube.io/job Succeeded: succeeded in ", id="MxJob"),
         pytest.param(trainingjob, "aitrainingjob/job Succeed", id="AITrainingJob"),
     ],
 )
