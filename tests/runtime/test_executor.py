@@ -345,6 +345,18 @@ async def test_what_is_gone_need_not_be_deleted() -> None:
     assert applied == Applied(created=list(create_pods(1)))
 
 
+async def test_that_the_job_is_not_found_is_not_believed_and_its_deletion_is_tried_again() -> None:
+    """An API server that starts may answer so for a custom resource. No event follows that would bring about the next
+    pass; if the job is gone, the watch says so."""
+    rig = Rig()
+    rig.cluster.before = raising("delete", NotFound("the server could not find the requested resource: not found"))
+    delete = Delete(TOY, JOB.key, JOB.uid, "it ended 60 seconds ago")
+    with pytest.raises(Conflict, match="not found"):
+        await rig.act(deletes=(delete,))
+
+    assert rig.barrier.is_open(JOB.uid)
+
+
 async def test_another_incarnation_is_left_alone_and_the_pass_is_tried_again() -> None:
     """No event may follow that would bring about the next pass."""
     rig = Rig("mnist-worker-0")

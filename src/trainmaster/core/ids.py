@@ -17,6 +17,11 @@ class Resource(msgspec.Struct, frozen=True):
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def is_custom(self) -> bool:
+        """A CustomResourceDefinition has it: an API server that has just started may not serve it yet."""
+        return "." in self.group and not self.group.endswith(".k8s.io")
+
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 

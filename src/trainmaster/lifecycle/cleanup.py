@@ -21,6 +21,12 @@ def has_stopped(pod: PodView) -> bool:
     return pod.is_ended or any(c.exit_code is not None or c.waiting == "CrashLoopBackOff" for c in pod.containers)
 
 
+def is_gone(pod: PodView) -> bool:
+    """True for a pod that was deleted by force, or whose kubelet has confirmed its end: if the object is still there, a
+    finalizer keeps it, and nothing runs."""
+    return pod.deleting and pod.is_forced
+
+
 def pods_to_clean(
     pods: Iterable[PodView], policy: CleanPodPolicy, is_kept: Callable[[PodView], bool] = has_stopped
 ) -> tuple[PodView, ...]:

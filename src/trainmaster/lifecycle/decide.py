@@ -15,7 +15,7 @@ from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner, with_output_kept
 from trainmaster.core.view import PodView
 from trainmaster.lifecycle import environment, failure, gang, queue, restart, summary, waiting
-from trainmaster.lifecycle.cleanup import CleanPodPolicy, patience, pods_to_clean, removal
+from trainmaster.lifecycle.cleanup import CleanPodPolicy, is_gone, patience, pods_to_clean, removal
 from trainmaster.lifecycle.completion import Result
 from trainmaster.lifecycle.deadline import Limit, Wait, overdue, seconds_left, seconds_until
 from trainmaster.lifecycle.environment import Environment
@@ -509,7 +509,7 @@ class Pass(Generic[J]):
         replicas = self.kind.replica_removal(self.model, self.facts, policy)
         # Where replicas create pods, they remove their pods, too: the end does not wait for these.
         leaving = self._to_clean(policy)
-        is_done = replicas.is_done if self.model.replicas is not None else not leaving
+        is_done = replicas.is_done if self.model.replicas is not None else all(map(is_gone, leaving))
         return Removal((*deletes, *replicas.deletes), (*replicas.patches, *self._closed(leaving)), is_done)
 
     def _closed(self, leaving: Iterable[PodView]) -> tuple[Patch, ...]:

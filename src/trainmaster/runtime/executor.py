@@ -226,8 +226,12 @@ class Executor:
                 self._barrier.deleted(job.uid, resource, key, action.uid)
             applied.deleted.append(action)
             self._report(job, "delete", action)
-        except NotFound:
-            # Gone already. A Conflict is for the next pass: no event may follow that brings it about.
+        except NotFound as error:
+            # A Conflict is for the next pass: no event may follow that brings it about.
+            if resource.is_custom:
+                # Gone already, and the watch will say so before the next try. Or the API server has just started and
+                # does not serve this resource yet.
+                raise Conflict(f"{error.message}; its deletion is tried again until the watch shows it") from error
             self._barrier.deleted(job.uid, resource, key, action.uid)
         except Forbidden as refusal:
             applied.failures.append(Failure(action, refusal.why))

@@ -16,14 +16,17 @@ from tests.build import (
     children_of,
     names_of,
     plan_of,
+    pod_json,
     replicas_of,
     services_of,
     settled,
+    view_of_pod,
     with_spec,
     with_status,
 )
 from trainmaster.core.ids import POD, SERVICE
 from trainmaster.core.plan import Event, Plan
+from trainmaster.core.view import PodView
 from trainmaster.kinds.aitrainingjob.types import RESOURCE
 
 JOB = an_aitj(trainer=2, ps=1)
@@ -298,3 +301,37 @@ def test_a_job_that_has_not_ended_is_never_deleted() -> None:
     job = running(timed(ttlSecondsAfterFinished=0))
 
     assert plan_of(job, children_of(JOB), now=later(9999)).deletes == ()
+
+
+# --- a pod that only a finalizer keeps ---
+
+
+def kept_by_a_finalizer(role: str, index: int, *, grace: int) -> PodView:
+    """``grace`` 0: its kubelet has confirmed the end, or it was deleted by force."""
+    pod = pod_json(JOB, role, index, deleting=True)
+    pod["metadata"] |= {"deletionGracePeriodSeconds": grace, "finalizers": ["example.com/log-shipper"]}
+    return view_of_pod(pod)
+
+
+@pytest.mark.parametrize(("grace", "phase"), [(0, "Failed"), (30, "Terminating")])
+def test_the_end_of_a_job_does_not_wait_for_a_finalizer_of_a_pod_that_is_gone(grace: int, phase: str) -> None:
+    job = annotated(running(timed(ttlSecondsAfterFinished=60)), Failed="x")
+    job = with_status(job, plan_of(job, children_of(JOB)))
+
+    plan = plan_of(job, [kept_by_a_finalizer("trainer", 0, grace=grace)])
+    job = with_status(job, plan)
+
+    assert job["status"]["phase"] == phase
+    if grace == 0:
+        late = plan_of(job, [kept_by_a_finalizer("trainer", 0, grace=grace)], now=later(60))
+        assert [delete.resource for delete in late.deletes] == [RESOURCE]
+
+
+@pytest.mark.parametrize(("grace", "phase"), [(0, "Pending"), (30, "Terminating")])
+def test_a_suspension_does_not_wait_for_a_finalizer_of_a_pod_that_is_gone(grace: int, phase: str) -> None:
+    job = with_spec(running(JOB), suspend=True)
+    children = [kept_by_a_finalizer("trainer", 0, grace=grace)]
+    for _ in range(2):
+        job = with_status(job, plan_of(job, children))
+
+    assert job["status"]["phase"] == phase

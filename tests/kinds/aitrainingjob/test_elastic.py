@@ -600,6 +600,17 @@ def test_pods_that_start_in_the_same_second_join_with_one_change() -> None:
     assert status_of(after_a_second)["membership"]["generation"] == 3
 
 
+@pytest.mark.parametrize("behind", [timedelta(seconds=1), timedelta(hours=1)])
+def test_a_clock_that_is_behind_the_last_change_delays_no_member(behind: timedelta) -> None:
+    """The next operator runs on another machine, or the clock of this one was corrected."""
+    job = elastic("Manual", 2)
+    job = brought_to(job, workers(job, "Running", "Pending"))
+
+    plan = plan_of(job, workers(job, "Running", "Running"), now=NOW - behind)
+
+    assert status_of(plan)["membership"]["generation"] == 3
+
+
 def test_a_change_of_the_file_is_refused_if_somebody_else_changed_it() -> None:
     job = brought_to(elastic("Manual", 1), workers(elastic("Manual", 1), "Running"))
     (patch,) = plan_of(job, workers(job, "Running")).patches

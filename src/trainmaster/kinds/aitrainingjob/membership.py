@@ -44,7 +44,7 @@ def next_step(job: AITrainingJob, facts: Facts, builder: Builder, now: datetime)
     observed, members, old = facts.observed, _members(facts, builder), job.status.membership
     digest = _digest(members)
     if old.digest != digest:
-        if old.time and now <= old.time:
+        if old.time and 0 <= (old.time - now).total_seconds() < PAUSE:  # a clock that was ahead delays nothing
             return Extra(record=old, retry_after=PAUSE)
         record = MembershipRecord(generation=old.generation + 1, digest=digest, time=now)
         return Extra(record=record, is_new=True)

@@ -21,6 +21,7 @@ from trainmaster.kinds.aitrainingjob.reason import PREFIX
 from trainmaster.kinds.aitrainingjob.types import AITrainingJob, AITrainingJobStatus, Ending, ReplicaStatus
 from trainmaster.kinds.status import recorded, replaced, standard_conditions
 from trainmaster.lifecycle import reason, waiting
+from trainmaster.lifecycle.cleanup import is_gone
 from trainmaster.lifecycle.completion import SUCCEED
 from trainmaster.lifecycle.decide import Report
 from trainmaster.lifecycle.facts import Facts, joined
@@ -110,7 +111,7 @@ def _stated(job: AITrainingJob, report: Report, counters: Mapping[str, ReplicaSt
     match report.step:
         case "suspend":
             why = report.model.run.suspend
-            is_running = any(not pod.is_ended for pod in report.facts.observed.all_pods)
+            is_running = any(not pod.is_ended and not is_gone(pod) for pod in report.facts.observed.all_pods)
             return (TERMINATING, f"{why}; deleting pods") if is_running else (PENDING, why)
         case "restart":
             return TERMINATING, report.decision.message if report.decision else ""

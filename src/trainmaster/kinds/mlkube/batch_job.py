@@ -13,7 +13,7 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import Patch, deletions
 from trainmaster.core.view import ChildView
 from trainmaster.kinds.mlkube import labels
-from trainmaster.lifecycle.cleanup import CleanPodPolicy
+from trainmaster.lifecycle.cleanup import CleanPodPolicy, is_gone
 from trainmaster.lifecycle.decide import Removal
 
 BACKOFF_LIMIT = 6
@@ -89,8 +89,7 @@ def outdated(children: Iterable[ChildView], observed: Observed) -> Removal:
     """Removes Jobs that fill no slot. Each is suspended first, and deleted when its pods are gone: they hold what the
     pods of the next attempt need, such as GPUs or a port."""
     old, why = list(children), "it fills no slot of the job any more"
-    # A pod that was force-deleted is gone, even if a finalizer keeps the object.
-    alive = {p.owner.uid for p in observed.all_pods if p.owner and not p.is_ended and not p.is_forced} if old else set()
+    alive = {p.owner.uid for p in observed.all_pods if p.owner and not p.is_ended and not is_gone(p)} if old else set()
     return Removal(
         deletes=deletions(JOB, [child for child in old if is_over(child) and child.uid not in alive], why),
         patches=_suspensions([child for child in old if not is_over(child)], why),
