@@ -1,12 +1,19 @@
 """Generates deploy/monitoring/: what Prometheus scrapes, the alerts, and a dashboard for Grafana.
 
     python -m deploy.monitoring
+    python -m deploy.monitoring https://git.example/trainmaster/docs/runbook    # prints the alerts, with runbook_url
 
-Each alert has a page in docs/runbook/, with the name that ``Alert.page`` gives it.
+Each alert has a page in docs/runbook/, with the name that ``Alert.page`` gives it. This project has no address: whoever
+publishes the pages says where they are.
+
+Most metrics have the names that other controllers have, too. So every query names our kinds in full, or a metric of
+ours, or on the dashboard the scrape jobs that have such a metric.
 """
 
 import json
 import re
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,13 +21,28 @@ from typing import Any, Literal
 import yaml
 
 from deploy import PART_OF
+from trainmaster.kinds.base import Settings
+from trainmaster.kinds.registry import all_resource_kinds
+from trainmaster.runtime.elector import lease_name
 
 Object = dict[str, Any]
 
 FOLDER = Path(__file__).with_name("monitoring")
-JOBS = '{name=~".*jobs?([.].*)?"}'
-"""The queues and Leases of our kinds: other controllers have metrics of the same names."""
-CONTROLLERS = JOBS.replace("name", "controller")
+
+
+def _selector(label: str, values: Iterable[str]) -> str:
+    """In PromQL a dot of a regular expression is written in brackets: a backslash needs a second one."""
+    return f'{{{label}=~"{"|".join(sorted(value.replace(".", "[.]") for value in values))}"}}'
+
+
+_KINDS = all_resource_kinds(Settings())
+QUEUES = _selector("name", (kind.name for kind in _KINDS))
+CONTROLLERS = _selector("controller", (kind.name for kind in _KINDS))
+LEASES = _selector("name", (lease_name(kind.resource) for kind in _KINDS))
+FRAMEWORKS = _selector("framework", (kind.framework for kind in _KINDS))
+"""Kubeflow's training-operator counts its own jobs by the same names."""
+SCRAPED = '{job=~"$job"}'
+"""On the dashboard: of our own programs."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +59,15 @@ class Alert:
         words = re.findall("[A-Z][a-z]*", self.name.removeprefix("Trainmaster"))
         return "-".join(words).lower() + ".md"
 
-    @property
-    def rule(self) -> Object:
+    def rule(self, runbooks: str) -> Object:
+        """``runbooks`` is the address of the pages; empty if they have none."""
+        url = {"runbook_url": f"{runbooks.rstrip('/')}/{self.page}"} if runbooks else {}
         return {
             "alert": self.name,
             "expr": self.expression,
             "for": self.lasts,
             "labels": {"severity": self.severity},
-            "annotations": {"summary": self.summary, "runbook": f"docs/runbook/{self.page}"},
+            "annotations": {"summary": self.summary, "runbook": f"docs/runbook/{self.page}", **url},
         }
 
 
@@ -57,7 +80,7 @@ ALERTS = (
     ),
     Alert(
         "TrainmasterNoLeader",
-        f"max by (name) (leader_election_master_status{JOBS}) == 0",
+        f"max by (name) (leader_election_master_status{LEASES}) == 0",
         "critical",
         "no operator holds the Lease {{ $labels.name }}: jobs of this kind are not reconciled",
         lasts="2m",
@@ -77,13 +100,13 @@ ALERTS = (
     ),
     Alert(
         "TrainmasterPassHangs",
-        f"max by (name) (workqueue_longest_running_processor_seconds{JOBS}) > 300",
+        f"max by (name) (workqueue_longest_running_processor_seconds{QUEUES}) > 300",
         "warning",
         "a pass of {{ $labels.name }} has taken {{ $value | humanizeDuration }}",
     ),
     Alert(
         "TrainmasterJobsWait",
-        f"histogram_quantile(0.99, sum by (le) (rate(workqueue_queue_duration_seconds_bucket{JOBS}[10m]))) > 30",
+        f"histogram_quantile(0.99, sum by (le) (rate(workqueue_queue_duration_seconds_bucket{QUEUES}[10m]))) > 30",
         "warning",
         "jobs wait {{ $value | humanizeDuration }} for the operator",
     ),
@@ -95,9 +118,21 @@ ALERTS = (
     ),
     Alert(
         "TrainmasterJobsFail",
-        "sum by (job_namespace) (increase(training_operator_jobs_failed_total[1h])) > 5",
+        f"sum by (job_namespace) (increase(training_operator_jobs_failed_total{FRAMEWORKS}[1h])) > 5",
         "warning",
         "{{ $value | humanize }} jobs of namespace {{ $labels.job_namespace }} failed within an hour",
+    ),
+    Alert(
+        "TrainmasterJobsRestart",
+        f"sum by (job_namespace) (increase(training_operator_jobs_restarted_total{FRAMEWORKS}[1h])) > 10",
+        "warning",
+        "jobs of namespace {{ $labels.job_namespace }} restarted {{ $value | humanize }} times within an hour",
+    ),
+    Alert(
+        "TrainmasterJobsBlocked",
+        "max by (kind, condition) (trainmaster_longest_wait_seconds) > 3600",
+        "warning",
+        "pods of a {{ $labels.kind }} have not started for {{ $value | humanizeDuration }}: {{ $labels.condition }}",
     ),
     Alert(
         "TrainmasterUnreadableObjects",
@@ -151,45 +186,55 @@ class Panel:
     """Begins a row of this title."""
 
 
-def _quantile(quantile: float, metric: str, by: str = "") -> str:
+def _quantile(quantile: float, metric: str, by: str = "", selector: str = "") -> str:
     labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({quantile}, sum by ({labels}) (rate({metric}_bucket[$__rate_interval])))"
+    return f"histogram_quantile({quantile}, sum by ({labels}) (rate({metric}_bucket{selector}[$__rate_interval])))"
 
 
-def _rate(metric: str, by: str) -> str:
-    return f"sum by ({by}) (rate({metric}[$__rate_interval]))"
+def _rate(metric: str, by: str, selector: str = "") -> str:
+    return f"sum by ({by}) (rate({metric}{selector}[$__rate_interval]))"
 
 
+_FAILED = f"training_operator_jobs_failed_total{FRAMEWORKS}"
 PANELS = (
     Panel("Jobs by phase", {"{{kind}} {{phase}}": "sum by (kind, phase) (trainmaster_jobs) > 0"}, row="Jobs"),
     Panel(
         "Jobs per hour",
         {
-            word: f"sum(increase(training_operator_jobs_{word}_total[1h]))"
+            word: f"sum(increase(training_operator_jobs_{word}_total{FRAMEWORKS}[1h]))"
             for word in ("created", "successful", "failed", "restarted")
         },
     ),
     Panel(
         "Failed jobs per hour, by namespace",
-        {"{{job_namespace}}": "topk(10, sum by (job_namespace) (increase(training_operator_jobs_failed_total[1h])))"},
+        {"{{job_namespace}}": f"topk(10, sum by (job_namespace) (increase({_FAILED}[1h])))"},
     ),
-    Panel("Leaders", {"{{name}}": "sum by (name) (leader_election_master_status)"}, row="Operator"),
+    Panel(
+        "Longest wait",
+        {"{{kind}} {{condition}}": "max by (kind, condition) (trainmaster_longest_wait_seconds)"},
+        unit="s",
+    ),
+    Panel("Leaders", {"{{name}}": f"sum by (name) (leader_election_master_status{LEASES})"}, row="Operator"),
     Panel("Caches behind", {"{{resource}}": "max by (resource) (trainmaster_cache_behind_seconds)"}, unit="s"),
-    Panel("Jobs in the queue", {"{{name}}": f"sum by (name) (workqueue_depth{JOBS})"}),
+    Panel("Jobs in the queue", {"{{name}}": f"sum by (name) (workqueue_depth{QUEUES})"}),
     Panel(
         "Time in the queue",
         {
-            "p50": _quantile(0.5, "workqueue_queue_duration_seconds"),
-            "p99": _quantile(0.99, "workqueue_queue_duration_seconds"),
+            "p50": _quantile(0.5, "workqueue_queue_duration_seconds", selector=QUEUES),
+            "p99": _quantile(0.99, "workqueue_queue_duration_seconds", selector=QUEUES),
         },
         unit="s",
     ),
     Panel(
         "Duration of a pass, p99",
-        {"{{controller}}": _quantile(0.99, "controller_runtime_reconcile_time_seconds", "controller")},
+        {"{{controller}}": _quantile(0.99, "controller_runtime_reconcile_time_seconds", "controller", CONTROLLERS)},
         unit="s",
     ),
-    Panel("Passes by result", {"{{result}}": _rate("controller_runtime_reconcile_total", "result")}, unit="ops"),
+    Panel(
+        "Passes by result",
+        {"{{result}}": _rate("controller_runtime_reconcile_total", "result", CONTROLLERS)},
+        unit="ops",
+    ),
     Panel("Writes", {"{{verb}} {{resource}}": _rate("trainmaster_actions_total", "verb, resource")}, unit="ops"),
     Panel(
         "Plans over 100 ms, passes that waited for own writes",
@@ -199,11 +244,18 @@ PANELS = (
         },
         unit="ops",
     ),
-    Panel("Memory", {"{{job}} {{instance}}": "process_resident_memory_bytes{job=~$job}"}, unit="bytes"),
-    Panel("CPU", {"{{job}} {{instance}}": "rate(process_cpu_seconds_total{job=~$job}[$__rate_interval])"}),
-    Panel("Requests by code", {"{{code}}": _rate("rest_client_requests_total", "code")}, unit="ops", row="API server"),
+    Panel("Memory", {"{{job}} {{instance}}": f"process_resident_memory_bytes{SCRAPED}"}, unit="bytes"),
+    Panel("CPU", {"{{job}} {{instance}}": f"rate(process_cpu_seconds_total{SCRAPED}[$__rate_interval])"}),
     Panel(
-        "Duration of requests, p99", {"{{verb}}": _quantile(0.99, "rest_client_request_duration_seconds", "verb")}, "s"
+        "Requests by code",
+        {"{{code}}": _rate("rest_client_requests_total", "code", SCRAPED)},
+        unit="ops",
+        row="API server",
+    ),
+    Panel(
+        "Duration of requests, p99",
+        {"{{verb}}": _quantile(0.99, "rest_client_request_duration_seconds", "verb", SCRAPED)},
+        "s",
     ),
     Panel(
         "di-server: requests by code", {"{{code}}": _rate("trainmaster_di_requests_total", "code")}, "ops", "Servers"
@@ -218,17 +270,17 @@ PANELS = (
 )
 
 
-def rules() -> Object:
+def rules(runbooks: str = "") -> Object:
     """The rules alone, as a file of Prometheus has them."""
-    return {"groups": [{"name": "trainmaster", "rules": [alert.rule for alert in ALERTS]}]}
+    return {"groups": [{"name": "trainmaster", "rules": [alert.rule(runbooks) for alert in ALERTS]}]}
 
 
-def prometheus_rule() -> Object:
+def prometheus_rule(runbooks: str = "") -> Object:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": {"name": "trainmaster", "labels": PART_OF},
-        "spec": rules(),
+        "spec": rules(runbooks),
     }
 
 
@@ -280,7 +332,7 @@ _JOB: Object = {
     "label": "Scrape job",
     "type": "query",
     "datasource": {"type": "prometheus", "uid": "${datasource}"},
-    "query": {"query": "label_values(trainmaster_cache_behind_seconds, job)", "refId": "job"},
+    "query": {"query": 'label_values({__name__=~"trainmaster_.+"}, job)', "refId": "job"},
     "includeAll": True,
     "multi": True,
     "refresh": 2,
@@ -306,13 +358,26 @@ def files() -> dict[Path, str]:
     """The generated text of each file."""
     head = "# Generated by `make generate`, see deploy/monitoring.py.\n"
     return {
-        FOLDER / "prometheusrule.yaml": head + yaml.safe_dump(prometheus_rule(), sort_keys=False, width=1000),
-        FOLDER / "servicemonitor.yaml": head + yaml.safe_dump(service_monitor(), sort_keys=False),
+        FOLDER / "prometheusrule.yaml": head + _to_yaml(prometheus_rule()),
+        FOLDER / "servicemonitor.yaml": head + _to_yaml(service_monitor()),
         FOLDER / "dashboard.json": json.dumps(dashboard(), indent=2) + "\n",
     }
 
 
-if __name__ == "__main__":
+def _to_yaml(body: Object) -> str:
+    return yaml.safe_dump(body, sort_keys=False, width=1000)
+
+
+def main(*runbooks: str) -> None:
+    """Without an address it writes the files; with one it prints the alerts for that address."""
+    if runbooks:
+        [url] = runbooks
+        print(_to_yaml(prometheus_rule(url)), end="")
+        return
     FOLDER.mkdir(exist_ok=True)
     for path, text in files().items():
         path.write_text(text)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

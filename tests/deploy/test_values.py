@@ -316,6 +316,13 @@ VALUES: dict[str, Value] = {
         "metrics: {prometheusRule: 'yes'}",
         f"metrics/prometheusRule.*{NO_FLAG}",
     ),
+    "metrics.runbookUrl": Value(
+        "metrics: {prometheusRule: true, runbookUrl: 'https://git.example/runbook/'}",
+        rules,
+        monitoring.rules("https://git.example/runbook"),
+        "metrics: {runbookUrl: docs/runbook}",
+        "metrics/runbookUrl.*does not match pattern",
+    ),
     "metrics.dashboard": Value(
         "metrics: {dashboard: true}",
         dashboard,

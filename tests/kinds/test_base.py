@@ -1,7 +1,7 @@
 """What all kinds share: reading, rejecting and recovering, refusals of the API server, purity, limits."""
 
 import copy
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -506,6 +506,19 @@ def test_a_job_that_is_nested_too_deeply_and_has_ended_is_left_alone(job: Json) 
 
     assert kind_of(job).phase_of(view) == ended
     assert kind_of(job).plan(view, observed(job), NOW) == Plan()
+
+
+@pytest.mark.parametrize("job", GOOD)
+def test_the_stored_conditions_of_a_job_are_read_and_odd_ones_are_left_out(job: Json) -> None:
+    kind = kind_of(job)
+    since = "2026-11-18T11:00:00Z"
+    waits = {"type": "PodsWaiting", "status": "True", "lastTransitionTime": since}
+
+    [found] = kind.conditions_of(view_of({**job, "status": {"conditions": [waits]}}))
+
+    assert (found.type, found.last_transition_time) == ("PodsWaiting", datetime.fromisoformat(since))
+    for odd in ({}, {"conditions": None}, {"conditions": "none"}, {"conditions": [{**waits, "lastTransitionTime": 1}]}):
+        assert kind.conditions_of(view_of({**job, "status": odd})) == ()
 
 
 @pytest.mark.parametrize("job", GOOD)

@@ -1,15 +1,19 @@
 import itertools
 import re
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
 from prometheus_client import REGISTRY
 
 from testbed.operator import REPOSITORY
+from trainmaster.core.condition import CONTAINER_CREATE_FAILED, FINISHED, POD_CREATE_FAILED, PODS_WAITING, Condition
 from trainmaster.core.ids import Key, Resource
+from trainmaster.lifecycle.reason import QUEUED
 from trainmaster.runtime.job_summary import StatusSummary, summary_of
 from trainmaster.runtime.metrics import ControllerMetrics, JobMetrics, RequestMetrics, observe_caches
 
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 _FAMILIES = ("workqueue", "controller_runtime", "rest_client", "leader_election", "training_operator", "trainmaster")
 
 
@@ -76,13 +80,13 @@ def test_what_a_stored_status_says_of_a_job_is_counted_once(
     before: StatusSummary, after: StatusSummary, counted: dict[str, float], request: pytest.FixtureRequest
 ) -> None:
     framework = request.node.name
-    JobMetrics("toy", framework, PHASES).stored("ml", before, after)
+    JobMetrics("toy", framework, PHASES, lambda: NOON).stored("ml", before, after)
 
     assert job_counts(framework) == counted
 
 
 def test_what_has_not_happened_yet_is_counted_as_nothing() -> None:
-    JobMetrics("toy", "fresh", PHASES).stored("ml", StatusSummary(), RUNS)
+    JobMetrics("toy", "fresh", PHASES, lambda: NOON).stored("ml", StatusSummary(), RUNS)
 
     assert (
         REGISTRY.get_sample_value("training_operator_jobs_failed_total", {"job_namespace": "ml", "framework": "fresh"})
@@ -106,7 +110,7 @@ def test_counters_that_alerts_watch_are_there_before_they_count() -> None:
 
 
 def test_jobs_are_shown_by_their_phase_until_they_are_gone() -> None:
-    metrics = JobMetrics("shown", "shown", PHASES)
+    metrics = JobMetrics("shown", "shown", PHASES, lambda: NOON)
     metrics.shows(JOB, "")
     metrics.shows(Key("ml", "other"), "Running")
     assert phases("shown") == {"New": 1, "Running": 1}
@@ -123,7 +127,7 @@ def test_jobs_are_shown_by_their_phase_until_they_are_gone() -> None:
 
 def test_a_phase_that_the_kind_does_not_have_makes_no_series_of_its_own() -> None:
     """Who may write a status may write any phase."""
-    metrics = JobMetrics("odd", "odd", frozenset({"Running"}))
+    metrics = JobMetrics("odd", "odd", frozenset({"Running"}), lambda: NOON)
     for number in range(100):
         metrics.shows(Key("ml", f"job-{number}"), f"odd-{number}")
     metrics.shows(JOB, "Running")
@@ -132,6 +136,48 @@ def test_a_phase_that_the_kind_does_not_have_makes_no_series_of_its_own() -> Non
     metrics.shows(Key("ml", "job-0"), "Running")
     metrics.is_gone(Key("ml", "job-1"))
     assert phases("odd") == {"Other": 98, "Running": 2}
+
+
+def since(type_: str, minutes: float, status: str = "True", reason: str = "") -> Condition:
+    return Condition(type_, status, reason, last_transition_time=NOON - timedelta(minutes=minutes))
+
+
+def longest_waits(kind: str) -> dict[str, float]:
+    """In minutes, without those that are 0."""
+    found = {
+        type_: value("trainmaster_longest_wait_seconds", kind=kind, condition=type_) / 60
+        for type_ in (POD_CREATE_FAILED, CONTAINER_CREATE_FAILED, PODS_WAITING)
+    }
+    return {type_: minutes for type_, minutes in found.items() if minutes}
+
+
+def test_the_longest_wait_is_that_of_the_job_whose_pods_wait_longest() -> None:
+    metrics = JobMetrics("waits", "waits", PHASES, lambda: NOON)
+    other = Key("ml", "other")
+    metrics.shows(JOB, "Created", (since(PODS_WAITING, 90), since(POD_CREATE_FAILED, 5)))
+    metrics.shows(other, "Created", (since(PODS_WAITING, 30),))
+    assert longest_waits("waits") == {PODS_WAITING: 90, POD_CREATE_FAILED: 5}
+
+    metrics.shows(JOB, "Running", (since(PODS_WAITING, 1, status="False"),))
+    assert longest_waits("waits") == {PODS_WAITING: 30}
+
+    metrics.is_gone(other)
+    assert longest_waits("waits") == {}
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        pytest.param((since(PODS_WAITING, 90, reason=QUEUED),), id="in a queue of Kueue"),
+        pytest.param((since(FINISHED, 1), since(CONTAINER_CREATE_FAILED, 90)), id="has ended"),
+        pytest.param((Condition(PODS_WAITING, "True"),), id="nobody knows since when"),
+    ],
+)
+def test_the_longest_wait_leaves_out_a_job_that(conditions: tuple[Condition, ...]) -> None:
+    metrics = JobMetrics("patient", "patient", PHASES, lambda: NOON)
+    metrics.shows(JOB, "Created", conditions)
+
+    assert longest_waits("patient") == {}
 
 
 def namespaces(framework: str) -> list[str]:
@@ -144,7 +190,7 @@ def test_series_of_the_namespace_whose_jobs_went_first_are_removed_when_there_ar
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trainmaster.runtime.metrics.EMPTY_NAMESPACES", 2)
-    metrics = JobMetrics("gone", "gone", frozenset({"Running"}))
+    metrics = JobMetrics("gone", "gone", frozenset({"Running"}), lambda: NOON)
     kept, *others = [Key(f"ns-{number}", "job") for number in range(5)]
     for job in (kept, *others):
         metrics.shows(job, "Running")
@@ -159,7 +205,7 @@ def test_series_of_the_namespace_whose_jobs_went_first_are_removed_when_there_ar
 
 def test_series_of_a_namespace_that_has_jobs_again_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainmaster.runtime.metrics.EMPTY_NAMESPACES", 1)
-    metrics = JobMetrics("again", "again", frozenset({"Running"}))
+    metrics = JobMetrics("again", "again", frozenset({"Running"}), lambda: NOON)
     first, second = Key("ns-0", "job"), Key("ns-1", "job")
     for job in (first, second):
         metrics.shows(job, "Running")

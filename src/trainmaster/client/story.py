@@ -26,6 +26,7 @@ from trainmaster.lifecycle.failure import Failure
 from trainmaster.lifecycle.model import JobModel, Role
 from trainmaster.lifecycle.queue import GROUP
 from trainmaster.lifecycle.restart import Restart
+from trainmaster.lifecycle.waiting import BLOCKED
 
 MOST_LINES = 10
 OUTPUT_LINES = 3
@@ -37,7 +38,6 @@ REFUSAL_WIDTH = 2000
 UNSEEN_SECONDS = 10
 """A job without a status for longer than this is seen by no operator."""
 
-_BLOCKED = (condition.POD_CREATE_FAILED, condition.CONTAINER_CREATE_FAILED, condition.PODS_WAITING)
 _POLICIES = {
     "Never": "never (restartPolicy Never)",
     "ExitCode": "only after the exit codes of restartingExitCode (restartPolicy ExitCode)",
@@ -219,7 +219,7 @@ class _Story:
 
     def _waiting(self) -> str:
         """Why pods do not start: by the conditions, or by the Events of a pending pod where these say more."""
-        found = [condition.find(self.status.conditions, type_) for type_ in _BLOCKED]
+        found = [condition.find(self.status.conditions, type_) for type_ in BLOCKED]
         blocked = [c for c in found if c and c.status == "True"]
         pending = {f"pod {pod.key.name}" for pod in self.observed.all_pods if pod.phase == "Pending"}
         messages = [

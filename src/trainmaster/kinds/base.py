@@ -108,6 +108,17 @@ class _Phase(Wire, frozen=True):
 _PHASE = msgspec.json.Decoder(_Phase)
 
 
+class _ConditionsPart(Wire, frozen=True):
+    conditions: condition.Conditions | None = ()
+
+
+class _Conditions(Wire, frozen=True):
+    status: _ConditionsPart = _ConditionsPart()
+
+
+_CONDITIONS = msgspec.json.Decoder(_Conditions)
+
+
 class _ManagedPart(Wire, frozen=True):
     managed_by: str | None = None
 
@@ -311,6 +322,13 @@ class Kind(ABC, Generic[J]):
             return _PHASE.decode(view.raw).status.phase
         except (ValueError, RecursionError):
             return ""
+
+    def conditions_of(self, view: JobView) -> condition.Conditions:
+        """The stored conditions, if they can be read."""
+        try:
+            return _CONDITIONS.decode(view.raw).status.conditions or ()
+        except (ValueError, RecursionError):
+            return ()
 
     def conclude(self, view: JobView, plan: Plan, failures: Sequence[Failure], now: datetime) -> Plan:
         """The plan after the API server refused some of it: the job's status says what and why."""

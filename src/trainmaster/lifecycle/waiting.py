@@ -3,12 +3,22 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from trainmaster.core.condition import CONTAINER_CREATE_FAILED, PODS_WAITING, Conditions, find, is_true, put_standard
+from trainmaster.core.condition import (
+    CONTAINER_CREATE_FAILED,
+    POD_CREATE_FAILED,
+    PODS_WAITING,
+    Conditions,
+    find,
+    is_true,
+    put_standard,
+)
 from trainmaster.core.plan import Event, normal, warning
 from trainmaster.lifecycle import reason
 from trainmaster.lifecycle.facts import Waiting
 
 NOTHING = Waiting()
+BLOCKED = (POD_CREATE_FAILED, CONTAINER_CREATE_FAILED, PODS_WAITING)
+"""Conditions that are True while pods cannot start."""
 
 _SEE_POD = "its Events say why, for example a ConfigMap, Secret or volume that is missing: kubectl describe pod"
 

@@ -114,7 +114,7 @@ class Controller:
         self._left: dict[Key, datetime] = {}
         """When it was last told of a job that it is left to another operator."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
-        self._job_metrics = metrics.JobMetrics(self.name, kinds.framework, kinds.phases)
+        self._job_metrics = metrics.JobMetrics(self.name, kinds.framework, kinds.phases, now)
         jobs.listen(self._job_changed)
         jobs.on_recovery(self.queue.retry_all)
         self.observer.listen(self._child_changed, self._related_changed)
@@ -292,7 +292,7 @@ class Controller:
     def _show(self, job: JobView) -> None:
         kind = self._kinds.of(job.raw)
         if not kind.is_foreign(job):
-            self._job_metrics.shows(job.key, kind.phase_of(job))
+            self._job_metrics.shows(job.key, kind.phase_of(job), kind.conditions_of(job))
 
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
         if before is not None and (after is None or after.uid != before.uid):

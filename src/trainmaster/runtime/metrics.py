@@ -1,8 +1,9 @@
 """What the operator measures. Names of client-go, controller-runtime and Kubeflow's training-operator, so that existing
 dashboards work."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import partial
 from time import perf_counter
 from typing import Protocol
@@ -10,7 +11,10 @@ from typing import Protocol
 import structlog
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
+from trainmaster.core.condition import FINISHED, Conditions, find, is_true
 from trainmaster.core.ids import Key, Resource
+from trainmaster.lifecycle.reason import QUEUED
+from trainmaster.lifecycle.waiting import BLOCKED
 from trainmaster.runtime.job_summary import StatusSummary
 
 log = structlog.get_logger(__name__)
@@ -56,6 +60,11 @@ JOBS_RESTARTED = Counter("training_operator_jobs_restarted_total", "Restarts for
 _COUNTED_OF_JOBS = (JOBS_CREATED, JOBS_SUCCESSFUL, JOBS_FAILED, JOBS_RESTARTED, JOBS_DELETED)
 
 JOBS = Gauge("trainmaster_jobs", "Jobs that there are", ["kind", "phase"])
+LONGEST_WAIT = Gauge(
+    "trainmaster_longest_wait_seconds",
+    "How long a condition that keeps pods from starting has been True, of the job for which it is longest",
+    ["kind", "condition"],
+)
 CACHE_BEHIND = Gauge(
     "trainmaster_cache_behind_seconds",
     "Time since the cache of a resource was last current; 0 while it is",
@@ -155,16 +164,21 @@ class Measured:
 class JobMetrics:
     """Jobs of one kind, as the operator that reconciles them observes them."""
 
-    def __init__(self, kind: str, framework: str, phases: Collection[str]) -> None:
-        self._kind, self._framework = kind, framework
+    def __init__(self, kind: str, framework: str, phases: Collection[str], now: Callable[[], datetime]) -> None:
+        self._kind, self._framework, self._now = kind, framework, now
         self._known = {NEW, *phases}
         self._phases: dict[Key, str] = {}
         self._jobs: dict[str, int] = {}
         self._empty: dict[str, None] = {}
         """Namespaces whose jobs are all gone, the first of them first."""
+        self._blocked: dict[str, dict[Key, float]] = {each: {} for each in BLOCKED}
+        """Of each condition: the jobs for which it is True, and since when."""
+        for each, jobs in self._blocked.items():
+            LONGEST_WAIT.labels(kind, each).set_function(partial(self._longest, jobs))
 
-    def shows(self, key: Key, phase: str) -> None:
-        """The phase that is stored of a job."""
+    def shows(self, key: Key, phase: str, conditions: Conditions = ()) -> None:
+        """The phase and the conditions that are stored of a job."""
+        self._waits(key, conditions)
         before, after = self._phases.get(key), phase or NEW
         if after not in self._known:
             after = OTHER
@@ -178,7 +192,21 @@ class JobMetrics:
         JOBS.labels(self._kind, after).inc()
         self._phases[key] = after
 
+    def _waits(self, key: Key, conditions: Conditions) -> None:
+        """A job in a queue of Kueue is not blocked: Kueue measures how long it waits."""
+        has_ended = is_true(conditions, FINISHED)
+        for type_, jobs in self._blocked.items():
+            found = find(conditions, type_)
+            if has_ended or not found or found.status != "True" or found.reason == QUEUED:
+                jobs.pop(key, None)
+            elif found.last_transition_time:
+                jobs[key] = found.last_transition_time.timestamp()
+
+    def _longest(self, jobs: Mapping[Key, float]) -> float:
+        return max(self._now().timestamp() - min(jobs.values()), 0.0) if jobs else 0.0
+
     def is_gone(self, key: Key) -> None:
+        self._waits(key, ())
         if (before := self._phases.pop(key, None)) is not None:
             JOBS.labels(self._kind, before).dec()
             JOBS_DELETED.labels(key.namespace, self._framework).inc()
