@@ -459,8 +459,13 @@ def _flow_control(variant: Variant) -> Iterator[Object]:
 
 
 def _budget(variant: Variant, program: Program) -> Object:
-    """One after the other, also of a single replica: a drain must not wait for ever."""
-    spec = {"maxUnavailable": 1, "selector": {"matchLabels": _selector(program.name)}}
+    """One after the other, also of a single replica: a drain must not wait for ever. Nor does it wait for pods that are
+    not ready: all of them may be, for example while a definition is missing."""
+    spec = {
+        "maxUnavailable": 1,
+        "selector": {"matchLabels": _selector(program.name)},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
     return _body("policy/v1", "PodDisruptionBudget", program.name, variant.namespace, spec=spec)
 
 

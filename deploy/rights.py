@@ -170,8 +170,8 @@ def certificate(secret: str) -> list[Object]:
 
 
 def user_roles(definitions: Iterable[Definition], jobs: Container[Resource]) -> Iterator[tuple[str, list[Object]]]:
-    """Rights that Kubernetes' own roles view and edit get (edit includes view), and those of a role that nobody has
-    before it is bound.
+    """Rights that Kubernetes' own roles view and edit get, and those of a role that nobody has before it is bound. Who
+    may write may read, too: a role may be bound alone, and `kubectl apply` reads.
 
     Nobody gets the right to write a status: the operator acts on it. What is not a job is a template for jobs of all
     namespaces, so it is for neither editors nor admins of a namespace.
@@ -179,11 +179,12 @@ def user_roles(definitions: Iterable[Definition], jobs: Container[Resource]) -> 
     roles: dict[str, Rights] = {"view": {}, "edit": {}, "admin": {}}
     for each in definitions:
         group, plural = _place(each.resource)
-        roles["view"] |= {(group, plural): READ, (group, f"{plural}/status"): frozenset({"get"})}
-        roles["edit" if each.resource in jobs else "admin"][group, plural] = WRITE
+        writer = "edit" if each.resource in jobs else "admin"
+        for role, verbs in (("view", READ), (writer, READ | WRITE)):
+            roles[role] |= {(group, plural): verbs, (group, f"{plural}/status"): frozenset({"get"})}
         if each.scale:
             roles["view"][group, f"{plural}/scale"] = frozenset({"get"})
-            roles["edit"][group, f"{plural}/scale"] = frozenset({"update", "patch"})
+            roles["edit"][group, f"{plural}/scale"] = frozenset({"get", "update", "patch"})
     for name, rights in roles.items():
         if rights:
             yield name, rules(rights)

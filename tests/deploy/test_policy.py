@@ -25,7 +25,14 @@ FILES = ("crds.yaml", "rbac.yaml", "webhook.yaml", "rbac-gang.yaml", *(v.file.na
 OURS = {"app.kubernetes.io/managed-by": "trainmaster"}
 LEFT = {"mxnet.mlkube.io": ""}
 """The label of what the mxnet-operator created without an owner."""
-USERS = ("viewer", "editor", "administrator")
+ROLES = {
+    "viewer": "view",
+    "editor": "edit",
+    "administrator": "admin",
+    "job-editor": "trainmaster-edit",
+    "template-editor": "trainmaster-admin",
+}
+"""Which one role each user has."""
 POLICY = "ValidatingAdmissionPolicy '{}'"
 
 
@@ -41,7 +48,7 @@ def plane(binaries: Path) -> Iterator[ControlPlane]:
         for variant in INSTALLATIONS
         for program in ("operator", "webhook")
     }
-    with ControlPlane(binaries=binaries, users={**accounts, **{name: User(name) for name in USERS}}) as plane:
+    with ControlPlane(binaries=binaries, users={**accounts, **{name: User(name) for name in ROLES}}) as plane:
         plane.start_controller_manager(("clusterrole-aggregation-controller",))
         for file in FILES:
             plane.apply(HERE / file)
@@ -51,10 +58,9 @@ def plane(binaries: Path) -> Iterator[ControlPlane]:
 
 def world() -> list[Object]:
     """What is in the cluster before our accounts try to change it."""
-    roles = zip(USERS, ("view", "edit", "admin"), strict=True)
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}},
-        *(binding(user, role) for user, role in roles),
+        *(binding(user, role) for user, role in ROLES.items()),
         pod("foreign"),
         pod("adopted-before", owner=owner(VARIANTS[0])),
         *(pod(f"{variant.prefix}-child", labels=OURS, owner=owner(variant)) for variant in INSTALLATIONS),
@@ -357,17 +363,25 @@ DO = {
     "scale jobs": ("update", "aitrainingjobs.elasticdeeplearning.ai", "scale"),
     "read a status": ("get", "mxjobs.mxnet.mlkube.io", "status"),
     "write a status": ("patch", "dijobs.diengine.opendilab.org", "status"),
+    "read templates for all jobs": ("list", "aggregatorconfigs.nervex.sensetime.com", ""),
     "write templates for all jobs": ("update", "aggregatorconfigs.nervex.sensetime.com", ""),
 }
 READS = {"read jobs", "read a status"}
 EDITS = READS | {"create jobs", "delete jobs", "scale jobs"}
+READS_TEMPLATES = {"read templates for all jobs"}
 
 
 @pytest.mark.parametrize(
     ("user", "allowed"),
-    [("viewer", READS), ("editor", EDITS), ("administrator", EDITS)],
+    [
+        ("viewer", READS | READS_TEMPLATES),
+        ("editor", EDITS | READS_TEMPLATES),
+        ("administrator", EDITS | READS_TEMPLATES),
+        ("job-editor", EDITS),
+        ("template-editor", READS_TEMPLATES | {"write templates for all jobs"}),
+    ],
 )
-async def test_the_roles_of_kubernetes_include_jobs_and_never_their_status(
+async def test_the_roles_of_kubernetes_include_jobs_and_never_their_status_and_each_of_ours_is_enough_alone(
     plane: ControlPlane, user: str, allowed: set[str]
 ) -> None:
     def may(verb: str, resource: str, subresource: str) -> bool:

@@ -186,10 +186,24 @@ async def test_an_older_definition_that_is_applied_later_is_noticed() -> None:
         assert "status.restarts" in rig.check.problem
 
 
-async def test_a_definition_that_does_not_exist_is_no_problem() -> None:
+async def test_a_definition_that_never_existed_is_no_problem() -> None:
     rig = Rig()
+    async with rig.checking(600):
+        assert (rig.check.problem, rig.check.gone) == ("", "")
+
+
+async def test_a_definition_that_is_deleted_is_reported_once_until_it_is_installed_again(logs: Logs) -> None:
+    rig = Rig(OURS)
     async with rig.checking():
-        assert rig.check.problem == ""
+        rig.cluster.take(DEFINITION, Key("", "toys.test.example"))
+        await asyncio.sleep(600)
+        sentence = rig.check.gone
+        assert "toys.test.example was deleted, and with it all of its jobs" in sentence
+        assert UPDATE_COMMAND in sentence
+        rig.update(OURS)
+        await asyncio.sleep(2 * OUTDATED_SECONDS)
+        assert (rig.check.problem, rig.check.gone) == ("", "")
+    assert [line["because"] for line in logs if line["log_level"] == "error"] == [sentence]
 
 
 async def test_a_program_that_may_not_read_definitions_is_ready_and_says_so_once(logs: Logs) -> None:

@@ -17,6 +17,7 @@ from trainmaster.kinds.resource_kinds import ResourceKinds
 from trainmaster.runtime import manager as module
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import Controller
+from trainmaster.runtime.definition_check import CHECK_SECONDS, DEFINITION, DefinitionCheck
 from trainmaster.runtime.elector import Elector
 from trainmaster.runtime.executor import Executor
 from trainmaster.runtime.host_ports import HostPorts
@@ -186,6 +187,24 @@ async def test_it_is_not_ready_while_a_cache_is_behind_and_names_the_cache() -> 
         is_away = False
         await asyncio.sleep(15)
         assert rig.is_ready()
+
+
+async def test_it_is_not_ready_after_a_definition_was_deleted_and_names_the_definition() -> None:
+    rig = Rig()
+    wanted = {"metadata": {"name": "toys.test.example"}, "spec": {"versions": []}}
+    rig.cluster.put(DEFINITION, {**wanted, "metadata": {"name": "toys.test.example", "namespace": ""}})
+    check = DefinitionCheck(rig.cluster, [wanted])
+    manager = Manager([], [], Recorder(rig.cluster, lambda: NOW), {}, check)
+    task = asyncio.create_task(check.run())
+    await asyncio.sleep(1)
+    before = manager.problem
+    rig.cluster.take(DEFINITION, Key("", "toys.test.example"))
+    await asyncio.sleep(CHECK_SECONDS)
+    after = manager.problem
+    task.cancel()
+
+    assert before == ""
+    assert after.startswith("the definition of toys.test.example was deleted")
 
 
 async def test_without_election_it_works_as_soon_as_it_is_ready() -> None:

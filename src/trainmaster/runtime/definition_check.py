@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from trainmaster.core.definition import outdated
+from trainmaster.core.definition import deleted, outdated
 from trainmaster.core.errors import Forbidden, NotFound, Trainmaster
 from trainmaster.core.ids import Key, Resource
 from trainmaster.runtime.cluster import Cluster
@@ -37,34 +37,49 @@ class DefinitionCheck:
         self._definitions = definitions
         self._on_update = on_update
         self._is_forbidden = False
+        self._seen: set[str] = set()
         self.problem = "the definitions are not checked yet"
         """Why the program is not ready; empty if it is."""
+        self.gone = ""
+        """Which definitions were deleted since the program started; empty if none was. A kind that was never installed
+        is not one of them: a program for all kinds runs where there are some."""
 
     async def run(self) -> None:
         was_outdated = False
         while True:
+            gone: list[str] = []
             try:
-                problem = "; ".join([sentence for body in self._definitions if (sentence := await self._check(body))])
+                found = [await self._check(body, gone) for body in self._definitions]
             except Trainmaster as error:
                 log.debug("definitions not checked, trying again", because=str(error))
                 await asyncio.sleep(OUTDATED_SECONDS)
                 continue
+            problem = "; ".join(filter(None, found))
             if problem and problem != self.problem:
                 log.warning("not ready: the API server would lose fields", because=problem)
             self.problem = problem
+            self._tell(gone)
             if was_outdated and not problem:
                 log.info("the definitions have all fields now")
                 await asyncio.sleep(OUTDATED_SECONDS)
                 self._on_update()
             was_outdated = bool(problem)
-            await asyncio.sleep(OUTDATED_SECONDS if problem else CHECK_SECONDS)
+            await asyncio.sleep(OUTDATED_SECONDS if problem or gone else CHECK_SECONDS)
 
-    async def _check(self, wanted: Object) -> str:
-        """What is wrong with one definition. One that does not exist is reported by the reflector of its objects."""
+    def _tell(self, gone: Sequence[str]) -> None:
+        sentence = deleted(gone) if gone else ""
+        if sentence and sentence != self.gone:
+            log.error("a definition was deleted", because=sentence)
+        self.gone = sentence
+
+    async def _check(self, wanted: Object, gone: list[str]) -> str:
+        """What is wrong with one definition. One that is no longer there is added to ``gone``."""
         name = wanted["metadata"]["name"]
         try:
             found = msgspec.json.decode(await self._cluster.get(DEFINITION, Key("", name)))
         except NotFound:
+            if name in self._seen:
+                gone.append(name)
             return ""
         except Forbidden as error:
             if not self._is_forbidden:
@@ -75,6 +90,7 @@ class DefinitionCheck:
                     hint="grant get on customresourcedefinitions, as deploy/rbac.yaml does",
                 )
             return ""
+        self._seen.add(name)
         lacking = list(dict.fromkeys(missing_fields(wanted, found)))
         return outdated(name, lacking) if lacking else ""
 

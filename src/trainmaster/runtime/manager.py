@@ -56,8 +56,8 @@ class Manager:
     @property
     def problem(self) -> str:
         """Why it is not ready; empty once every store has seen a complete list of what there is, while all of them
-        are current, and no definition lacks a field. A standby is ready, too. A leader that is not ready works: only
-        jobs that need such a field wait."""
+        are current, no definition lacks a field and none was deleted. A standby is ready, too. A leader that is not
+        ready works: only jobs that need such a field wait."""
         if not all(reflector.settled.is_set() for reflector in self._reflectors):
             return "the stores are not complete yet"
         furthest = max(self._reflectors, key=lambda reflector: reflector.behind, default=None)
@@ -66,7 +66,9 @@ class Manager:
                 f"the cache of {furthest.resource} has been behind for {furthest.behind:.0f} s:"
                 " the API server cannot be read, see the log"
             )
-        return self._definitions.problem if self._definitions else ""
+        if not self._definitions:
+            return ""
+        return "; ".join(filter(None, (self._definitions.problem, self._definitions.gone)))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set, or an error ends it. Losing the lease is such an error."""
