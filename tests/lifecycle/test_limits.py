@@ -220,6 +220,31 @@ def test_the_back_off_of_a_restart_is_no_time_of_waiting_for_nodes() -> None:
     assert after.creates
 
 
+# --- elastic roles: those that are enough have started ---
+
+
+@pytest.mark.parametrize("stored", ["Pending", "Running"])
+def test_an_auto_role_waits_for_no_more_than_its_minimum(stored: str) -> None:
+    worker = a_replica(3, edlPolicy="Auto", minReplicas=1, maxReplicas=3)
+    job = an_aitj(trainer=worker, spec={"pendingTimeLimit": LIMIT})
+    first = NO_NODE if stored == "Pending" else RUNS
+    job = seen(job, trainers(job, first, NO_NODE, NO_NODE))
+    assert job["status"]["phase"] == stored
+    children = [*services_of(job), *trainers(job, RUNS, NO_NODE, NO_NODE)]
+
+    assert not is_timeout(plan_of(job, children, now=later(LIMIT)))
+
+
+def test_a_job_that_runs_and_is_scaled_up_by_hand_waits_for_nothing() -> None:
+    worker = a_replica(1, edlPolicy="Manual", minReplicas=1, maxReplicas=3)
+    job = an_aitj(trainer=worker, spec={"pendingTimeLimit": LIMIT})
+    job = with_spec(seen(job, trainers(job, RUNS)), elasticReplicas=3)
+    job = seen(job, trainers(job, RUNS, NO_NODE, NO_NODE))
+    children = [*services_of(job), *trainers(job, RUNS, NO_NODE, NO_NODE)]
+
+    assert not is_timeout(plan_of(job, children, now=later(LIMIT)))
+
+
 # --- the deadline of the other kinds ---
 
 
