@@ -4,7 +4,7 @@ RBAC grants a verb on a resource in all namespaces, for all objects and fields. 
 can do who has the token of the operator or of the webhook. They match no other user.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from deploy import PART_OF, rights
@@ -40,7 +40,8 @@ CLIENT_FIELDS = ("service", "url")
 
 
 def operator(name: str, namespace: str, kinds: Iterable[ResourceKinds]) -> Iterator[Object]:
-    """The operator writes children of its jobs and nothing else, and none in the namespaces of the cluster."""
+    """The operator writes children of its jobs and nothing else, and none in the namespaces of the cluster. In its own
+    namespace no pod gets the token or the keys of another program."""
     driven = [kind for each in kinds for kind in each.kinds]
     children = {POD, *(child for kind in driven for child in rights.children(kind)), VOLCANO_GROUP, PLUGINS_GROUP}
     validations = [
@@ -56,8 +57,28 @@ def operator(name: str, namespace: str, kinds: Iterable[ResourceKinds]) -> Itera
             f"oldObject == null || {_is_child('oldObject', driven, is_unowned=True)}",
             "the operator changes and deletes only objects whose controller is a job of its kinds",
         ),
+        _rule(
+            f"request.namespace != '{namespace}' || object == null || !(request.kind.kind in ['Job', 'Pod']) || "
+            f"{_has_no_power('variables.pod')}",
+            f"in {namespace} the operator creates no pod with a service account or Secret; create the job in another "
+            "namespace",
+        ),
     ]
-    yield from _policy(name, namespace, _matched(children, _CHANGES), validations)
+    pod = "request.kind.kind == 'Job' ? object.spec.template.spec : object.spec"
+    yield from _policy(name, namespace, _matched(children, _CHANGES), validations, {"pod": pod})
+
+
+def _has_no_power(pod: str) -> str:
+    """True of the spec of a pod with the account that every namespace has, and without Secrets."""
+    containers = f"({pod}.containers + {pod}.?initContainers.orValue([]))"
+    in_volume = "has(v.secret) || v.?projected.?sources.orValue([]).exists(s, has(s.secret))"
+    in_env = "c.?env.orValue([]).exists(e, e.?valueFrom.?secretKeyRef.hasValue())"
+    in_env_from = "c.?envFrom.orValue([]).exists(e, has(e.secretRef))"
+    return (
+        f"{pod}.?serviceAccountName.orValue('default') in ['', 'default'] && "
+        f"!{pod}.?volumes.orValue([]).exists(v, {in_volume}) && "
+        f"!{containers}.exists(c, {in_env} || {in_env_from})"
+    )
 
 
 def _is_labelled(name: str) -> str:
@@ -103,7 +124,14 @@ def webhook(name: str, namespace: str) -> Iterator[Object]:
 # --- parts -------------------------------------------------------------------------------------
 
 
-def _policy(account: str, namespace: str, matched: list[Object], validations: list[Object]) -> Iterator[Object]:
+def _policy(
+    account: str,
+    namespace: str,
+    matched: list[Object],
+    validations: list[Object],
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[Object]:
+    named = [{"name": name, "expression": expression} for name, expression in (variables or {}).items()]
     user = f"system:serviceaccount:{namespace}:{account}"
     yield {
         "apiVersion": API,
@@ -113,6 +141,7 @@ def _policy(account: str, namespace: str, matched: list[Object], validations: li
             "failurePolicy": "Fail",
             "matchConstraints": {"resourceRules": matched},
             "matchConditions": [{"name": "is-the-account", "expression": f"request.userInfo.username == '{user}'"}],
+            **({"variables": named} if named else {}),
             "validations": validations,
         },
     }

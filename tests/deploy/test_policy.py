@@ -160,6 +160,7 @@ def of_its_own(variant: Variant) -> Iterator[Write]:
     mine = owner(variant)
     if variant != MX:  # there, batch Jobs create the pods
         yield made(pod("new", labels=OURS, owner=mine), "pod of a job")
+        yield made(in_own_namespace(variant, pod_spec()), "pod of a job in its own namespace")
         yield Write("adopt a pod of the operator before", "PATCH", "pods", label(mine), f"{variant.prefix}-child")
     yield Write("delete a pod of a job", "DELETE", "pods", name=f"{variant.prefix}-child")
     if variant in (MX, ALL):
@@ -169,6 +170,45 @@ def of_its_own(variant: Variant) -> Iterator[Write]:
         yield Write("delete the pod of such a Job", "DELETE", "pods", name="pod-of-left-job")
     if variant == ALL:
         yield made(config_map("new", labels=OURS, owner=mine), "ConfigMap of a job")
+
+
+def powerful(variant: Variant) -> dict[str, Object]:
+    """Fields of a pod that has the token of another program of the installation, or its keys."""
+    secret = variant.webhook.secret
+    container = pod_spec()["containers"][0]
+    return {
+        "the account of the webhook": {"serviceAccountName": account(variant, "webhook")},
+        "a Secret": {"volumes": [{"name": "keys", "secret": {"secretName": secret}}]},
+        "a Secret among others": {
+            "volumes": [{"name": "keys", "projected": {"sources": [{"secret": {"name": secret}}]}}],
+        },
+        "a key in a variable": {
+            "containers": [
+                {
+                    **container,
+                    "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": secret, "key": "tls.key"}}}],
+                },
+            ],
+        },
+        "keys in variables": {
+            "initContainers": [{**container, "name": "a", "envFrom": [{"secretRef": {"name": secret}}]}]
+        },
+    }
+
+
+def pod_spec(**fields: Any) -> Object:
+    """As the namespaces of installations enforce it."""
+    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {
+        "containers": [{"name": "main", "image": "image", "securityContext": security}],
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        **fields,
+    }
+
+
+def in_own_namespace(variant: Variant, spec: Object, version: str = "v1", kind: str = "Pod") -> Object:
+    where = metadata("new", variant.namespace, OURS, owner(variant))
+    return {"apiVersion": version, "kind": kind, "metadata": where, "spec": spec}
 
 
 def of_others(variant: Variant) -> Iterator[Write]:
@@ -184,8 +224,14 @@ def of_others(variant: Variant) -> Iterator[Write]:
         yield made(pod("new", labels=OURS), "pod without owner")
         yield made(pod("new", labels=OURS, owner=DEPLOYMENT), "pod of a Deployment")
         yield made(pod("new", labels=OURS, owner={**mine, "controller": False}), "pod whose controller nobody is")
+        for what, fields in powerful(variant).items():
+            yield made(in_own_namespace(variant, pod_spec(**fields)), f"pod in its own namespace with {what}")
     if variant in (MX, ALL):
         yield Write("take a foreign batch Job", "PATCH", "batch/v1/jobs", label(mine), "foreign")
+        for what, fields in powerful(variant).items():
+            template = {"spec": pod_spec(restartPolicy="Never", **fields)}
+            new = in_own_namespace(variant, {"template": template}, "batch/v1", "Job")
+            yield made(new, f"batch Job in its own namespace with {what}")
     if variant == ALL:
         change: Object = {"data": {"Corefile": "evil"}}
         for namespace, name in (("kube-system", "coredns"), (TEAM, "foreign")):
