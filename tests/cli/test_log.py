@@ -68,6 +68,16 @@ def test_a_json_log_has_one_object_in_each_line(monkeypatch: pytest.MonkeyPatch)
     assert failed["exception"].endswith("ZeroDivisionError: division by zero")
 
 
+def test_a_json_log_has_no_character_that_controls_or_reorders_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kubectl logs` shows it as it is; tenants write holders of Leases, messages and names."""
+    log, screen = written(monkeypatch, "json")
+    odd = "a\x1b\x7f\x9b2J\u202eb\u2066c\u200ed"
+    log.info("lease", holder=odd)
+
+    assert screen.getvalue().rstrip("\n").isprintable()
+    assert json.loads(screen.getvalue())["holder"] == odd
+
+
 def test_what_other_libraries_log_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """asyncio's "Task exception was never retrieved" is the line that one is paged for."""
     _, screen = written(monkeypatch, "json")

@@ -9,7 +9,7 @@ import structlog
 from click.testing import CliRunner, Result
 
 from trainmaster.cli.main import cli
-from trainmaster.cli.server import options_of, server
+from trainmaster.cli.server import check_open, options_of, server
 from trainmaster.core.errors import BadConfig
 from trainmaster.core.ids import Key
 from trainmaster.diserver.limits import Rules
@@ -113,6 +113,31 @@ def test_the_aggregatorconfig_is_that_of_the_installations_namespace(pod_namespa
     config = Config("https://127.0.0.1:1", "test", namespace="context-of-somebody", pod_namespace=pod_namespace)
 
     assert options_of(given, config).rules.aggregator_config == Key(namespace, "aggregator-config")
+
+
+@pytest.mark.parametrize("address", [":8080", "0.0.0.0:8080", "[::]:8080", "10.0.0.1:8080", "di.example:8080"])
+def test_a_server_that_lets_everybody_act_on_all_jobs_is_for_one_machine(address: str) -> None:
+    options = ServerOptions(bind_address=address, allow_unidentified=True)
+
+    with pytest.raises(BadConfig, match=r"--allow-unidentified: every caller .* --bind-address=127\.0\.0\.1:8080, or "):
+        check_open(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "warnings"),
+    [
+        pytest.param(ServerOptions(bind_address="127.0.0.1:1", allow_unidentified=True), 1, id="loopback"),
+        pytest.param(ServerOptions(bind_address="localhost:1", allow_unidentified=True), 1, id="localhost"),
+        pytest.param(ServerOptions(bind_address="[::1]:1", allow_unidentified=True), 1, id="loopback of IPv6"),
+        pytest.param(ServerOptions(bind_address=":1", namespace="ml", allow_unidentified=True), 1, id="one namespace"),
+        pytest.param(ServerOptions(bind_address=":1"), 0, id="callers are known"),
+    ],
+)
+def test_a_server_without_known_callers_warns_at_its_start(options: ServerOptions, warnings: int) -> None:
+    with structlog.testing.capture_logs() as logs:
+        check_open(options)
+
+    assert [line["log_level"] for line in logs] == ["warning"] * warnings
 
 
 @pytest.mark.parametrize("option", IGNORED)

@@ -1,5 +1,6 @@
 """Requests that are wrong: a status, a sentence, and nothing changed (docs/di-server.md)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.diserver.bench import NAMESPACE, Bench, serving
 from tests.diserver.client import Client
 from tests.odd import MARK, VALUES, with_value
 from tests.runtime.cluster import Call, FakeCluster, raising
+from trainmaster import body
 from trainmaster.core.errors import NotFound
 from trainmaster.core.ids import Key, Resource
 from trainmaster.diserver.cache import Cache
@@ -411,3 +413,28 @@ async def test_a_full_namespace_is_answered_with_try_again() -> None:
         found = await bench.client(other, "other-coordinator").start({"replicas": 1}, {"replicas": 1})
 
         assert len(found["collectors"]) == 1
+
+
+async def test_a_client_that_hangs_up_in_the_middle_of_a_body_is_no_defect(
+    bench: Bench, caller: str, logs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can do it, and alerts look for defects."""
+    reading, read = asyncio.Event(), body.read
+
+    async def noted(*arguments: Any) -> bytes:
+        reading.set()
+        return await read(*arguments)
+
+    monkeypatch.setattr(body, "read", noted)
+    place = bench.url.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(place[0], int(place[1]), local_addr=(caller, 0))
+    writer.write(b'POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"namespace"' % REPLICAS.encode())
+    await writer.drain()
+    await reading.wait()
+    writer.transport.abort()
+
+    async def is_told() -> None:
+        assert "the client hung up before the end of its body" in [line.get("because") for line in logs]
+
+    await eventually(is_told)
+    assert not [line for line in logs if "defect" in line["event"]]

@@ -6,6 +6,7 @@ Lines for stderr are written by a thread: a reader that does not read costs line
 import atexit
 import io
 import logging
+import re
 import sys
 import threading
 from collections import deque
@@ -15,6 +16,8 @@ from typing import Any, TextIO, cast
 
 import msgspec
 import structlog
+
+from trainmaster.core.plain import BIDI
 
 log = structlog.get_logger(__name__)
 
@@ -151,5 +154,10 @@ class Journal(io.TextIOWrapper):
             return len(text)
 
 
+_CONTROL = re.compile(f"[\x7f-\x9f\u2028\u2029{BIDI}]")
+"""What JSON does not escape, and terminals obey."""
+
+
 def _json(event: Any, **_: Any) -> str:
-    return msgspec.json.encode(event, enc_hook=str).decode()
+    text = msgspec.json.encode(event, enc_hook=str).decode()
+    return text if text.isprintable() else _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

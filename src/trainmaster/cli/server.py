@@ -5,6 +5,7 @@ import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +119,8 @@ _IGNORED = Ignored(
 @click.option(
     "--allow-unidentified/--no-allow-unidentified",
     default=False,
-    help="Accept requests without a token from addresses that are not pods of the job.",
+    help="Accept requests without a token from addresses that are not pods of the job. Without --namespace, only "
+    "with a --bind-address of this machine alone.",
 )
 @click.option(
     "--shared-network/--no-shared-network", default=False, help="All pods share one network, as in local mode."
@@ -179,6 +181,33 @@ def options_of(given: Mapping[str, Any], config: "Config") -> "ServerOptions":
     )
 
 
+def check_open(options: "ServerOptions") -> None:
+    """Warns if callers need not be known. Raises ``BadConfig`` if these are all callers of a network, for all jobs."""
+    from trainmaster.core.errors import BadConfig
+    from trainmaster.http_server import split_address
+
+    if not options.allow_unidentified:
+        return
+    host, port = split_address(options.bind_address)
+    if not options.namespace and not _is_loopback(host):
+        raise BadConfig(
+            "--allow-unidentified: every caller of the network could change the jobs of all namespaces; "
+            f"give --bind-address=127.0.0.1:{port}, or the --namespace of these jobs"
+        )
+    log.warning(
+        "callers without a token need not be known (--allow-unidentified): they can change every job",
+        namespace=options.namespace or "all",
+        address=options.bind_address,
+    )
+
+
+def _is_loopback(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
 async def _serve(given: dict[str, Any]) -> None:
     # Imported here: the HTTP stack takes longer to load than --help should take to answer.
     from trainmaster.core.errors import BadConfig
@@ -197,12 +226,14 @@ async def _serve(given: dict[str, Any]) -> None:
         config = in_cluster_config()
     else:
         config = load_config(kubeconfig=given["kubeconfig"], context=given["context"], master=given["master"])
+    options = options_of(given, config)
+    check_open(options)
     observe = metrics.RequestMetrics().observe
     async with (
         KubeCluster(config, timeout=given["request_timeout"], observe=observe) as cluster,
         _certificate(given["tls_cert_dir"], stop) as tls,
     ):
-        await run_server(cluster, cluster, options_of(given, config), stop, now=_now, tls=tls)
+        await run_server(cluster, cluster, options, stop, now=_now, tls=tls)
     log.info("stopped")
 
 

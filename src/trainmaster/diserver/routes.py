@@ -156,6 +156,8 @@ class Routes:
             raise Refused(413, message) from None
         except body.NoRoom:
             raise RetryLater("too many requests at once, try again") from None
+        except (web.RequestPayloadError, ConnectionError):
+            raise Refused(400, "the client hung up before the end of its body") from None
 
     # --- common to all routes ---
 

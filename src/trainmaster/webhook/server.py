@@ -70,7 +70,7 @@ class _Reviewer:
             response = web.Response(status=400, text=f"{bad}\n")
         except body.NoRoom:
             result = "busy"
-            log.warning("too many reviews at once; the job is stored unreviewed", path=request.path)
+            log.warning("too many reviews at once: one was not done", path=request.path)
             response = web.Response(status=503, text="too many reviews at once\n", headers={"Retry-After": "1"})
         except Exception:
             result = "failed"
