@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from testbed.plane import ControlPlane
 from tests.faults.world import Object
 from tests.integration.scene import Scene
 from tests.manifests.build import Manifest, container, coordinated, dijob, template
@@ -49,6 +50,24 @@ async def test_the_life_of_the_coordinator_is_the_life_of_the_job(
         "Collector": {},
         "Learner": {},
     }
+
+
+async def test_kubectl_get_shows_a_job_with_a_coordinator_in_the_columns_of_v2alpha1(
+    scene: Scene, plane: ControlPlane
+) -> None:
+    """kubectl prefers that version, also for jobs of v1alpha1."""
+    job = await scene.create(dijob(collector={"template": template()}))
+    await job.pods_are_there()
+    member = {"job-collector-x": {"role": "collector", "at": "2026-11-15T12:00:00Z"}}
+    await scene.admin.set_status(job.resource, scene.namespace, job.name, {"declared": {"members": member}})
+    await job.until(lambda: "job-collector-x" in job.children("pods"), "its collector is there")
+    await scene.report("Running", COORDINATOR)
+    await job.until(lambda: job.status.get("readyReplicas") == 1, "its coordinator is ready")
+
+    titles, row = plane.kubectl("get", "dijob", f"--namespace={scene.namespace}").splitlines()
+
+    assert titles.split() == ["NAME", "PHASE", "READYREPLICAS", "REPLICAS", "RESTARTS", "RESCHEDULES", "AGE"]
+    assert row.split()[:-1] == ["job", "Running", "1", "2", "0"]
 
 
 async def test_the_events_are_those_that_users_of_dijob_know(scene: Scene) -> None:

@@ -78,6 +78,8 @@ def test_a_new_job_gets_its_coordinator_after_the_service_and_is_created() -> No
                 "lastTransitionTime": STAMP,
             }
         ],
+        "replicas": 1,
+        "readyReplicas": 0,
         "replicaStatus": {"Coordinator": {}, "Aggregator": {}, "Collector": {}, "Learner": {}},
         "startTime": STAMP,
         "summary": {"ready": "0/1", "restarts": 0, "message": "DIJob cartpole created"},

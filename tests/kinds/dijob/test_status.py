@@ -144,6 +144,21 @@ def test_every_role_is_counted_and_running_pods_have_succeeded_when_the_job_has(
     assert ended["replicaStatus"]["Collector"] == {"succeeded": 2}
 
 
+def test_kubectl_get_is_told_how_many_pods_there_are_and_how_many_are_ready() -> None:
+    """In the fields of jobs with tasks: kubectl has the same columns for both."""
+    name = "cartpole-collector-aaaaa"
+    job = a_started_job({"members": {name: {"role": "collector", "at": "2026-01-01T00:00:00Z"}}})
+    waiting = a_pod(job, "collector", name=name, labels={"replica-type": "collector", "pod-name": name}, ready=False)
+
+    running = plan_of(job, [*children_of(job), waiting]).status
+    ended = plan_of(job, [a_pod(job, "coordinator", exit_code=0), waiting]).status
+
+    assert running is not None
+    assert ended is not None
+    assert (running["readyReplicas"], running["replicas"]) == (1, 2)
+    assert ended["readyReplicas"] == 0
+
+
 # --- conditions --------------------------------------------------------------------------------
 
 

@@ -331,6 +331,17 @@ async def test_the_life_of_a_job(kubectl: Kubectl) -> None:
     assert await kubectl("get", "dijobs", "-o", "name") == ""
 
 
+async def test_get_shows_a_job_with_a_coordinator_in_the_columns_of_v2alpha1(kubectl: Kubectl) -> None:
+    await kubectl("apply", "-f", "-", input=JOB)
+    status = '{"phase":"Running","readyReplicas":1,"replicas":2,"restarts":{},"summary":{"restarts":3}}'
+    await kubectl("patch", "dijob", "a", "--subresource=status", "--type=merge", "-p", f'{{"status":{status}}}')
+
+    titles, row = table(await kubectl("get", "dijob"))
+
+    assert titles == ["NAME", "PHASE", "READYREPLICAS", "REPLICAS", "RESTARTS", "RESCHEDULES", "AGE"]
+    assert row[:5] == ["a", "Running", "1", "2", "3"]
+
+
 # --- describe, events, wait ---
 
 

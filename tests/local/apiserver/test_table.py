@@ -369,6 +369,28 @@ def test_our_kinds_show_their_phase() -> None:
     assert cells_of(served, obj)[0][:2] == ["x", "Running"]
 
 
+@pytest.mark.parametrize(
+    ("status", "cells"),
+    [
+        pytest.param(
+            {"readyReplicas": 1, "replicas": 2, "restarts": 3, "reschedules": 4, "summary": {"restarts": 3}},
+            [1, 2, 3, 4],
+            id="tasks",
+        ),
+        pytest.param(
+            {"readyReplicas": 1, "replicas": 2, "restarts": {"coordinator": {"count": 3}}, "summary": {"restarts": 3}},
+            [1, 2, 3, None],
+            id="coordinator",
+        ),
+    ],
+)
+def test_both_forms_of_a_dijob_fill_the_columns_that_kubectl_prefers(status: Object, cells: list[int | None]) -> None:
+    served = next(each for each in served_of(crd.all_crds()[0]) if each.resource.version == "v2alpha1")
+    obj = {"metadata": {"name": "x"}, "status": {"phase": "Running", **status}}
+
+    assert cells_of(served, obj)[0][2:6] == cells
+
+
 # --- the rest ---
 
 

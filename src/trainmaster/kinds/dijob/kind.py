@@ -43,7 +43,7 @@ class DIJobKind(LifecycleKind[DIJob]):
     ended = ENDED
     shape = frozenset({"coordinator"})
     blocks_owner_deletion = False
-    counters = ("replica_status",)
+    counters = ("replica_status", "replicas", "ready_replicas")
     predecessor = Predecessor(labels=f"{labels.GROUP_NAME}={DI.resource.group}", reads_pods=True)
     action_words = ActionWords(
         success_reason="Successful{Verb}",

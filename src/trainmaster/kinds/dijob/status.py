@@ -70,6 +70,8 @@ def written(job: DIJob, report: Report, now: datetime) -> DIJobStatus:
     return msgspec.structs.replace(
         recorded(entered, report.memory),
         observed_generation=job.metadata.generation,
+        replicas=len(report.model.slots),
+        ready_replicas=0 if entered.phase in ENDED else _ready(report),
         replica_status=count(report),
         restarts=_restarts(job, report),
         ran={role: ran for role, ran in report.memory.ran.items() if role in fixed and restarts_all(job)},
@@ -193,6 +195,11 @@ _COLUMNS = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
 
 def _folded(counters: Mapping[str, RoleStatus]) -> dict[str, RoleStatus]:
     return {role: RoleStatus(0, each.succeeded + each.active, each.failed) for role, each in counters.items()}
+
+
+def _ready(report: Report) -> int:
+    roles, pods = report.model.roles, report.facts.pods
+    return sum(not pod.deleting and roles[role].training.is_ready(pod) for (role, _), pod in pods.items())
 
 
 # --- declared replicas ---

@@ -80,6 +80,10 @@ class DIJobStatus(Wire, frozen=True):
     """The generation of the spec that this status is about."""
     conditions: Conditions = ()
     """The conditions that all kinds have, and then each phase that the job has had, the present one last."""
+    replicas: Number = 0
+    """The number of pods that the job has when all of them are created."""
+    ready_replicas: Number | None = None
+    """The number of pods that are ready."""
     replica_status: dict[str, RoleStatus] = {}
     """How many pods of each role are in which state."""
     ports: Ports = {}

@@ -136,7 +136,8 @@ DEFINITION = Definition(
                 PHASE,
                 Column("ReadyReplicas", "integer", ".status.readyReplicas"),
                 Column("Replicas", "integer", ".status.replicas"),
-                Column("Restarts", "integer", ".status.restarts"),
+                # The same as .status.restarts, which is not a number in jobs with a coordinator.
+                Column("Restarts", "integer", ".status.summary.restarts"),
                 Column("Reschedules", "integer", ".status.reschedules"),
                 AGE,
                 SUMMARY[-1],

@@ -105,9 +105,9 @@ class DITaskStatus(Wire, frozen=True, kw_only=True):
     conditions: Conditions = ()
     """The conditions that all kinds have, and then each phase that the job has had, the present one last."""
     replicas: Number = 0
-    """Of jobs with tasks: the number of pods."""
+    """The number of pods that the job has when all of them are created."""
     ready_replicas: Number | None = None
-    """Of jobs with tasks: the number of pods that are ready."""
+    """The number of pods that are ready."""
     restarts: Number | None = None
     """How often pods were restarted after failures."""
     reschedules: Number | None = None
