@@ -312,7 +312,10 @@ def test_dijob_has_the_field(path: str, expected: Schema) -> None:
         ("spec.priority", {**TEXT, "maxLength": 63, "pattern": LABEL_VALUE}),
         ("spec.schedulerName", TEXT),
         ("spec.timeLimit", {**INT64, "minimum": 1, "maximum": 2**31 - 1}),
-        ("spec.cleanPodPolicy", {"type": "string", "enum": ["All", "None", "Running"]}),
+        (
+            "spec.cleanPodPolicy",
+            {"type": "string", "enum": ["All", "CleanPodPolicyAll", "CleanPodPolicyNone", "None", "Running"]},
+        ),
         ("spec.failPolicy", END_POLICY),
         ("spec.completePolicy", END_POLICY),
         ("spec.elasticReplicas", {**INT32, "minimum": 1, "maximum": 10_000}),

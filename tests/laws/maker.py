@@ -101,7 +101,7 @@ class AITrainingJobMaker(Maker):
             optional={
                 "completePolicy": END,
                 "failPolicy": END,
-                "cleanPodPolicy": st.sampled_from(["All", "Running", "None"]),
+                "cleanPodPolicy": st.sampled_from(["All", "Running", "None", "CleanPodPolicyNone"]),
                 "restartingExitCode": st.sampled_from(["1", "137"]),
                 "suspend": st.sampled_from([False, False, True]),
                 "requeueOnPreemption": st.booleans(),
@@ -124,7 +124,7 @@ class AITrainingJobMaker(Maker):
         }
 
     def policy(self, spec: Object) -> str:
-        return str(spec.get("cleanPodPolicy", "All"))
+        return str(spec.get("cleanPodPolicy", "All")).removeprefix("CleanPodPolicy")
 
 
 class GangMaker(AITrainingJobMaker):

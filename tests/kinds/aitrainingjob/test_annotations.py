@@ -58,7 +58,7 @@ def finished(job: Json, children: list[Child]) -> tuple[Json, list[Child]]:
 # --- annotations that end a job ---
 
 
-@pytest.mark.parametrize("clean", ["All", "Running", "None"])
+@pytest.mark.parametrize("clean", ["All", "Running", "None", "CleanPodPolicyNone"])
 @pytest.mark.parametrize("phase", ["", "Pending", "Creating", "Running", "Restarting"])
 @pytest.mark.parametrize("end", ["Preempted", "Failed", "NodeFail"])
 def test_an_annotation_ends_a_job_in_every_phase_and_leaves_nothing_running(end: str, phase: str, clean: str) -> None:

@@ -374,6 +374,21 @@ def test_a_job_that_succeeds_says_that_it_completed() -> None:
     assert status_of(plan_of(job, children))["ending"]["message"] == "job mnist completed"
 
 
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [
+        pytest.param("CleanPodPolicyAll", [], id="All"),
+        pytest.param("CleanPodPolicyNone", ["mnist-ps-0", "mnist-trainer-0", "mnist-trainer-1"], id="None"),
+    ],
+)
+def test_the_names_of_policies_in_the_ancestors_documents_mean_the_policies(policy: str, left: list[str]) -> None:
+    job, children = ended(an_aitj(trainer=2, ps=1, clean=policy))
+
+    _, found = settled(job, children)
+
+    assert sorted(child.key.name for child in found if isinstance(child, PodView)) == left
+
+
 def test_an_ended_job_keeps_the_counters_of_its_last_pods() -> None:
     job, children = ended(JOB)
     job, _ = settled(job, children)

@@ -58,7 +58,7 @@ def clean_of(phase: str, job: AITrainingJob, *, is_asked: bool) -> CleanPodPolic
     """The clean-up policy that replaces the job's own: a job that is stopped from outside leaves no pod running."""
     if phase not in ("Succeed", FAILED):
         return "All"
-    return "Running" if is_asked and job.spec.clean_pod_policy == "None" else None
+    return "Running" if is_asked and job.spec.clean == "None" else None
 
 
 def _annotation(job: AITrainingJob, phase: str) -> str | None:

@@ -163,7 +163,7 @@ def _ending(job: AITrainingJob) -> Ending | None:
 
 def _run_policy(job: AITrainingJob, *, is_over: bool) -> RunPolicy:
     return RunPolicy(
-        clean=job.spec.clean_pod_policy,
+        clean=job.spec.clean,
         suspend=annotations.reason_to_stop(job),
         limits=() if is_over else limits_of(job),
         wait_limits=() if is_over else wait_limits_of(job),

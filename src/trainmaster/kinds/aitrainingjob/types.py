@@ -22,6 +22,14 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 Edl = Literal["Auto", "Manual", "Never"]
 """Whether the number of replicas may change while the job goes on: by the room that there is, by its user, or not."""
 
+_CLEAN: dict[str, CleanPodPolicy] = {
+    "All": "All",
+    "Running": "Running",
+    "None": "None",
+    "CleanPodPolicyAll": "All",
+    "CleanPodPolicyNone": "None",
+}
+
 
 class ReplicaSpec(Wire, frozen=True):
     template: Template
@@ -98,9 +106,10 @@ class AITrainingJobSpec(Wire, frozen=True):
     restarting_exit_code: Annotated[str, msgspec.Meta(max_length=512, extra={"pattern": EXIT_CODES})] = ""
     """The exit codes for the restart policies ExitCode and OnNodeFailWithExitCode: numbers, ranges and signals, such as
     137, 140-143, SIGSEGV. By default there are none."""
-    clean_pod_policy: CleanPodPolicy = "All"
+    clean_pod_policy: Literal["All", "Running", "None", "CleanPodPolicyAll", "CleanPodPolicyNone"] = "All"
     """Which pods are deleted when the job has ended. All: all. Running: those in which no container has ended. None:
-    none. After Timeout, Preempted and NodeFail all are deleted."""
+    none. CleanPodPolicyAll and CleanPodPolicyNone mean All and None. After Timeout, Preempted and NodeFail all are
+    deleted."""
     fail_policy: EndPolicy = "Any"
     """When the job has failed. Any: its first role has. All: all roles have. Rank0: pod 0 of the first role by name
     has. None: never by a role alone; when all roles have ended, the job has failed if one of them failed."""
@@ -110,6 +119,11 @@ class AITrainingJobSpec(Wire, frozen=True):
     managed_by: ManagedBy = ""
     """The controller that runs the job, for example kueue.x-k8s.io/multikueue. With any name other than
     elasticdeeplearning.ai/trainmaster the operator does not touch the job. It cannot be changed."""
+
+    @property
+    def clean(self) -> CleanPodPolicy:
+        """The documents of the trainingjob-operator print the names of its constants instead of their values."""
+        return _CLEAN[self.clean_pod_policy]
 
 
 class ReplicaStatus(Wire, frozen=True):
