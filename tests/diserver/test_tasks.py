@@ -156,6 +156,30 @@ async def test_a_job_is_named_with_a_dot_or_with_a_slash_as_in_its_environment(
         assert (response.status, len((await response.json())["data"])) == (200, 3)
 
 
+@pytest.mark.parametrize("id_", ["rl.mesh.1", "rl.mesh.7", "rl.mesh", "rl%2Fmesh"])
+async def test_the_path_of_the_ancestors_page_leads_to_the_job_whatever_its_generation(
+    bench: Bench, learner: str, id_: str
+) -> None:
+    """docs/architecture.md of DI-orchestrator v1.x: /v2alpha1/[job_id]/replicas, with namespace.name.generation."""
+
+    async def status(method: str, what: str, body: Json | None = None) -> int:
+        url = yarl.URL(f"{bench.url}/v2alpha1/{id_}/{what}", encoded=True)
+        async with bench.session(learner).request(method, url, json=body) as response:
+            return response.status
+
+    assert await status("GET", "replicas") == 200
+    assert await status("POST", "replicas", {"replicas": 1}) == 200
+    assert await status("DELETE", "replicas", {"replicas": 1}) == 200
+    assert await status("POST", "profilings", {"data": {}}) == 200
+
+
+@pytest.mark.parametrize("id_", ["mesh", "rl.", "rl..1", ".mesh.1"])
+async def test_a_bad_id_on_that_path_is_answered_with_what_it_must_be(bench: Bench, learner: str, id_: str) -> None:
+    status, said = await bench.call("GET", f"/v2alpha1/{id_}/replicas", ip=learner)
+
+    assert (status, said["message"]) == (400, f"job id {id_} must be in namespace.name.generation format")
+
+
 async def test_a_name_may_have_dots(bench: Bench) -> None:
     bench.task_job("me.sh")
     bench.reviews.users["secret"] = {"username": "root"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -37,11 +37,28 @@ def profilings_of(body: bytes) -> bytes:
 
 
 def job_id(text: str) -> Key:
-    """``namespace.name``, or ``namespace/name`` as in DI_JOB_ID. A namespace has no dots."""
+    """``namespace.name``, or ``namespace/name`` as in DI_JOB_ID."""
+    return _key(text) or _refuse_id(text, "namespace.name")
+
+
+def generation_id(text: str) -> Key:
+    """``namespace.name.generation``. The generation is not compared, and may be missing: DI-orchestrator's page has it,
+    its code does not."""
+    pair, _, last = text.rpartition(".")
+    is_triple = last.isdecimal() and "." in pair
+    return _key(pair if is_triple else text) or _refuse_id(text, "namespace.name.generation")
+
+
+def _key(text: str) -> Key | None:
+    """A namespace has no dots."""
     namespace, _, name = text.partition("/") if "/" in text else text.partition(".")
     if not namespace or not name or "." in namespace or "/" in name:
-        raise Refused(400, f"job id {text[:300]} must be in namespace.name format")
+        return None
     return Key(namespace, name)
+
+
+def _refuse_id(text: str, form: str) -> NoReturn:
+    raise Refused(400, f"job id {text[:300]} must be in {form} format")
 
 
 def _decoded(body: bytes, type_: type[T]) -> T:

@@ -20,7 +20,7 @@ from trainmaster.diserver.acknowledgement import SentAnswer
 from trainmaster.diserver.caller import Caller, Callers, Origin
 from trainmaster.diserver.handlers import Done, Handlers
 from trainmaster.diserver.refusal import Refused, RetryLater
-from trainmaster.diserver.request import BODY_LIMIT, R, decoded, job_id, parameters, profilings_of
+from trainmaster.diserver.request import BODY_LIMIT, R, decoded, generation_id, job_id, parameters, profilings_of
 from trainmaster.diserver.task_handlers import TaskHandlers
 from trainmaster.diserver.types import FailedRequest, Replicas, ReplicasRequest, ScaleRequest
 from trainmaster.diserver.writer import DeclarationWriter
@@ -29,7 +29,8 @@ from trainmaster.settings import ServerLimits
 
 REPLICAS = "/v1alpha1/replicas"
 FAILED = "/v1alpha1/replicas/failed"
-JOB_IDS = ("/v2alpha1/job/{id}", "/v2alpha1/job/{namespace}/{name}")
+JOB_IDS = ("/v2alpha1/job/{id}", "/v2alpha1/job/{namespace}/{name}", "/v2alpha1/{generation_id}")
+"""The last is that of DI-orchestrator's page, the others are those of its code."""
 METHODS = frozenset({"GET", "POST", "DELETE"})
 
 REQUEST_TIMEOUT = 6.0
@@ -267,7 +268,10 @@ def _origin(request: web.Request) -> Origin:
 
 def _job(request: web.Request) -> Key:
     """The job that the path names."""
-    return job_id(request.match_info.get("id") or "{namespace}/{name}".format_map(request.match_info))
+    named = request.match_info
+    if text := named.get("generation_id"):
+        return generation_id(text)
+    return job_id(named.get("id") or "{namespace}/{name}".format_map(named))
 
 
 async def _alive(_: web.Request) -> web.Response:
