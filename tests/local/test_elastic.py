@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.local.cluster import AITJ, POLL, client_of, create, items_of, until
+from tests.local.cluster import AITJ, POLL, client_of, create, items_of, until, until_ended
 from tests.local.conftest import Up
 from tests.local.program import job, role, script
-from trainmaster.core.ids import CONFIG_MAP, POD, SERVICE, Key
+from trainmaster.core.ids import CONFIG_MAP, EVENT, POD, SERVICE, Key
 from trainmaster.kube.client import KubeCluster
 
 WORK = script(
@@ -86,3 +86,17 @@ async def test_a_job_is_scaled_up_and_down_and_every_process_reads_who_takes_par
     assert "RestartCount" not in stored["status"]
     assert config_maps == ["job-membership"]
     assert drained_in(tmp_path) == {"drained-job-worker-1", "drained-job-worker-2", "drained-job-worker-3"}
+
+
+async def test_the_end_of_a_job_makes_no_warnings(up: Up, state: Path) -> None:
+    """Neither a pod that ends slowly nor one that is kept looks for the file of members, which is deleted."""
+    first = 'trap "sleep 0.5; exit 0" TERM; [ $TRAININGJOB_REPLICA_INDEX = 0 ] && exit 0; while :; do sleep 0.05; done'
+    worker = role(script(first), 3, minReplicas=1, maxReplicas=4, edlPolicy="Manual", completePolicy="Any")
+    up()
+    async with client_of(state) as cluster:
+        for name in ("job", "next"):  # when the second has ended, the node has seen all changes of the first
+            await create(cluster, job(name, spec={"cleanPodPolicy": "Running", "completePolicy": "Any"}, worker=worker))
+            await until_ended(cluster, AITJ, name)
+        warnings = [event for event in await items_of(cluster, EVENT) if event["type"] == "Warning"]
+
+    assert [event["message"] for event in warnings] == []

@@ -527,7 +527,9 @@ class Pass(Generic[J]):
         staying = observed.all_pods if self.model.run.keeps_services else ()
         kept = {pod.key.name for pod in staying} - {pod.key.name for pod in leaving}
         services = deletions(SERVICE, (s for name, s in observed.services.items() if name not in kept), why)
-        return (*pods, *services, *deletions(CONFIG_MAP, observed.children.get(CONFIG_MAP, {}).values(), why), *group)
+        # A pod that ends may still refresh its volumes, and its kubelet would report that they are gone.
+        read = () if leaving else observed.children.get(CONFIG_MAP, {}).values()
+        return (*pods, *services, *deletions(CONFIG_MAP, read, why), *group)
 
     def _to_clean(self, policy: CleanPodPolicy) -> tuple[PodView, ...]:
         if self.model.replicas is not None:

@@ -663,3 +663,23 @@ def test_the_file_goes_with_the_services(clean: str, is_kept: bool) -> None:
 
     assert job["status"]["phase"] == "Succeed"
     assert any(isinstance(child, ChildView) for child in left) == is_kept
+
+
+# --- the end ---
+
+
+def test_the_file_is_deleted_when_no_pod_is_left_that_reads_it() -> None:
+    """A kubelet that refreshes the volume of a pod that ends would report FailedMount."""
+    job = elastic("Manual", 2)
+    job = brought_to(job, workers(job, "Running", "Running"))
+    over = workers(job, "Failed", "Running")
+    job = with_status(job, plan_of(job, over))
+    while_it_ends = plan_of(job, over)
+    left = [child for child in over if not isinstance(child, PodView)]
+    at_the_end = plan_of(job, left)
+
+    assert said(job)[0] == "Terminating"
+    assert "mnist-ps-0" in names_of(while_it_ends.deletes, POD)
+    assert names_of(while_it_ends.deletes, CONFIG_MAP) == []
+    assert names_of(at_the_end.deletes, CONFIG_MAP) == ["mnist-membership"]
+    assert status_of(at_the_end)["phase"] == "Failed"

@@ -153,6 +153,8 @@ class PodWorker:
             await asyncio.gather(*(self._start(self.containers[name]) for name in decision.start))
             decision = self._decide()
         self._report(decision)
+        if decision.is_over:
+            self._refresh_at = math.inf  # as a kubelet: nobody reads the files of a pod that has ended
         if self._is_gone and decision.is_over:
             return True
         await self._until(math.inf if decision.is_over else min(decision.wake_at, self._refresh_at))
