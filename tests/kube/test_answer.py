@@ -13,6 +13,7 @@ from trainmaster.core.errors import (
     Invalid,
     NotFound,
     ServerError,
+    Terminating,
     TooManyRequests,
     Unauthorized,
     UnknownField,
@@ -46,6 +47,21 @@ def test_status_becomes_the_exception_of_its_meaning(code: int, reason: str, mea
     assert type(error) is meaning
     assert (error.code, error.reason) == (code, reason)
     assert str(error) == f"create pods ml/a: because ({code} {reason})"
+
+
+@pytest.mark.parametrize(
+    ("cause", "meaning"),
+    [
+        pytest.param("NamespaceTerminating", Terminating, id="the namespace is being deleted"),
+        pytest.param("FieldValueInvalid", Forbidden, id="another cause"),
+    ],
+)
+def test_a_refusal_says_that_the_namespace_is_being_deleted(cause: str, meaning: type[ApiError]) -> None:
+    causes = [{"reason": cause, "message": "namespace ml is being terminated", "field": "metadata.namespace"}]
+    body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no", "details": {"causes": causes}}
+    error = refusal("create pods ml/a", 403, msgspec.json.encode(body), "")
+
+    assert type(error) is meaning
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,16 @@ from tests.runtime.kind import (
     toy_json,
 )
 from trainmaster.core.definition import outdated
-from trainmaster.core.errors import Conflict, Forbidden, NotFound, NotSynced, ServerError, UnknownField, Unreachable
+from trainmaster.core.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    NotSynced,
+    ServerError,
+    Terminating,
+    UnknownField,
+    Unreachable,
+)
 from trainmaster.core.ids import CONFIG_MAP, JOB, LEASE, NAMESPACE, NODE, POD, SERVICE, Key, Resource
 from trainmaster.core.observed import Observed
 from trainmaster.core.plan import LAZY, Delete, Event, Patch, Plan, normal, warning
@@ -1379,6 +1388,57 @@ async def test_no_failure_is_counted_while_the_namespace_terminates(
 
     assert len(rig.cluster.asked("get", NAMESPACE)) == 1
     assert len(rig.cluster.asked("patch", TOY)) == is_stored
+
+
+TERMINATING = Terminating("create pods ml/mnist-worker-0: namespace ml is being terminated", code=403)
+
+
+async def test_nothing_is_created_or_said_in_a_namespace_that_is_known_to_terminate() -> None:
+    rig = Rig(always(Plan(creates=create_pods(9), status={"active": 9}, events=(normal("Started", "it runs"),))))
+    rig.cluster.before = raising("create", *[TERMINATING] * 100)
+
+    assert [await rig.reconcile() for _ in range(3)] == ["success"] * 3
+
+    assert len(rig.cluster.asked("create")) == 1
+    assert rig.cluster.asked("patch") == []
+    assert rig.recorder.events == []
+    assert rig.queue.failures(KEY) == 0
+
+
+async def test_pods_are_deleted_while_their_namespace_terminates() -> None:
+    creates = create_pods(1)
+    rig = Rig(in_turn(Plan(creates=creates), Plan(creates=creates, deletes=(a_delete(),), requeue_after=30.0)))
+    rig.cluster.put(POD, pod_json())
+    rig.cluster.before = raising("create", *[TERMINATING] * 100)
+
+    assert [await rig.reconcile() for _ in range(2)] == ["success", "requeue_after"]
+
+    assert (len(rig.cluster.asked("create")), len(rig.cluster.asked("delete"))) == (1, 1)
+    assert rig.recorder.events == []
+
+
+async def test_no_namespace_is_read_that_is_known_to_terminate() -> None:
+    plans = iter([Plan(creates=create_pods(1)), Plan(status={"phase": "Failed"}, counts_failure=True)])
+    rig = Rig(lambda job, observed: next(plans))
+    rig.cluster.before = raising("create", TERMINATING)
+
+    await rig.reconcile()
+    await rig.reconcile()
+
+    assert rig.cluster.asked("get", NAMESPACE) == []
+    assert rig.cluster.asked("patch") == []
+
+
+async def test_a_new_job_shows_that_the_namespace_is_a_new_one() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1))))
+    rig.cluster.before = raising("create", TERMINATING)
+    await rig.reconcile()
+    old = rig.stored()
+    rig.jobs.put(msgspec.structs.replace(old, uid="of-the-next", resource_version=old.resource_version + 1))
+
+    await rig.reconcile()
+
+    assert len(rig.cluster.asked("create")) == 2
 
 
 async def test_a_job_whose_namespace_has_its_own_operator_is_planned_when_that_has_ended() -> None:

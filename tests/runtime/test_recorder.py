@@ -10,7 +10,15 @@ from prometheus_client import REGISTRY
 
 from tests.runtime.cluster import Call, FakeCluster, Hook, raising, waiting
 from tests.runtime.kind import NOW, TOY, a_toy
-from trainmaster.core.errors import Conflict, Forbidden, ServerError, TooManyRequests, Trainmaster, Unreachable
+from trainmaster.core.errors import (
+    Conflict,
+    Forbidden,
+    ServerError,
+    Terminating,
+    TooManyRequests,
+    Trainmaster,
+    Unreachable,
+)
 from trainmaster.core.ids import EVENT, Key
 from trainmaster.core.plan import Event, normal, warning
 from trainmaster.core.view import JobView
@@ -301,6 +309,21 @@ async def test_an_event_that_cannot_be_sent_is_dropped_and_the_next_one_is_sent(
     assert dropped(because) - before == 1
     assert [call.body["reason"] for call in rig.cluster.calls] == ["Started", "Ended"]
     assert (logs[0]["job"], logs[0]["reason"]) == ("ml/mnist", "Started")
+
+
+async def test_an_event_of_a_namespace_that_is_being_deleted_is_not_missed(
+    logs: list[MutableMapping[str, Any]],
+) -> None:
+    rig = Rig()
+    before = dropped("refused")
+    rig.cluster.before = raising("create", Terminating("namespace ml is being terminated", code=403))
+    rig.record(STARTED)
+    async with rig.sending(1):
+        pass
+
+    assert len(rig.cluster.calls) == 1
+    assert dropped("refused") == before
+    assert {line["log_level"] for line in logs} == {"debug"}
 
 
 PASSING = [

@@ -4,6 +4,7 @@ Trainmaster
 ├── ApiError                the API server refused the request
 │   ├── Unauthorized        401: the credential is missing or not valid
 │   ├── Forbidden           403: not allowed (RBAC, quota, admission)
+│   │   └── Terminating     403: the namespace is being deleted, so nothing is created in it
 │   ├── NotFound            404
 │   ├── AlreadyExists       409 with reason AlreadyExists
 │   ├── Conflict            409 otherwise: a precondition (uid, resourceVersion) does not hold
@@ -49,6 +50,9 @@ class Unauthorized(ApiError): ...
 
 
 class Forbidden(ApiError): ...
+
+
+class Terminating(Forbidden): ...
 
 
 class NotFound(ApiError): ...

@@ -14,6 +14,7 @@ from trainmaster.core.errors import (
     Invalid,
     NotFound,
     ServerError,
+    Terminating,
     TooManyRequests,
     Unauthorized,
     UnknownField,
@@ -23,6 +24,7 @@ from trainmaster.runtime.cluster import Written
 _UNKNOWN_BODY = 256
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)".*')
 _STATUS_MESSAGE = 4096
+_TERMINATING = "NamespaceTerminating"
 _UNKNOWN_FIELD = "strict decoding error: unknown field "
 
 _MEANINGS: dict[int, type[ApiError]] = {
@@ -46,8 +48,13 @@ class _Object(msgspec.Struct, frozen=True, gc=False):
     metadata: _Metadata = _Metadata()
 
 
+class _Cause(msgspec.Struct, frozen=True):
+    reason: str = ""
+
+
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
     retry_after_seconds: int = 0
+    causes: tuple[_Cause, ...] | None = None
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -108,13 +115,16 @@ def refusal(what: object, code: int, body: bytes, retry_after: str) -> ApiError:
         seconds = status.details.retry_after_seconds if status.details else 0
         wait = wait if wait is not None else float(seconds or 1)
         return TooManyRequests(message, code=code, reason=status.reason, answer=sentence, retry_after=wait)
-    meaning = UnknownField if is_unknown and code in (400, 422) else _meaning(code, status.reason)
+    meaning = UnknownField if is_unknown and code in (400, 422) else _meaning(code, status)
     return meaning(message, code=code, reason=status.reason, answer=sentence)
 
 
-def _meaning(code: int, reason: str) -> type[ApiError]:
-    if code == 409 and reason == "AlreadyExists":
+def _meaning(code: int, status: _Status) -> type[ApiError]:
+    if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExists
+    causes = status.details.causes or () if status.details else ()
+    if code == 403 and any(cause.reason == _TERMINATING for cause in causes):
+        return Terminating
     return ServerError if code >= 500 else _MEANINGS.get(code, ApiError)
 
 

@@ -267,6 +267,8 @@ class Controller:
         if not plan.status_first:
             with self._statuses.creating(plan):
                 applied = await self._executor.act(job, plan)
+        if applied.is_terminating:
+            return applied  # nobody reads its status and Events any more
         self._events.record_actions(job, applied)
         self._raise_passing(job, applied)
         failures = [*applied.failures, *await self._refusals.of(job, plan.podless)]
@@ -299,6 +301,8 @@ class Controller:
             self._forget(before)
             self._job_metrics.is_gone(before.key)
         if after is not None:
+            if before is None or before.uid != after.uid:
+                self._executor.expect(after.key.namespace)
             self._enqueue(after.key, NORMAL if before is None else SOON)
             if self._is_working:
                 self._show(after)

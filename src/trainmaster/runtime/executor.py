@@ -7,6 +7,7 @@ it may last; anything else that may pass is raised.
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ import msgspec
 import structlog
 
 from trainmaster.core.definition import UPDATE_COMMAND
-from trainmaster.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Stale
+from trainmaster.core.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Stale, Terminating
 from trainmaster.core.ids import NAMESPACE, POD, Key, Resource
 from trainmaster.core.plan import Create, Delete, Patch, Plan, merge_patch
 from trainmaster.core.template import MANAGED_BY
@@ -31,6 +32,9 @@ of thousands of pods must not make a small one wait."""
 IN_FLIGHT_OF_NAMESPACE = 16
 """Requests of all jobs of one namespace at once, for the same reason."""
 
+TERMINATING = 1024
+"""Namespaces that are remembered as being deleted. One that is forgotten is asked again."""
+
 log = structlog.get_logger(__name__)
 
 A = TypeVar("A", Create, Delete, Patch)
@@ -44,6 +48,8 @@ class Applied(msgspec.Struct):
     created: list[Create] = []
     patched: list[Patch] = []
     failures: list[Failure] = []
+    is_terminating: bool = False
+    """Nothing was created, because the namespace is being deleted, and the job with it."""
 
     def in_order_of(self, plan: Plan) -> None:
         """Requests of one batch end in any order; people read the names as they were planned."""
@@ -86,18 +92,20 @@ class Executor:
         self.cluster = cluster
         self._barrier = barrier
         self._limit = NamespaceLimit(IN_FLIGHT_OF_NAMESPACE)
+        self._terminating: OrderedDict[str, None] = OrderedDict()
+        """Namespaces that are being deleted, as far as the API server has said it."""
 
     async def act(self, job: JobView, plan: Plan) -> Applied:
         """Deletes, then creates, then patches. Stops at the first batch that something passing went wrong in."""
-        applied = Applied()
+        applied = Applied(is_terminating=bool(plan.creates) and job.key.namespace in self._terminating)
         await self._batch(plan.deletes, job, self._delete, applied)
         size, rest = 1, plan.creates
-        while rest and not applied.failures:
+        while rest and not applied.failures and not applied.is_terminating:
             # 1, 2, 4, …: a namespace without quota is asked once, not a thousand times.
             batch, rest = rest[:size], rest[size:]
             await self._batch(batch, job, self._create, applied)
             size *= 2
-        if not applied.failures:
+        if not applied.failures and not applied.is_terminating:
             await self._batch(plan.patches, job, self._patch, applied)
         applied.in_order_of(plan)
         return applied
@@ -116,12 +124,18 @@ class Executor:
 
     async def is_terminating(self, namespace: str) -> bool:
         """Whether the namespace is being deleted. False without the right to read it."""
+        if namespace in self._terminating:
+            return True
         try:
             async with self._limit.request(namespace):
                 body = await self.cluster.get(NAMESPACE, Key("", namespace))
         except (Forbidden, NotFound):
             return False
         return bool(msgspec.json.decode(body, type=_ObjectPart).metadata.deletion_timestamp)
+
+    def expect(self, namespace: str) -> None:
+        """A job was created in the namespace: if it was being deleted, it is another one now."""
+        self._terminating.pop(namespace, None)
 
     async def store_status(self, resource: Resource, job: JobView, old: dict[str, object], plan: Plan) -> bool:
         """One merge patch, refused when the job is not the one that was planned for, or when its definition lacks a
@@ -161,7 +175,7 @@ class Executor:
                         await do(job, action, applied)
                 except Exception as error:
                     errors.append(error)
-                if errors or any(failure.cause for failure in applied.failures):
+                if errors or applied.is_terminating or any(failure.cause for failure in applied.failures):
                     return
 
         await asyncio.gather(*(work() for _ in range(min(IN_FLIGHT, len(actions)))))
@@ -178,6 +192,11 @@ class Executor:
         except AlreadyExists:
             if error := await self._claim(job, action):
                 applied.failures.append(Failure(action, error))
+        except Terminating:
+            applied.is_terminating = True
+            self._terminating[key.namespace] = None
+            if len(self._terminating) > TERMINATING:
+                self._terminating.popitem(last=False)
         except (Invalid, Forbidden, NotFound) as refusal:
             applied.failures.append(Failure(action, refusal.why))
         except ApiError as error:

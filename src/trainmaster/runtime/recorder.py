@@ -15,7 +15,15 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from trainmaster.core.errors import AlreadyExists, NotFound, ServerError, TooManyRequests, Trainmaster, Unreachable
+from trainmaster.core.errors import (
+    AlreadyExists,
+    NotFound,
+    ServerError,
+    Terminating,
+    TooManyRequests,
+    Trainmaster,
+    Unreachable,
+)
 from trainmaster.core.ids import EVENT, Key, Resource
 from trainmaster.core.plan import Event
 from trainmaster.core.view import JobView
@@ -139,6 +147,8 @@ class Recorder:
             if _loop_time() < note.since + RETRIED_FOR:
                 return False
             self._give_up(note, error)
+        except Terminating:
+            log.debug("event not recorded: its namespace is being deleted", job=str(note.job))
         except Trainmaster as error:
             self._give_up(note, error)
         except Exception:
