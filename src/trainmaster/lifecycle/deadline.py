@@ -51,7 +51,7 @@ class WaitLimit(msgspec.Struct, frozen=True):
 
 def seconds_until(since: datetime, seconds: float, now: datetime) -> float:
     """Seconds until so many have passed since then, at most ``LONGEST``. No date is computed: it may not exist."""
-    return min((since - now).total_seconds() + seconds, LONGEST)
+    return min((since - now).total_seconds() + min(seconds, LONGEST), LONGEST)
 
 
 def limit_of(since: datetime | None, seconds: int | None, message: str = "") -> Limit | None:
