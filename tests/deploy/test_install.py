@@ -39,7 +39,9 @@ def installed(plane: ControlPlane, node: NodeProcess) -> Iterator[dict[Variant, 
     for variant in VARIANTS:
         plane.kubectl(*available, f"--namespace={variant.namespace}", timeout=PATIENCE + 10)
     yield manifests
-    plane.kubectl("delete", "--filename=-", input="\n---\n".join(manifests.values()), timeout=PATIENCE)
+    plane.kubectl(
+        "delete", "--ignore-not-found", "--filename=-", input="\n---\n".join(manifests.values()), timeout=PATIENCE
+    )
     for what in ("namespace", "crd", "clusterrole", "clusterrolebinding"):
         assert not re.search(r"\bdi-|opendilab|nervex", plane.kubectl("get", what, "--output=name"))
     assert plane.kubectl("get", "pod", "--all-namespaces", "--output=name") == ""

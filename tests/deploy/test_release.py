@@ -143,7 +143,7 @@ def test_an_apply_can_be_repeated_and_helm_does_not_take_over_what_was_applied(p
     with pytest.raises(HelmFailed, match="exists and cannot be imported into the current release"):
         helm("install", "trainmaster", CHART, f"--namespace={NAMESPACE}")
     serve_all(plane)
-    plane.kubectl("delete", f"--filename={HERE / 'install.yaml'}", timeout=120)
+    plane.kubectl("delete", "--ignore-not-found", f"--filename={HERE / 'install.yaml'}", timeout=120)
     plane.kubectl("create", "namespace", NAMESPACE)
 
     assert "created" not in again

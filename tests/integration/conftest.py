@@ -20,14 +20,14 @@ TENANT = "tenant"
 
 @pytest.fixture(scope="package")
 def plane(binaries: Path) -> Iterator[ControlPlane]:
-    """etcd and kube-apiserver, with CRDs and RBAC installed, and the controllers of batch Jobs and autoscalers, which
-    every cluster has; no other controllers, no scheduler, one node."""
+    """etcd and kube-apiserver, with CRDs and RBAC installed, and the controllers of batch Jobs, autoscalers and
+    budgets, which every cluster has; no other controllers, no scheduler, one node."""
     with ControlPlane(binaries=binaries, users={TENANT: User(TENANT)}) as plane:
         install(plane)
         give_aggregators(plane)
         give_node(plane)
         plane.start_controller_manager(
-            ("job-controller", "horizontal-pod-autoscaler-controller"),
+            ("job-controller", "horizontal-pod-autoscaler-controller", "disruption-controller"),
             arguments=["--horizontal-pod-autoscaler-sync-period=1s"],
         )
         yield plane
