@@ -81,6 +81,51 @@ def test_labels_that_no_view_can_have_are_not_decoded(scanned: list[int]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("codec", "rest"),
+    [
+        pytest.param(CHILD_CODEC, {"data": {f"k{n}": "" for n in range(60_000)}}, id="keys of a ConfigMap"),
+        pytest.param(CHILD_CODEC, {"spec": {f"k{n}": 1 for n in range(60_000)}}, id="fields of another child"),
+        pytest.param(
+            POD_CODEC,
+            {"spec": {"containers": [{"name": f"c{n}", "image": "i"} for n in range(20_000)]}},
+            id="containers",
+        ),
+    ],
+)
+def test_a_large_child_with_very_many_fields_is_not_decoded(
+    codec: Codec[Any], rest: Any, scanned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner is forged."""
+    decoded: list[object] = []
+    monkeypatch.setattr(codec, "_slim", decoded.append)
+    text = json.dumps(rest, separators=(",", ":"))[1:-1]
+    event = codec.only(owned_by([JOB])).line(line(metadata(owners=[OWNER]), text))
+
+    assert (event.type, event.view, event.resource_version) == ("MODIFIED", None, "77")
+    assert event.unreadable is not None
+    assert "at most" in event.unreadable.error
+    assert decoded == []
+    assert scanned == []
+
+
+def test_a_pod_with_as_many_variables_as_a_job_can_have_is_read() -> None:
+    env = [{"name": f"A{n}", "value": "x"} for n in range(9000)]
+    managed = {f'k:{{"name":"A{n}"}}': {".": {}, "f:name": {}, "f:value": {}} for n in range(9000)}
+    text = json.dumps({"spec": {"containers": [{"name": "a", "image": "i", "env": env}]}}, separators=(",", ":"))[1:-1]
+    meta = metadata(managedFields=[{"fieldsV1": managed}], owners=[OWNER])
+
+    assert POD_CODEC.line(line(meta, text)).view is not None
+
+
+def test_a_large_child_with_long_values_is_read() -> None:
+    """As the addresses of a job with many replicas are: quotes inside of strings do not count."""
+    data = {"members.json": json.dumps({"members": [{"name": f"job-worker-{n}", "rank": n} for n in range(10_000)]})}
+    text = json.dumps({"data": data}, separators=(",", ":"))[1:-1]
+
+    assert CHILD_CODEC.line(line(metadata(owners=[OWNER]), text)).view is not None
+
+
+@pytest.mark.parametrize(
     "spec",
     [
         pytest.param(f"{{{','.join(f'{chr(34)}v{n}{chr(34)}:{DEEP}' for n in range(25))}}}", id="25 deep values"),

@@ -46,6 +46,10 @@ SPEC_LEVELS = 4
 the fields of a template."""
 MOST_VALUES = 4096
 """A large value with more commas is not looked into: decoding its fields would take too long."""
+MOST_FIELDS = 12_288
+"""A large child with more fields in its spec is left out. A job of 256 KiB has no pod with so many."""
+MOST_KEYS = VIEW_BYTES // 32
+"""The digests of more keys are larger than a view may be."""
 LARGE_OBJECT = 64 * 1024
 """Of a larger object the metadata is decoded first: those of strangers are dropped by it."""
 
@@ -265,10 +269,10 @@ class WatchLine(msgspec.Struct, Generic[V]):
 class Codec(Generic[V]):
     """Decodes one resource: msgspec decodes ``wire``, ``slim`` makes the view."""
 
-    def __init__(self, wire: type[W], slim: Callable[[W], V], *, has_labels: bool = True) -> None:
-        """``has_labels``: the view has all labels of its object."""
+    def __init__(self, wire: type[W], slim: Callable[[W], V], *, is_whole: bool = False) -> None:
+        """``is_whole``: the view has its object undecoded."""
         self._slim: Callable[[Any], V] = slim
-        self._has_labels = has_labels
+        self._is_whole = is_whole
         self._keeps: Callable[[V], bool] = lambda _: True
         self._page = msgspec.json.Decoder(_PageWire[wire])  # type: ignore[valid-type]  # built per wire type
         self._item = msgspec.json.Decoder(wire)
@@ -356,11 +360,9 @@ class Codec(Generic[V]):
             return None
         if not self._is_kept(head):
             return WatchLine("DELETED", None, head.resource_version, unreadable=Unreadable(head.key(), ""))
-        size = len(bytes(head.labels))
-        if self._has_labels and size > VIEW_BYTES:
-            error = f"its labels have {size} bytes; at most {VIEW_BYTES} are kept of an object"
-            return WatchLine(event.type, None, head.resource_version, unreadable=Unreadable(head.key(), error))
-        return None
+        if self._is_whole or not (error := _too_much(event.object)):
+            return None
+        return WatchLine(event.type, None, head.resource_version, unreadable=Unreadable(head.key(), error))
 
     def _is_kept(self, head: "_HeadMetaWire | None") -> bool:
         return head is None or self._keeps(head)  # type: ignore[arg-type]  # it has the owner, as a view does
@@ -420,6 +422,18 @@ def _split_page(body: bytes) -> tuple["_ListMetaWire", list[bytes]]:
         metadata = msgspec.json.decode(fields.get(b"metadata", b""), type=_ListMetaWire)
         items = fields.get(b"items", b"null")
         return metadata, elements(items) if items != b"null" else []  # an empty list of metadata has null
+
+
+def _too_much(wire: "_HeadWire") -> str:
+    """Why a large object is not decoded; empty if it is. Inside of strings, quotes are escaped and do not count."""
+    kept = f"at most {VIEW_BYTES} are kept of an object"
+    if (labels := len(bytes(wire.metadata.labels))) > VIEW_BYTES:
+        return f"its labels have {labels} bytes; {kept}"
+    if (keys := bytes(wire.data).count(b',"')) > MOST_KEYS:
+        return f"the digests of its {keys + 1} keys have {32 * (keys + 1)} bytes; {kept}"
+    if (fields := bytes(wire.spec).count(b',"')) > MOST_FIELDS:
+        return f"its spec has about {fields} fields; at most {MOST_FIELDS} are read of a large object"
+    return ""
 
 
 def _split_line(line: bytes) -> tuple[str, bytes]:
@@ -556,6 +570,8 @@ class _HeadMetaWire(msgspec.Struct, rename="camel"):
 
 class _HeadWire(msgspec.Struct):
     metadata: _HeadMetaWire
+    spec: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
 
 
 class _PodMetaWire(_MetaWire):
@@ -1067,8 +1083,8 @@ SERVICE_CODEC: Codec[ServiceView] = Codec(_ServiceWire, _slim_service)
 CHILD_CODEC: Codec[ChildView] = Codec(_ChildWire, _slim_child)
 CANDIDATE_CODEC: Codec[CandidateView] = Codec(_ServiceWire, _slim_candidate)
 WHOLE_CANDIDATE_CODEC: Codec[CandidateView] = Codec(msgspec.Raw, _slim_whole_candidate)
-JOB_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_job, has_labels=False)
-WHOLE_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_whole, has_labels=False)
+JOB_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_job, is_whole=True)
+WHOLE_CODEC: Codec[JobView] = Codec(msgspec.Raw, _slim_whole, is_whole=True)
 """Objects of any kind and size, for programs that serve one user."""
 NODE_CODEC: Codec[NodeView] = Codec(_NodeWire, _slim_node)
 LEASE_CODEC: Codec[LeaseView] = Codec(_LeaseWire, _slim_lease)
