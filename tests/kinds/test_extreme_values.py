@@ -184,4 +184,4 @@ def test_a_deadline_above_the_maximum_of_the_definition_is_no_reason_to_refuse_a
         for _ in range(3):
             job = with_status(job, plan(job, make(job), 1))
 
-    assert plan(job, _running(job), 2**31 + 10).status is None
+    assert plan(job, _running(job), LONGEST - 10).status is None

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trainmaster.lifecycle.deadline import Limit, overdue, seconds_left
+from trainmaster.lifecycle.deadline import LONGEST, Limit, overdue, seconds_left
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -17,6 +17,16 @@ def test_a_limit_is_over_when_its_time_is(elapsed: int, is_over: bool) -> None:
 
     assert (overdue([limit(60)], now) is not None) == is_over
     assert seconds_left([limit(60)], now) == (None if is_over else 60 - elapsed)
+
+
+@pytest.mark.parametrize("seconds", [2**31, 300_000_000_000, 2**63 - 1, 10**400])
+@pytest.mark.parametrize("since", [NOW, datetime.max.replace(tzinfo=UTC)], ids=["now", "in the last year"])
+def test_a_limit_that_no_calendar_has_room_for_is_not_over_and_needs_no_longer_timer(
+    seconds: int, since: datetime
+) -> None:
+    limits = [Limit(since, seconds, "")]
+
+    assert (overdue(limits, NOW), seconds_left(limits, NOW)) == (None, LONGEST)
 
 
 def test_the_next_limit_is_waited_for_and_the_first_that_is_over_is_told() -> None:

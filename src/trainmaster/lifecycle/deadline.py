@@ -13,8 +13,8 @@ import msgspec
 TIMEOUT = "Timeout"
 
 LONGEST = 2**31 - 1
-"""Seconds. Whatever takes longer is looked at again after this time. A stored job may have a number, or an edited time,
-that would be later than the last year of a calendar."""
+"""Seconds. A longer limit counts as this one, and no timer is longer: a stored job may have a number, or an edited
+time, that no float and no calendar has room for."""
 
 Stage = Literal["Nodes", "Containers"]
 """What a job waits for until it runs: nodes for its pods, then the containers of pods that have nodes."""
