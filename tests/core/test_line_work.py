@@ -110,7 +110,7 @@ def test_a_large_child_with_very_many_fields_is_not_decoded(
 
 def test_a_pod_with_as_many_variables_as_a_job_can_have_is_read() -> None:
     env = [{"name": f"A{n}", "value": "x"} for n in range(9000)]
-    managed = {f'k:{{"name":"A{n}"}}': {".": {}, "f:name": {}, "f:value": {}} for n in range(9000)}
+    managed: dict[str, Any] = {f'k:{{"name":"A{n}"}}': {".": {}, "f:name": {}, "f:value": {}} for n in range(9000)}
     text = json.dumps({"spec": {"containers": [{"name": "a", "image": "i", "env": env}]}}, separators=(",", ":"))[1:-1]
     meta = metadata(managedFields=[{"fieldsV1": managed}], owners=[OWNER])
 
