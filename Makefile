@@ -15,11 +15,16 @@ help: ## list the targets
 
 $(STAMP): requirements/dev.txt requirements/di-engine.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trainmaster needs Python 3.11 or newer; choose one with: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/di-engine.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo "setup: making the virtual environment $(VENV): 10 s"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "setup: downloading and installing the pinned packages, 400 MB on disk: 1 to 4 minutes"
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	@echo "setup: installing DI-engine, for tests: up to 1 minute"
+	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/di-engine.txt
+	@echo "setup: installing trainmaster itself: 10 s"
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+	@echo "setup: done; it is done again only when the pinned packages change"
 
 .PHONY: install uninstall picture
 install: ## install the command trainmaster for this user, with pipx or uv if there is one

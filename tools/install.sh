@@ -23,8 +23,11 @@ has() {
 }
 
 install_into_environment() {
+    say "making a virtual environment in $environment: 10 s"
     "$python" -m venv --clear "$environment"
+    say "downloading and installing its packages: about 1 minute"
     "$environment/bin/python" -m pip install --quiet --require-hashes -r "$checkout/requirements/run.txt"
+    say "installing trainmaster itself: 10 s"
     "$environment/bin/python" -m pip install --quiet --no-deps "$checkout"
     mkdir -p "$bin"
     ln -sf "$environment/bin/trainmaster" "$bin/trainmaster"
@@ -33,9 +36,11 @@ install_into_environment() {
 install() {
     need_python
     if has pipx; then
+        say "pipx installs it with its packages: about 1 minute"
         pipx install --force --python "$python" "$checkout"
         bin=$(pipx environment --value PIPX_BIN_DIR)
     elif has uv; then
+        say "uv installs it with its packages: up to 1 minute"
         uv tool install --force --python "$python" "$checkout"
         bin=$(uv tool dir --bin)
     else

@@ -188,7 +188,7 @@ async def test_a_job_is_scaled_suspended_and_deleted(scene: Scene, typed: Typed)
         await job.until(lambda: not job.children("pods"), "no pods")
         await typed.out("resume", "change")
         await job.until(lambda: len(job.children("pods")) == 2, "two pods again")
-        await typed.out("delete", "change")
+        await typed.out("delete", "change", "--no-wait")
     code, _, err = await typed("status", "change")
 
     assert code == 1

@@ -16,13 +16,13 @@ SENTENCE = "aitrainingjob/ign in namespace default of the local cluster "
 async def test_delete_waits_until_the_pods_have_ended(up: Up, state: Path, start: Start) -> None:
     up()
     async with client_of(state) as cluster:
-        await create(cluster, job("ign", worker=role(STUBBORN, grace=3)))
+        await create(cluster, job("ign", worker=role(STUBBORN, grace=7)))
         await until_running(cluster, 1)
         assert "worker-0 | ready\n" in start("logs", "ign", "--follow", "--state", str(state)).until(bool)
         code, out, err = start("delete", "ign", "--state", str(state)).end()
 
         assert (code, out) == (0, f"{SENTENCE}is deleted with its pods\n")
-        assert err == "aitrainingjob/ign is deleted; its 1 pod has up to 3 s to end; Ctrl-C stops the waiting\n"
+        assert err == "aitrainingjob/ign is deleted; its 1 pod has up to 7 s to end; Ctrl-C stops the waiting\n"
         assert await items_of(cluster, POD) == []
 
 

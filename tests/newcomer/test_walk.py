@@ -77,6 +77,13 @@ def test_the_first_success_is_on_the_first_screen_of_the_readme() -> None:
     assert len(before.splitlines()) <= LINES_TO_THE_FIRST_SUCCESS
 
 
+def test_the_readme_begins_with_the_two_commands_that_set_up_everything_and_their_times() -> None:
+    top = README.read_text().partition("\n## ")[0]
+
+    for command in ("`make demo`", "`make test`"):
+        assert re.search(rf"{command}[^`]*(`[^`]*`)?[^`]*\d+ (minutes|s)\b", top), command
+
+
 def test_the_picture_of_the_readme_shows_its_first_command() -> None:
     picture = (REPOSITORY / "docs" / "terminal.svg").read_text()
     words = re.findall(r"<text[^>]*>([^<]*)</text>", picture)

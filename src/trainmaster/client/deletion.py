@@ -19,7 +19,7 @@ from trainmaster.runtime.store import Store
 
 MORE_SECONDS = 15.0
 """Seconds that pods may take beyond their grace period, until they are not waited for any more."""
-SILENT_SECONDS = 2.0
+SILENT_SECONDS = 5.0
 """Seconds after which it is said what is waited for."""
 
 
