@@ -136,7 +136,7 @@ class Story:
     result: str = SUCCEEDED
     """Empty for a job that its user deletes."""
     used: int = 0
-    """Restarts that are charged."""
+    """Restarts that are charged, if no two faults of different replicas are one incident."""
     moved: int = 0
     """Of a DIJob with tasks, ``status.reschedules``."""
     replaced: Mapping[str, int] = field(default_factory=dict)

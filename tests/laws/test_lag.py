@@ -64,4 +64,5 @@ def test_pods_that_run_when_their_nodes_are_lost_are_restarted(machine: NodeMach
     look(machine)
 
     (job,) = machine.api.objects[machine.kind.resource].values()
-    assert job["status"]["restarts"]["worker"]["used"] == 2
+    assert job["status"]["restarts"]["worker"]["used"] == 1
+    assert len(job["status"]["restartHistory"]) == 2

@@ -147,7 +147,7 @@ def test_every_code_must_be_listed(exits: tuple[int, ...], is_listed: bool) -> N
     [
         ("Pod", None, 99, ["a0", "a1", "a2"]),
         ("Pod", 3, 0, ["a0", "a1", "a2"]),
-        ("Pod", 3, 1, ["a0", "a1"]),
+        ("Pod", 3, 2, ["a0", "a1", "a2"]),
         ("Pod", 3, 3, []),
         ("Pod", 3, 4, []),
         ("Pod", 0, 0, []),
@@ -162,7 +162,7 @@ def test_a_role_restarts_as_often_as_its_limit_says(
 ) -> None:
     given = {"a": rules(scope, limit=limit)}
 
-    found = admitted(failed_pods("a2", "a0", "a1"), given, {"a": Restarts(count=9, used=used)}, NO_TIME)
+    found = admitted(failed_pods("a2", "a0", "a1"), given, {"a": Restarts(count=9, used=used)}, calm=NO_TIME, now=NOW)
 
     assert [f"{f.role}{f.index}" for f in found] == left
 
@@ -170,7 +170,7 @@ def test_a_role_restarts_as_often_as_its_limit_says(
 def test_the_limit_of_one_role_is_not_that_of_another() -> None:
     given = {"a": rules(limit=1), "b": rules(limit=1)}
 
-    found = admitted(failed_pods("b0", "a0"), given, {"a": Restarts(used=1)}, NO_TIME)
+    found = admitted(failed_pods("b0", "a0"), given, {"a": Restarts(used=1)}, calm=NO_TIME, now=NOW)
 
     assert [f.role for f in found] == ["b"]
 
@@ -180,7 +180,7 @@ def test_a_healthy_time_gives_the_budget_back_where_the_user_says_so(calm: int, 
     given, spent = {"a": rules(limit=2, reset=60)}, {"a": Restarts(count=2, used=2, streak=2)}
     time = timedelta(seconds=calm)
 
-    found = admitted(failed_pods("a0"), given, spent, time)
+    found = admitted(failed_pods("a0"), given, spent, calm=time, now=NOW)
 
     assert bool(found) == is_back
     if found:
@@ -189,23 +189,28 @@ def test_a_healthy_time_gives_the_budget_back_where_the_user_says_so(calm: int, 
 
 
 def test_a_healthy_time_gives_nothing_back_where_nobody_says_so() -> None:
-    assert not admitted(failed_pods("a0"), {"a": rules(limit=1)}, {"a": Restarts(used=1)}, timedelta(days=9))
+    calm, spent = timedelta(days=9), {"a": Restarts(used=1)}
+
+    assert not admitted(failed_pods("a0"), {"a": rules(limit=1)}, spent, calm=calm, now=NOW)
 
 
 # --- scopes ---
 
 
-def test_scope_pod_counts_every_fault_and_dooms_nobody_else() -> None:
+def test_scope_pod_counts_once_and_dooms_nobody_else() -> None:
     new = decided(failed_pods("a0", "a2"), {"a": rules("Pod"), "b": rules("Pod")}, {"a": Restarts(count=1, used=1)})
 
-    assert new.restarts == {"a": Restarts(count=3, used=3, streak=1, attempts={"0": 3, "2": 3})}
-    assert [new.restarts["a"].attempt_of(i) for i in range(3)] == [3, 0, 3]
+    assert new.restarts == {
+        "a": Restarts(count=2, used=2, streak=1, attempts={"0": 2, "2": 2}, incident=NOW, charged=True)
+    }
+    assert [new.restarts["a"].attempt_of(i) for i in range(3)] == [2, 0, 2]
+    assert [restart.replica for restart in new.history] == ["a-0", "a-2"]
 
 
 def test_scope_replica_counts_once_and_dooms_the_role() -> None:
     new = decided(failed_pods("a0", "a2"), {"a": rules("Replica"), "b": rules("Replica")})
 
-    assert new.restarts == {"a": Restarts(count=1, used=1, streak=1, attempt=1)}
+    assert new.restarts == {"a": Restarts(count=1, used=1, streak=1, attempt=1, incident=NOW, charged=True)}
 
 
 def test_scope_all_dooms_everybody_and_is_paid_for_by_one() -> None:
@@ -215,9 +220,9 @@ def test_scope_all_dooms_everybody_and_is_paid_for_by_one() -> None:
 
     assert new.role == "b"
     assert new.restarts == {
-        "a": Restarts(count=5, used=4, attempt=5),
-        "b": Restarts(count=1, used=1, streak=1, attempt=1),
-        "c": Restarts(count=1, attempt=1),
+        "a": Restarts(count=5, used=4, attempt=5, incident=NOW),
+        "b": Restarts(count=1, used=1, streak=1, attempt=1, incident=NOW, charged=True),
+        "c": Restarts(count=1, attempt=1, incident=NOW),
     }
     assert [restart.replica for restart in new.history] == ["b-0"]
 
@@ -225,7 +230,7 @@ def test_scope_all_dooms_everybody_and_is_paid_for_by_one() -> None:
 def test_roles_of_different_scopes_restart_at_once() -> None:
     new = decided(failed_pods("a0", "a1", "b0", "b1"), {"a": rules("Replica"), "b": rules("Pod")})
 
-    assert (new.restarts["a"].attempt, new.restarts["b"].attempts) == (1, {"0": 2, "1": 2})
+    assert (new.restarts["a"].attempt, new.restarts["b"].attempts) == (1, {"0": 1, "1": 1})
     assert [restart.replica for restart in new.history] == ["a-0", "b-0", "b-1"]
 
 
@@ -234,6 +239,216 @@ def test_single_attempts_are_forgotten_when_the_whole_role_restarts() -> None:
 
     assert new.restarts["a"].attempts == {}
     assert new.restarts["a"].attempt_of(7) == 3
+
+
+# --- incidents: what fails together is one restart ---
+
+
+class Job:
+    """A job whose pods fail. ``fail`` returns whether all of them are started again."""
+
+    def __init__(self, *, limit: int | None = None, **roles: Rules) -> None:
+        self.rules, self.limit = roles, limit
+        self.restarts: dict[str, Restarts] = {}
+        self.history: tuple[Any, ...] = ()
+        self.created: dict[str, int] = {}
+        """By pod: the attempt that it was created for."""
+
+    def fail(self, *pods: str, at: float = 0, fault: Fault = FAILED, lost_peer: bool = False) -> bool:
+        now = NOW + timedelta(seconds=at)
+        failed = [
+            FailedPod(name[0], int(name[1:]), fault, attempt=self.created.get(name, 0), has_lost_peer=lost_peer)
+            for name in pods
+        ]
+        again = admitted(failed, self.rules, self.restarts, calm=NO_TIME, now=now, limit=self.limit)
+        if again:
+            decision = decide(again, self.rules, self.restarts, self.history, calm=NO_TIME, now=now)
+            self.restarts, self.history = decision.restarts, decision.history
+            for f in again:
+                assert self.restarts[f.role].attempt_of(f.index) > f.attempt, "the failed pod is never replaced"
+            for name in {*self.created, *pods}:
+                of_role = self.restarts.get(name[0], NONE)
+                if of_role.attempt_of(int(name[1:])) > self.created.get(name, 0):
+                    self.created[name] = of_role.count
+        return len(again) == len(failed)
+
+    @property
+    def used(self) -> int:
+        """Of the limit of the job."""
+        return sum(r.used_of_job for r in self.restarts.values())
+
+    def role(self, name: str) -> tuple[int, int]:
+        return self.restarts[name].count, self.restarts[name].used
+
+
+def test_pods_that_fail_within_moments_are_one_restart() -> None:
+    job = Job(limit=1, a=rules())
+
+    assert job.fail("a0")
+    assert job.fail("a1", "a2", at=0.05)
+    assert job.fail("a3", at=10)
+
+    assert (job.role("a"), job.used) == ((1, 1), 1)
+    assert [restart.replica for restart in job.history] == ["a-0", "a-1", "a-2", "a-3"]
+
+
+def test_a_pod_that_fails_later_is_another_restart() -> None:
+    job = Job(limit=1, a=rules())
+
+    assert job.fail("a0")
+    assert not job.fail("a1", at=10.1)
+
+
+def test_the_window_does_not_grow_with_each_failure() -> None:
+    job = Job(a=rules())
+    for index in range(5):
+        job.fail(f"a{index}", at=4 * index)
+
+    assert job.role("a") == (2, 2)
+
+
+def test_a_pod_that_was_restarted_in_an_incident_is_not_part_of_it() -> None:
+    job = Job(limit=2, a=rules())
+
+    assert job.fail("a0", "a1")
+    assert job.fail("a0", at=0.05)
+    assert job.fail("a1", at=0.1), "it was not restarted in the second one"
+    assert job.role("a") == (2, 2)
+    assert not job.fail("a1", at=0.15)
+
+
+def test_an_incident_of_two_roles_is_one_restart_of_the_job_and_one_of_each_role() -> None:
+    job = Job(limit=1, a=rules(limit=1), b=rules(limit=1))
+
+    assert job.fail("b0")
+    assert job.fail("a0", at=0.05)
+    assert job.fail("a1", "b1", at=0.1)
+
+    assert (job.role("a"), job.role("b"), job.used) == ((1, 1), (1, 1), 1)
+    assert not job.fail("a2", at=60)
+
+
+def test_the_limit_of_a_role_is_charged_although_another_role_without_limit_always_fails_first() -> None:
+    job = Job(a=rules(), b=rules(limit=3))
+    rounds = [job.fail("a0", at=20.0 * n) and job.fail("b0", at=20.0 * n + 1, lost_peer=True) for n in range(4)]
+
+    assert rounds == [True, True, True, False]
+
+
+@pytest.mark.parametrize("scope", ["Replica", "All"])
+def test_a_role_that_restarts_as_a_whole_joins_the_incident_of_another(scope: RestartScope) -> None:
+    job = Job(limit=1, a=rules(), b=rules(scope))
+
+    assert job.fail("a0")
+    assert job.fail("b0", at=0.05)
+    assert not job.fail("b0", at=0.1), "it was restarted in this incident"
+
+    assert (job.restarts["b"].attempt, job.used) == (1, 1)
+
+
+@pytest.mark.parametrize(("at", "is_one"), [(11, True), (600, True), (601, False)])
+def test_a_pod_that_lost_a_peer_is_part_of_the_incident_for_longer(at: int, is_one: bool) -> None:
+    """The peer waits for its back-off, and then for its image."""
+    job = Job(limit=1, a=rules())
+
+    assert job.fail("a0")
+    assert job.fail("a1", at=at, lost_peer=True) == is_one
+
+
+def test_pods_that_only_lose_their_peers_use_up_the_limit_all_the_same() -> None:
+    job = Job(limit=2, a=rules())
+
+    assert [job.fail("a0", "a1", at=n, lost_peer=True) for n in range(3)] == [True, True, False]
+
+
+FREE = Fault("Failed", "it was evicted", has_failed=True, is_node=True, is_free=True, is_eviction=True)
+
+
+def test_an_eviction_and_what_its_peers_do_is_free() -> None:
+    job = Job(limit=0, a=rules(), b=rules(limit=0))
+
+    assert job.fail("a0", fault=FREE)
+    assert job.fail("a1", "b0", at=30, lost_peer=True)
+    assert not job.fail("a2", at=31), "it failed by itself"
+
+    assert (job.role("a"), job.role("b")) == ((1, 0), (1, 0))
+
+
+def test_a_crash_is_charged_also_if_it_comes_just_after_an_eviction() -> None:
+    job = Job(limit=1, a=rules())
+
+    assert job.fail("a0", fault=FREE)
+    assert job.fail("a1", at=1)
+    assert job.fail("a2", at=2)
+
+    assert (job.role("a"), job.used) == ((1, 1), 1)
+
+
+def test_pods_of_one_incident_wait_for_one_back_off() -> None:
+    job = Job(a=rules())
+    job.fail("a0")
+    job.fail("a1", at=0.05)
+    assert (job.restarts["a"].streak, job.restarts["a"].next_time) == (1, None)
+
+    job.fail("a0", at=60)
+    job.fail("a1", at=61)
+    assert (job.restarts["a"].streak, job.restarts["a"].next_time) == (2, NOW + timedelta(seconds=70))
+
+
+def test_pods_that_are_evicted_one_after_the_other_wait_for_no_back_off() -> None:
+    job = Job(a=rules())
+    for index in range(4):
+        job.fail(f"a{index}", at=30 * index, fault=FREE)
+
+    assert (job.restarts["a"].streak, job.restarts["a"].next_time) == (0, None)
+    assert job.role("a") == (4, 0)
+
+
+def test_an_eviction_does_not_end_a_back_off() -> None:
+    job = Job(a=rules())
+    job.fail("a0")
+    job.fail("a0", at=11)
+    job.fail("a1", at=12, fault=FREE)
+
+    assert job.restarts["a"].next_time == NOW + timedelta(seconds=21)
+
+
+@pytest.mark.parametrize("ahead", [3600, -3600])
+def test_a_clock_that_was_wrong_makes_no_incident_longer(ahead: int) -> None:
+    job = Job(limit=1, a=rules())
+
+    assert job.fail("a0", at=ahead)
+    assert not job.fail("a1", at=0)
+
+
+def test_a_budget_that_is_given_back_is_that_of_shared_restarts_too() -> None:
+    given, calm = {"a": rules(limit=1, reset=60), "b": rules(limit=1, reset=60)}, timedelta(seconds=60)
+    old = {"a": Restarts(count=1, used=1), "b": Restarts(count=1, used=1, shared=1)}
+
+    new = decided(failed_pods("b0"), given, old, calm=calm).restarts
+
+    assert (new["b"].used, new["b"].shared) == (1, 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a0", "a1", "a2", "b0", "b1"]), st.floats(0, 15), st.booleans()),
+        min_size=1,
+        max_size=60,
+    ),
+    st.sampled_from(["Pod", "Replica", "All"]),
+)
+def test_no_pod_is_restarted_more_often_than_its_job_is_charged(
+    failures: list[tuple[str, float, bool]], scope: RestartScope
+) -> None:
+    """Whatever fails, however fast: so every crash loop uses up its limit."""
+    job, now, times = Job(a=rules("Pod"), b=rules(scope)), 0.0, dict.fromkeys(["a0", "a1", "a2", "b0", "b1"], 0)
+    for name, pause, lost_peer in failures:
+        now += pause
+        assert job.fail(name, at=now, lost_peer=lost_peer)
+        times[name] += 1
+        assert times[name] <= job.used
+    assert job.used <= len(failures)
 
 
 # --- back-off ---

@@ -12,7 +12,7 @@ import msgspec
 
 from trainmaster.client.failure import failures_of
 from trainmaster.client.job_finder import FoundJob
-from trainmaster.client.job_row import Status, phase_of, status_of
+from trainmaster.client.job_row import Status, phase_of, restarts_of, status_of
 from trainmaster.client.next_step import next_step
 from trainmaster.client.restart_number import last_restart
 from trainmaster.client.run_model import message_of
@@ -249,11 +249,11 @@ class _Story:
         return f"rule: {self._not_restarted(role, model.run.restart_limit)}{self._fail_policy(role.name)}"
 
     def _not_restarted(self, role: Role, most: int | None) -> str:
-        used = {name: restarts.used for name, restarts in self.status.by_role.items()}
-        rules = role.rules
-        if rules.policy != "Never" and rules.limit is not None and used.get(role.name, 0) >= rules.limit:
+        restarts, rules = self.status.by_role, role.rules
+        used = restarts.get(role.name, restart.NONE).used
+        if rules.policy != "Never" and rules.limit is not None and used >= rules.limit:
             return f"restartLimit {rules.limit} of {role.name} is used up"
-        if rules.policy != "Never" and most is not None and sum(used.values()) >= most:
+        if rules.policy != "Never" and most is not None and sum(r.used_of_job for r in restarts.values()) >= most:
             return self._spent(most)
         return f"{role.name} restarts {_POLICIES[rules.policy]}"
 
@@ -284,7 +284,8 @@ class _Story:
         history = self.status.restart_history
         if not history:
             return ""
-        count = f"{len(history)} restarts" if len(history) > 1 else "1 restart"
+        number = restarts_of(self.status) or len(history)
+        count = f"{number} restarts" if number > 1 else "1 restart"
         return f"{count} before, the last: {self._described_restart(history[-1])}"
 
     def _described_restart(self, entry: Restart) -> str:

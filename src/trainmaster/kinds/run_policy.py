@@ -27,7 +27,7 @@ class Policy(Wire, frozen=True):
     is no deadline. A suspension resets it."""
     backoff_limit: Count | None = None
     """How many restarts the job may cause, all roles together. By default there is no limit. Evictions are not
-    counted."""
+    counted, and pods that fail within ten seconds count once."""
     scheduling_policy: SchedulingPolicy | None = None
     """What the PodGroup of the job asks for. It has an effect if the operator has a gang scheduler."""
 

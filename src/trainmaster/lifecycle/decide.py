@@ -222,10 +222,8 @@ class Pass(Generic[J]):
             for f in failed
             if rules[f.role].is_always_replaced or restart.is_wanted(rules[f.role].policy, f.fault, run.exit_codes)
         )
-        evicted = tuple(f for f in wanted if f.fault.is_free)  # no limit is about these
-        charged = tuple(f for f in wanted if not f.fault.is_free)
-        again = restart.admitted(charged, rules, restarts, self._calm, limit=run.restart_limit)
-        return Verdict(failed, wanted, (*again, *evicted), spared)
+        again = restart.admitted(wanted, rules, restarts, calm=self._calm, now=self.now, limit=run.restart_limit)
+        return Verdict(failed, wanted, again, spared)
 
     @property
     def _calm(self) -> timedelta:

@@ -9,7 +9,7 @@ from trainmaster.core.observed import Observed
 from trainmaster.core.plan import soonest
 from trainmaster.core.slot import Slot
 from trainmaster.core.view import ChildView, ContainerView, PodView, ServiceView
-from trainmaster.lifecycle import creation, fault, node, queue, reason
+from trainmaster.lifecycle import creation, failure, fault, node, queue, reason, restart
 from trainmaster.lifecycle.completion import FAILED
 from trainmaster.lifecycle.fault import Fault
 from trainmaster.lifecycle.model import JobModel, Place, Places, Replica
@@ -157,7 +157,7 @@ def classify(model: JobModel, pods: Mapping[str, PodView], observed: Observed, r
         replaced=tuple(found.replaced),
         surplus_services=tuple(service for name, service in services if name not in kept),
         leaving=_leaving(model, observed),
-        failed=tuple(_charged(failed, model) for failed in found.failed),
+        failed=tuple(_judged(failed, model) for failed in found.failed),
         stranded=tuple(found.stranded),
         recovering=found.recovering,
         succeeded=by_role(found.succeeded),
@@ -341,11 +341,16 @@ def _fault(model: JobModel, role: str, pod: PodView, state: str, nodes: Nodes, w
     return fault.failure(pod, model.roles[role].training) if state == "Failed" else None
 
 
-def _charged(failed: FailedPod, model: JobModel) -> FailedPod:
-    """The failed pod, with a fault that says whether it is charged."""
-    if model.is_free is None or failed.fault.is_free or not model.is_free(failed.fault):
-        return failed
-    return msgspec.structs.replace(failed, fault=msgspec.structs.replace(failed.fault, is_free=True))
+def _judged(failed: FailedPod, model: JobModel) -> FailedPod:
+    """The failed pod, with what says of which incident it is part, and whether it is charged."""
+    fault, restarts = failed.fault, model.memory.restarts.get(failed.role, restart.NONE)
+    said = attempt_of(fault.pod, model.attempt_label) if fault.pod else 0
+    return msgspec.structs.replace(
+        failed,
+        fault=msgspec.structs.replace(fault, is_free=fault.is_free or bool(model.is_free and model.is_free(fault))),
+        attempt=max(said if said <= restarts.count else 0, restarts.attempt_of(failed.index)),
+        has_lost_peer=failure.has_lost_peer(fault),
+    )
 
 
 def _restarted(model: JobModel, role: str, pod: PodView) -> ContainerView | None:

@@ -145,6 +145,14 @@ def of_container(pod: PodView, ended: ContainerView, replica: str, role: str) ->
     )
 
 
+def has_lost_peer(fault: Fault) -> bool:
+    """True of the failure of a pod that by its own output is a consequence of another failure."""
+    if not fault.pod or not fault.ended:
+        return False
+    record = of_container(fault.pod, fault.ended, "", "")
+    return record.is_consequence and record.has_lost_peer
+
+
 def of_job(job: str, failed: Sequence[FailedPod], slots: Iterable[Slot], now: datetime) -> Failure | None:
     """The first of these pods of a job that fails; of those that ended in the same second, the one whose end was
     reported first."""

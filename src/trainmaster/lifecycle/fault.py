@@ -90,6 +90,8 @@ class Fault(msgspec.Struct, frozen=True):
     """The node caused the fault."""
     is_free: bool = False
     """No restart limit is charged for it: Kubernetes evicted the pod to free its node, or the kind says so."""
+    is_eviction: bool = False
+    """Kubernetes evicted the pod to free its node."""
     comes_again: bool | None = None
     """Whether it is started again, whatever the policy of its role says; None leaves it to that."""
     exits: tuple[int, ...] = ()
@@ -159,6 +161,7 @@ def disruption(pod: PodView) -> Fault:
         has_failed=True,
         is_node=True,
         is_free=True,
+        is_eviction=True,
         comes_again=True if pod.is_dequeued else None,
         reason=pod.disruption,
         pod=pod,

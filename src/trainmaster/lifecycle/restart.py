@@ -4,6 +4,10 @@ Restarts of a role are counted, and the count is the **attempt** of the pods tha
 it as a label. A pod of an older attempt than its role (or, with scope Pod, its own place) has reached is deleted. So
 nothing but the stored count says what is to be deleted, and a fault of such a pod is never looked at again: it is
 counted once, however often the process dies.
+
+When a replica dies, others die of it within moments. Such failures are one **incident**: it counts once in each role
+that it hits, and no limit is charged for it twice. A pod that was started in an incident is not part of it. So what
+fails again and again uses up its limit, however fast.
 """
 
 import re
@@ -25,6 +29,13 @@ LONGEST_BACKOFF = 300
 """Seconds."""
 CALM = 600
 """Seconds without a fault that end a streak of restarts."""
+TOGETHER = 10
+"""For so many seconds after an incident began, failures are part of it, whatever they are; those of pods that have
+lost a peer for ``CALM``. A restart may take minutes, and peers try to connect until then."""
+_TICK = timedelta(microseconds=1)
+"""Between two incidents at least, so that their times tell them apart."""
+_AHEAD = timedelta(seconds=1)
+"""The time of an incident that is further ahead is that of a clock that was wrong."""
 
 _CODE = re.compile(r"(\d{1,3})(?:\s*-\s*(\d{1,3}))?")
 
@@ -63,6 +74,13 @@ class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The present attempt of single replicas, by index, where it is higher than that of the role."""
     next_time: datetime | None = None
     """The end of the back-off: before it no pod of the role is created."""
+    incident: datetime | None = None
+    """When the last incident began that hit the role. Pods that fail within ten seconds are one restart; those that
+    lost a peer, within ten minutes."""
+    charged: bool = False
+    """The limit of the role is charged for this incident."""
+    shared: Number = 0
+    """How many of the restarts in ``used`` are charged to another role, too: they are one restart of the job."""
 
     def attempt_of(self, index: int) -> int:
         return max(self.attempt, self.attempts.get(str(index), 0))
@@ -70,6 +88,11 @@ class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def restarts(self) -> int:
         return self.count - self.requested
+
+    @property
+    def used_of_job(self) -> int:
+        """What of ``used`` counts when all roles are added up."""
+        return self.used - self.shared
 
     def is_waiting(self, now: datetime) -> bool:
         return self.next_time is not None and is_pause((self.next_time - now).total_seconds())
@@ -133,6 +156,10 @@ class FailedPod(msgspec.Struct, frozen=True):
     fault: Fault
     name: str = ""
     """What the restart history calls the replica, where that is not its role and index."""
+    attempt: int = 0
+    """For which the pod was created."""
+    has_lost_peer: bool = False
+    """By its own output it failed because another pod had failed."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -142,6 +169,8 @@ class Decision(msgspec.Struct, frozen=True):
     restarts: dict[str, Restarts]
     history: tuple[Restart, ...]
     message: str
+    is_charged: bool = False
+    """The job is charged for it. It is not, if it was charged before for the same incident."""
 
 
 # --- exit codes ---
@@ -196,31 +225,69 @@ def admitted(
     wanted: Sequence[FailedPod],
     rules: Mapping[str, Rules],
     restarts: RestartsByRole,
+    *,
     calm: timedelta,
+    now: datetime,
     limit: int | None = None,
 ) -> tuple[FailedPod, ...]:
-    """Those of the pods whose restart is within the limits of their roles, lowest index first, and within ``limit``,
-    which is about all roles together: the restart of all pods is one, however many have failed."""
-    if limit is not None:
-        left = max(limit - sum(r.used for r in restarts.values()), 0)
-        is_whole = any(rules[f.role].scope == "All" for f in wanted)
-        wanted = wanted[: len(wanted) * bool(left)] if is_whole else wanted[:left]
+    """Those of the pods whose restart is within the limits of their roles, and within ``limit``, which is about all
+    roles together. Roles by name, pods by index; those that no limit is about come last."""
+    free = _free(wanted, restarts, now)
+    is_job_spent = limit is not None and limit <= sum(r.used_of_job for r in restarts.values())
     found: list[FailedPod] = []
-    for role in sorted({f.role for f in wanted}):
-        of_role = sorted((f for f in wanted if f.role == role), key=lambda f: f.index)
-        rule = rules[role]
-        if rule.limit is not None:
-            left = max(rule.limit - _rested(restarts.get(role, NONE), rule, calm).used, 0)
-            of_role = of_role[:left] if rule.scope == "Pod" else of_role * bool(left)
-        found += of_role
-    return tuple(found)
+    for role, of_role in sorted(_grouped(f for f in wanted if (f.role, f.index) not in free).items()):
+        charged, rule = _charged(_incident(of_role, restarts, now), restarts), rules[role]
+        is_spent = rule.limit is not None and rule.limit <= _rested(restarts.get(role, NONE), rule, calm).used
+        if (charged or not is_job_spent) and (role in charged or not is_spent):
+            found += sorted(of_role, key=lambda f: f.index)
+    return (*found, *(f for f in wanted if (f.role, f.index) in free))
 
 
 def _rested(restarts: Restarts, rule: Rules, calm: timedelta) -> Restarts:
     """A calm time ends a streak; it gives the budget back only if the user says so."""
     if rule.reset is not None and calm >= timedelta(seconds=rule.reset):
-        return msgspec.structs.replace(restarts, used=0, streak=0)
+        return msgspec.structs.replace(restarts, used=0, shared=0, streak=0)
     return msgspec.structs.replace(restarts, streak=0) if calm >= timedelta(seconds=CALM) else restarts
+
+
+# --- incidents ---
+
+
+def _incident(failed: Iterable[FailedPod], restarts: RestartsByRole, now: datetime) -> datetime:
+    """When the incident began that these pods are part of: the last one, unless one of them is not part of it. By the
+    clock of the operator: those of nodes differ."""
+    known = [r.incident for r in restarts.values() if r.incident and r.incident <= now + _AHEAD]
+    began = max(known, default=None)
+    if began is None:
+        return now
+    return began if all(_is_part(f, began, restarts, now) for f in failed) else max(now, began + _TICK)
+
+
+def _is_part(failed: FailedPod, began: datetime, restarts: RestartsByRole, now: datetime) -> bool:
+    is_recent = now - began <= timedelta(seconds=CALM if failed.has_lost_peer else TOGETHER)
+    of_role = restarts.get(failed.role, NONE)
+    return is_recent and (of_role.incident != began or failed.attempt < of_role.count)
+
+
+def _charged(incident: datetime, restarts: RestartsByRole) -> frozenset[str]:
+    """The roles that are charged for an incident."""
+    return frozenset(role for role, r in restarts.items() if r.charged and r.incident == incident)
+
+
+def _free(failed: Sequence[FailedPod], restarts: RestartsByRole, now: datetime) -> frozenset[tuple[str, int]]:
+    """The places of those that no limit is about: what Kubernetes or the kind says is free, and the failures of pods
+    that lost a peer in that way."""
+    has_free = any(f.fault.is_free for f in failed)
+    return frozenset(
+        (f.role, f.index)
+        for f in failed
+        if f.fault.is_free or (f.has_lost_peer and (has_free or _is_free_so_far(f, restarts, now)))
+    )
+
+
+def _is_free_so_far(failed: FailedPod, restarts: RestartsByRole, now: datetime) -> bool:
+    incident = _incident([failed], restarts, now)
+    return any(r.incident == incident for r in restarts.values()) and not _charged(incident, restarts)
 
 
 # --- what then ---
@@ -239,14 +306,27 @@ def decide(
     the first role with scope All, and to no other."""
     widest = next((f for f in failed if rules[f.role].scope == "All"), None)
     causes = [widest] if widest else _causes(failed, rules)
-    new = dict(restarts)
-    for role in dict.fromkeys(f.role for f in causes):
-        of_role = [f for f in causes if f.role == role]
-        new[role] = _begun(_rested(new.get(role, NONE), rules[role], calm), of_role, rules[role], now)
+    free = _free(failed, restarts, now)
+    new, is_charged = dict(restarts), False
+    for role, of_role in _grouped(causes).items():
+        incident = _incident(of_role, restarts, now)
+        old = _rested(restarts.get(role, NONE), rules[role], calm)
+        begun = _begun(old, of_role, rules[role], incident, now)
+        if not begun.charged and any((f.role, f.index) not in free for f in of_role):
+            is_shared = bool(_charged(incident, new))
+            is_charged |= not is_shared
+            begun = msgspec.structs.replace(begun, used=old.used + 1, shared=old.shared + is_shared, charged=True)
+        new[role] = begun
     if widest:
+        whole = new[widest.role]
         for role in rules.keys() - {widest.role}:
             old = new.get(role, NONE)
-            new[role] = msgspec.structs.replace(_attempt(old, old.count + 1), next_time=new[widest.role].next_time)
+            new[role] = msgspec.structs.replace(
+                _attempt(old, old.count + 1),
+                next_time=whole.next_time,
+                incident=whole.incident,
+                charged=old.charged and old.incident == whole.incident,
+            )
     entries = [_history_entry(f, rules[f.role].scope, now) for f in causes]
     first = causes[0]
     return Decision(
@@ -254,6 +334,7 @@ def decide(
         restarts={role: new[role] for role in sorted(new)},
         history=(*history, *entries)[-HISTORY:],
         message=f"restart times is {new[first.role].restarts}, {_joined_messages(causes)}",
+        is_charged=is_charged,
     )
 
 
@@ -293,13 +374,9 @@ def uncharged(
 ) -> Decision:
     """The restart of pods that the job goes on without meanwhile: each comes again alone, after the back-off of its
     role, and nothing of the restart limit is used."""
-    alone = {role: msgspec.structs.replace(rule, scope="Pod", limit=None) for role, rule in rules.items()}
-    decision = decide(failed, alone, restarts, history, calm=calm, now=now)
-    unpaid = {
-        role: msgspec.structs.replace(new, used=restarts.get(role, NONE).used)
-        for role, new in decision.restarts.items()
-    }
-    return msgspec.structs.replace(decision, restarts=unpaid)
+    alone = {role: msgspec.structs.replace(rule, scope="Pod") for role, rule in rules.items()}
+    free = [msgspec.structs.replace(f, fault=msgspec.structs.replace(f.fault, is_free=True)) for f in failed]
+    return decide(free, alone, restarts, history, calm=calm, now=now)
 
 
 def after_suspension(restarts: RestartsByRole, roles: Iterable[str]) -> dict[str, Restarts]:
@@ -308,6 +385,13 @@ def after_suspension(restarts: RestartsByRole, roles: Iterable[str]) -> dict[str
     for role in roles:
         old = found.get(role, NONE)
         found[role] = msgspec.structs.replace(_attempt(old, old.count + 1), requested=old.requested + 1)
+    return found
+
+
+def _grouped(failed: Iterable[FailedPod]) -> dict[str, list[FailedPod]]:
+    found: dict[str, list[FailedPod]] = {}
+    for f in failed:
+        found.setdefault(f.role, []).append(f)
     return found
 
 
@@ -329,18 +413,21 @@ def _causes(failed: Sequence[FailedPod], rules: Mapping[str, Rules]) -> list[Fai
     return found
 
 
-def _begun(old: Restarts, causes: Sequence[FailedPod], rule: Rules, now: datetime) -> Restarts:
-    count = old.count + len(causes)
-    charged = sum(not f.fault.is_free for f in causes)
-    new = old if rule.scope == "Pod" else _attempt(old, count)
-    attempts = new.attempts | {str(f.index): count for f in causes} if rule.scope == "Pod" else new.attempts
+def _begun(old: Restarts, causes: Sequence[FailedPod], rule: Rules, incident: datetime, now: datetime) -> Restarts:
+    """The restarts of a role that an incident has hit, maybe once more: then nothing is counted, and nothing waits for
+    longer."""
+    if rule.scope == "Pod" and old.incident == incident:
+        return msgspec.structs.replace(old, attempts=old.attempts | {str(f.index): old.count for f in causes})
+    count = old.count + 1
+    places = old.attempts | {str(f.index): count for f in causes}
+    new = msgspec.structs.replace(old, count=count, attempts=places) if rule.scope == "Pod" else _attempt(old, count)
+    is_evicted = all(f.fault.is_eviction for f in causes)  # nothing to wait for: it will not happen again by itself
     return msgspec.structs.replace(
         new,
-        count=count,
-        used=old.used + charged,
-        streak=old.streak + 1,
-        attempts=attempts,
-        next_time=_next_time(old.streak, rule.backoff, now),
+        streak=old.streak + (not is_evicted),
+        next_time=old.next_time if is_evicted else _next_time(old.streak, rule.backoff, now),
+        incident=incident,
+        charged=old.charged and old.incident == incident,
     )
 
 

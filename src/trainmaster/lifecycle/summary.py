@@ -51,7 +51,7 @@ def counted(old: Summary, model: JobModel, facts: Facts, memory: Memory, *, is_s
 
 def restarts(roles: Collection[Restarts]) -> int:
     """A restart of all pods raises the count of each role and is charged to one; evictions are charged to none."""
-    return max((sum(role.used for role in roles), *(role.restarts for role in roles)))
+    return max((sum(role.used_of_job for role in roles), *(role.restarts for role in roles)))
 
 
 def message_of(conditions: Conditions) -> str:

@@ -33,7 +33,7 @@ class StatusSummary(msgspec.Struct, frozen=True, rename="camel"):
     def restarts_since(self, before: "StatusSummary") -> int:
         """How often the job, or a part of it, was started again for a fault. A budget may have been given back."""
         old = before.by_role
-        grown = [(now.used, now.used - old.get(role, NONE).used) for role, now in self.by_role.items()]
+        grown = [(r.used_of_job, r.used_of_job - old.get(role, NONE).used_of_job) for role, r in self.by_role.items()]
         return sum(more if more >= 0 else used for used, more in grown)
 
 

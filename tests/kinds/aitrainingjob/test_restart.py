@@ -18,7 +18,9 @@ from tests.build import (
     children_of,
     names_of,
     plan_of,
+    pod_json,
     services_of,
+    view_of_pod,
     with_spec,
     with_status,
 )
@@ -208,17 +210,68 @@ def test_a_fault_that_was_counted_is_not_looked_at_again(scope: str) -> None:
         assert plan.status is None
         assert plan.deletes
 
-    assert counts["trainer"] == (2 if scope == "Pod" else 1)
+    assert counts["trainer"] == 1
 
 
-def test_what_fails_while_another_pod_goes_is_counted_too() -> None:
-    job = running(a_job())
+@pytest.mark.parametrize(("seconds", "count"), [(0.05, 1), (10, 1), (11, 2)])
+def test_what_fails_while_another_pod_goes_is_the_same_restart_within_moments(seconds: float, count: int) -> None:
+    job = running(a_job(restartLimit=2))
     job = stored(job, failed(job, 1))
 
-    status = status_of(plan_of(job, failed(job, 0, 1)))
+    status = status_of(plan_of(job, failed(job, 0, 1), now=NOW + timedelta(seconds=seconds)))
 
-    assert status["RestartCount"] == {"trainer": 2}
-    assert status["restarts"]["trainer"]["attempts"] == {"0": 2, "1": 1}
+    assert status["RestartCount"] == {"trainer": count}
+    assert status["restarts"]["trainer"]["attempts"] == {"0": count, "1": 1}
+    assert [entry["replica"] for entry in status["restartHistory"]] == ["trainer-1", "trainer-0"]
+
+
+def test_peers_that_die_of_one_failure_do_not_use_up_the_limit() -> None:
+    job = running(a_job(restartLimit=1))
+    job = stored(job, failed(job, 1))
+
+    plan = plan_of(job, failed(job, 0, 1), now=NOW + timedelta(milliseconds=50))
+
+    assert "ending" not in status_of(plan)
+    assert status_of(plan)["restarts"]["trainer"]["used"] == 1
+
+
+def test_a_pod_that_fails_again_within_moments_uses_up_the_limit() -> None:
+    job = running(a_job(restartLimit=1))
+    job = stored(job, failed(job, 1))
+    again = [pod(job, "trainer"), pod(job, "trainer", 1, attempt=1, exit_code=137), pod(job, "ps"), *services_of(job)]
+
+    plan = plan_of(job, again, now=NOW + timedelta(seconds=1))
+
+    assert status_of(plan)["ending"]["message"].endswith("(restartLimit 1 is used up)")
+
+
+def test_a_pod_whose_output_says_that_it_lost_a_peer_belongs_to_the_restart_of_that_peer() -> None:
+    job = running(a_job(restartLimit=1))
+    job = stored(job, failed(job, 1))
+    body = pod_json(job, "trainer", exit_code=1)
+    said = {"message": "RuntimeError: Connection reset by peer"}
+    body["status"]["containerStatuses"][0]["state"]["terminated"] |= said
+    left = [view_of_pod(body), pod(job, "trainer", 1, attempt=1), pod(job, "ps"), *services_of(job)]
+
+    plan = plan_of(job, left, now=NOW + timedelta(minutes=5))
+
+    assert "ending" not in status_of(plan)
+    assert status_of(plan)["RestartCount"] == {"trainer": 1}
+
+
+def test_a_pod_that_fails_with_its_peer_is_created_when_that_is() -> None:
+    """Its back-off is that of the incident, not that of a second one."""
+    job = running(a_job())
+    job = stored(job, failed(job, 1))
+    now = NOW + timedelta(milliseconds=50)
+    job = stored(job, failed(job, 0, 1), now=now)
+    job = with_status(job, plan_of(job, services_of(job), now=now))
+
+    assert "nextTime" not in job["status"]["restarts"]["trainer"]
+    assert names_of(plan_of(job, [pod(job, "ps"), *services_of(job)], now=now).creates, POD) == [
+        "mnist-trainer-0",
+        "mnist-trainer-1",
+    ]
 
 
 def test_a_pod_that_is_told_to_go_and_fails_is_not_counted() -> None:

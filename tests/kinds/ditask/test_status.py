@@ -164,6 +164,29 @@ def test_pods_that_fail_together_are_one_restart_and_a_lost_one_beside_them_one_
     assert condition(status, "Restarting")["message"].startswith("job is restarting since 2 pods failed.")
 
 
+@pytest.mark.parametrize(("seconds", "restarts"), [(0.05, 1), (11, 2)])
+def test_tasks_that_fail_within_moments_are_one_restart_as_with_di_orchestrator(seconds: float, restarts: int) -> None:
+    job, children = running(a_ditask("cartpole", a_task("learner"), a_task("collector"), spec={"backoffLimit": 2}))
+    first = [failed(job, "learner"), *without(children, "cartpole-learner-0")]
+    job = with_status(job, plan_of(job, first))
+
+    both = [failed(job, "learner"), failed(job, "collector"), *services_of(job)]
+    status = status_of(plan_of(job, both, now=NOW + timedelta(seconds=seconds)))
+
+    assert status["restarts"] == restarts
+    assert [entry["replica"] for entry in status["restartHistory"]] == ["learner-0", "collector-0"]
+
+
+def test_a_task_that_fails_with_another_is_within_the_limit_that_was_used_up_for_it() -> None:
+    job, children = running(a_ditask("cartpole", a_task("learner"), a_task("collector"), spec={"backoffLimit": 1}))
+    job = with_status(job, plan_of(job, [failed(job, "learner"), *without(children, "cartpole-learner-0")]))
+    both = [failed(job, "learner"), failed(job, "collector"), *services_of(job)]
+
+    at_once, later = (plan_of(job, both, now=NOW + timedelta(seconds=seconds)) for seconds in (0.05, 11))
+
+    assert (status_of(at_once)["phase"], status_of(later)["phase"]) == ("Restarting", "Failed")
+
+
 def test_the_limit_is_about_restarts_however_many_pods_failed_in_each() -> None:
     job = a_ditask("cartpole", a_task("collector", 3), spec={"backoffLimit": 1})
     job, children = running(job)

@@ -256,7 +256,7 @@ def test_a_worker_that_comes_again_alone_is_not_missed_meanwhile() -> None:
 def test_the_others_are_missed_while_one_comes_again_alone() -> None:
     job, children = fall(*running(trained(scope="Pod", limit=1)), worker_1=1)
 
-    plan = plan_of(job, but(job, children, worker_0=None, worker_1=None))
+    plan = plan_of(job, but(job, children, worker_0=None, worker_1=None), now=NOW + timedelta(seconds=11))
 
     assert phase_of(plan) == "Failed"
     assert "pod mnist-worker-0 is lost" in message_of(plan)
@@ -346,11 +346,27 @@ def test_a_restart_of_all_is_one_however_many_failed() -> None:
     assert sum(counts_of(job).values()) == 1
 
 
-def test_single_restarts_are_counted_one_by_one() -> None:
+@pytest.mark.parametrize(("seconds", "phase"), [(0, "Restarting"), (0.05, "Restarting"), (11, "Failed")])
+def test_pods_that_fail_within_moments_are_one_restart(seconds: float, phase: str) -> None:
     job, children = running(trained(scope="Pod", limit=1))
+    assert phase_of(plan_of(job, but(job, children, worker_0=1, worker_1=1))) == "Restarting"
 
-    assert phase_of(plan_of(job, but(job, children, worker_0=1, worker_1=1))) == "Failed"
-    assert phase_of(plan_of(job, but(job, children, worker_0=1))) == "Restarting"
+    job, children = fall(job, children, worker_0=1)
+    plan = plan_of(job, but(job, children, worker_0=1, worker_1=1), now=NOW + timedelta(seconds=seconds))
+
+    assert phase_of(plan) == phase
+
+
+@pytest.mark.parametrize(("seconds", "phase"), [(0.05, "Restarting"), (11, "Failed")])
+def test_a_server_that_fails_with_a_worker_is_the_same_restart_and_starts_all(seconds: float, phase: str) -> None:
+    job, children = fall(*running(trained(scope="Pod", limit=1)), worker_1=1)
+    now = NOW + timedelta(seconds=seconds)
+
+    plan = plan_of(job, but(job, children, server_0=1), now=now)
+
+    assert phase_of(plan) == phase
+    if phase == "Restarting":
+        assert sorted(names_of(plan_of(with_status(job, plan), children, now=now).deletes, POD)) == ALL
 
 
 def test_a_suspension_is_nobodys_fault() -> None:

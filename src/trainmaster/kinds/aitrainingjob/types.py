@@ -45,8 +45,9 @@ class ReplicaSpec(Wire, frozen=True):
     """The most replicas that an elastic role may be scaled to. With edlPolicy Auto so many pods are created. It may
     not be less than ``replicas``."""
     restart_limit: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
-    """How many restarts the role may cause; 0 never restarts. By default there is no limit. Evictions are not counted.
-    When the limit is used up, a failed pod has failed, and ``failPolicy`` decides."""
+    """How many restarts the role may cause; 0 never restarts. By default there is no limit. Evictions are not counted,
+    and pods that fail within ten seconds count once. When the limit is used up, a failed pod has failed, and
+    ``failPolicy`` decides."""
     restart_policy: RestartPolicy = "Never"
     """After which faults pods restart. OnFailure: its program failed, or the kubelet ended the pod. ExitCode: all exit
     codes are in ``restartingExitCode``. OnNodeFail: the kubelet ended the pod, or its node is lost.

@@ -63,7 +63,7 @@ def written(job: DITaskJob, report: Report, now: datetime) -> DITaskStatus:
         recorded(entered, report.memory),
         observed_generation=job.metadata.generation,
         attempts=report.memory.restarts,
-        restarts=(old.restarts or 0) + any(not failed.fault.is_free for failed in report.failed),
+        restarts=(old.restarts or 0) + (report.decision is not None and report.decision.is_charged),
         reschedules=(old.reschedules or 0) + _is_rescheduled(old, report, phase),
         ranks={} if report.step == "suspend" else _ranks(old, report),
         requested_replicas=_requested(job),

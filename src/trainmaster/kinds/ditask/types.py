@@ -65,7 +65,7 @@ class DITaskSpec(Wire, frozen=True, kw_only=True):
     ``backoffLimit``."""
     backoff_limit: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] = 3
     """Of jobs with tasks: restarts after failures before the job fails. A negative number sets no limit. Evictions and
-    lost nodes are not counted."""
+    lost nodes are not counted, and pods that fail within ten seconds count once."""
     clean_pod_policy: Literal["Running", "All", "ALL", "None", ""] = "Running"
     """Which pods are deleted when the job has ended. Running: those that still run. All, or ALL: all. None: none.
     Services are always deleted."""
