@@ -218,6 +218,29 @@ async def test_a_suspended_job_gives_its_quota_back(scene: Scene, row: Row) -> N
     await play.leaves_nothing()
 
 
+@each_kind
+async def test_a_job_that_is_resumed_at_once_does_not_wait_for_the_group_that_goes(scene: Scene, row: Row) -> None:
+    """Kueue may still be removing the Workload of the last group when the pods of the next one are created."""
+    play = Play(scene, row)
+    await play.give_queue()
+    job = await play.create()
+    await job.runs()
+    seen: set[str] = set()
+    for _ in range(3):
+        seen |= {name for pod in job.pods.values() if (name := pod["metadata"]["labels"].get(queue.GROUP, ""))}
+        before = frozenset(job.running)
+        await job.job.edit(_at(row.suspend, value=True))
+        await job.until(lambda was=before: not was & job.running.keys(), "its pods go")  # type: ignore[misc]  # mypy infers no lambda with a default
+        await job.job.edit(_at(row.suspend, value=False))
+        await job.until(
+            lambda was=before: len(job.running) >= first_size(row) and not was & job.running.keys(),  # type: ignore[misc]  # the same
+            "it runs again",
+        )
+        assert not seen & {pod["metadata"]["labels"].get(queue.GROUP, "") for pod in job.pods.values()}
+    await job.job.delete()
+    await play.leaves_nothing()
+
+
 def _at(path: tuple[str | int, ...], *, value: object) -> Object:
     body: Any = value
     for step in reversed(path):

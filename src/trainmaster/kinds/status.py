@@ -26,6 +26,7 @@ _FIELDS = {
     "creation_errors": "creation_errors",
     "node_problems": "node_troubles",
     "wait": "wait",
+    "pod_group": "pod_group",
     "failure": "failure",
 }
 """Where a status has what is remembered. A kind that does not need one of these has no such field."""

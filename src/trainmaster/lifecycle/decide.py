@@ -360,6 +360,12 @@ class Pass(Generic[J]):
         settled = {(role, index) for role, indices in facts.succeeded.items() for index in indices} | facts.pods.keys()
         return queue.groups(self._queue, uid, self.model, facts.observed, facts.missing, settled)
 
+    @property
+    def _pod_group(self) -> str:
+        """The last pod group of a job with a queue."""
+        stored = self.model.memory.pod_group
+        return queue.last_seen(self.facts.observed.all_pods, stored) if self._queue else stored
+
     def _surplus(self) -> tuple[Delete, ...]:
         why, team = "it is not part of the job any more", self.model.gang
         return (
@@ -545,6 +551,7 @@ class Pass(Generic[J]):
             ran=facts.ran,
             creation_errors=facts.waiting.errors,
             node_problems=facts.nodes.seen,
+            pod_group=self._pod_group,
             wait=self._wait,
         )
 
@@ -574,7 +581,9 @@ class Pass(Generic[J]):
 
 def _at_end(memory: Memory) -> Memory:
     """Pods that are left keep their ports as long as they run."""
-    return msgspec.structs.replace(memory, done={}, ran={}, ports={}, creation_errors={}, node_problems={})
+    return msgspec.structs.replace(
+        memory, done={}, ran={}, ports={}, creation_errors={}, node_problems={}, pod_group=""
+    )
 
 
 def _without(places: Places, gone: Iterable[Place]) -> Places:

@@ -108,6 +108,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     that a node no longer has is listed as ``node/device``."""
     wait: Wait | None = None
     """What the job waits for, where a limit is about it."""
+    pod_group: str = ""
+    """The pod group of Kueue in which pods were last seen."""
     failure: Failure | None = None
     """What a job that has failed has failed of."""
 

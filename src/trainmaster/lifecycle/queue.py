@@ -5,7 +5,8 @@ queue has room for them. It knows the group by its name. A pod that fails is rep
 and role; a pod that the group has no place for would be deleted. So:
 
 - all replicas that a job starts with are one group, and a replica that is started again takes the place in it that is
-  free. When no pod of the group is left, the next one has another name: Kueue may still be removing the old one;
+  free. When no pod of the group is left, the next one has another name: Kueue may still be removing the old one. The
+  status stores the name of the last one;
 - replicas that come later (elastic ones, those that a coordinator requests) are queued alone, each for itself;
 - a group that is not continued is marked, so that Kueue gives its quota back although not all of its pods succeeded.
 
@@ -128,10 +129,16 @@ def _is_closed(pod: PodView) -> bool:
     return pod.annotations.get(RETRIABLE) == "false"
 
 
+def last_seen(pods: Iterable[PodView], stored: str) -> str:
+    """The group in which pods of the job were last seen, if the one that is ``stored`` was until now."""
+    existing = _members(pods)
+    return stored if stored in existing or not existing else max(existing)
+
+
 def _name(uid: str, model: JobModel, existing: Iterable[str]) -> str:
     """Another one for each attempt of all pods, and never that of a group that has ended."""
     attempts = [[role, each.attempt, sorted(each.attempts.items())] for role, each in model.memory.restarts.items()]
-    said = msgspec.json.encode([uid, sorted(attempts), sorted(existing)])
+    said = msgspec.json.encode([uid, sorted(attempts), sorted(existing), model.memory.pod_group])
     return f"{model.name[:_LONGEST].rstrip('-.')}-{blake2b(said, digest_size=5).hexdigest()}"
 
 

@@ -57,7 +57,7 @@ def written(job: AITrainingJob, report: Report, now: datetime) -> AITrainingJobS
     phase, message = _stated(job, report, counters)
     entered = enter(old, phase, message, now)
     new = msgspec.structs.replace(
-        recorded(entered, memory, "done", "ports", "creation_errors", "node_problems", "wait", "failure"),
+        recorded(entered, memory, "done", "ports", "creation_errors", "node_problems", "wait", "pod_group", "failure"),
         observed_generation=job.metadata.generation,
         replica_statuses=_stopped(old.replica_statuses) if step == "end" and old.ending else counters,
         restart_replica_name=_restarting(old, report),

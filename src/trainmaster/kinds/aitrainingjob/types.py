@@ -201,6 +201,8 @@ class AITrainingJobStatus(Wire, frozen=True):
     ``creatingTimeLimit``."""
     ports: Ports = {}
     """The ports of replicas that share a network: by replica, then by the port that its template declares."""
+    pod_group: str = ""
+    """The pod group of Kueue with the last pods that were seen. When they are gone, the next ones are another group."""
     failure: Failure | None = None
     """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     ending: Ending | None = None

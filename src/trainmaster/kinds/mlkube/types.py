@@ -133,6 +133,8 @@ class MxJobStatus(Wire, frozen=True):
     node_troubles: dict[str, datetime] = {}
     """Nodes with a problem of which the API does not say since when it exists, and when it was first seen. A device
     that a node no longer has is listed as ``node/device``."""
+    pod_group: str = ""
+    """The pod group of Kueue with the last pods that were seen. When they are gone, the next ones are another group."""
     failure: Failure | None = None
     """Which replica failed first and how, of a job that has failed. It stays when the pods are deleted."""
     start_time: datetime | None = None
