@@ -327,11 +327,11 @@ ROWS = [
     Row(
         "one-restart-allowed",
         trains(backoffLimit=1),
-        (come_up, fails("collector-1"), comes_back("collector-1"), fails("learner-0")),
+        (come_up, fails("collector-1"), comes_back("collector-1"), fails("collector-1")),
         [*RESTARTED, "Failed"],
         "and exceed backoff limit",
         (1, 0),
-        left={"learner-0"},
+        left={"collector-1"},
     ),
     Row(
         "deadline",

@@ -201,7 +201,7 @@ def test_scope_pod_counts_once_and_dooms_nobody_else() -> None:
     new = decided(failed_pods("a0", "a2"), {"a": rules("Pod"), "b": rules("Pod")}, {"a": Restarts(count=1, used=1)})
 
     assert new.restarts == {
-        "a": Restarts(count=2, used=2, streak=1, attempts={"0": 2, "2": 2}, incident=NOW, charged=True)
+        "a": Restarts(count=2, used=2, streak=1, attempts={"0": 2, "2": 2}, incident_time=NOW, charged=True)
     }
     assert [new.restarts["a"].attempt_of(i) for i in range(3)] == [2, 0, 2]
     assert [restart.replica for restart in new.history] == ["a-0", "a-2"]
@@ -210,7 +210,7 @@ def test_scope_pod_counts_once_and_dooms_nobody_else() -> None:
 def test_scope_replica_counts_once_and_dooms_the_role() -> None:
     new = decided(failed_pods("a0", "a2"), {"a": rules("Replica"), "b": rules("Replica")})
 
-    assert new.restarts == {"a": Restarts(count=1, used=1, streak=1, attempt=1, incident=NOW, charged=True)}
+    assert new.restarts == {"a": Restarts(count=1, used=1, streak=1, attempt=1, incident_time=NOW, charged=True)}
 
 
 def test_scope_all_dooms_everybody_and_is_paid_for_by_one() -> None:
@@ -220,9 +220,9 @@ def test_scope_all_dooms_everybody_and_is_paid_for_by_one() -> None:
 
     assert new.role == "b"
     assert new.restarts == {
-        "a": Restarts(count=5, used=4, attempt=5, incident=NOW),
-        "b": Restarts(count=1, used=1, streak=1, attempt=1, incident=NOW, charged=True),
-        "c": Restarts(count=1, attempt=1, incident=NOW),
+        "a": Restarts(count=5, used=4, attempt=5, incident_time=NOW),
+        "b": Restarts(count=1, used=1, streak=1, attempt=1, incident_time=NOW, charged=True),
+        "c": Restarts(count=1, attempt=1, incident_time=NOW),
     }
     assert [restart.replica for restart in new.history] == ["b-0"]
 

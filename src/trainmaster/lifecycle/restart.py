@@ -74,7 +74,7 @@ class Restarts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The present attempt of single replicas, by index, where it is higher than that of the role."""
     next_time: datetime | None = None
     """The end of the back-off: before it no pod of the role is created."""
-    incident: datetime | None = None
+    incident_time: datetime | None = None
     """When the last incident began that hit the role. Pods that fail within ten seconds are one restart; those that
     lost a peer, within ten minutes."""
     charged: bool = False
@@ -256,7 +256,7 @@ def _rested(restarts: Restarts, rule: Rules, calm: timedelta) -> Restarts:
 def _incident(failed: Iterable[FailedPod], restarts: RestartsByRole, now: datetime) -> datetime:
     """When the incident began that these pods are part of: the last one, unless one of them is not part of it. By the
     clock of the operator: those of nodes differ."""
-    known = [r.incident for r in restarts.values() if r.incident and r.incident <= now + _AHEAD]
+    known = [r.incident_time for r in restarts.values() if r.incident_time and r.incident_time <= now + _AHEAD]
     began = max(known, default=None)
     if began is None:
         return now
@@ -266,12 +266,12 @@ def _incident(failed: Iterable[FailedPod], restarts: RestartsByRole, now: dateti
 def _is_part(failed: FailedPod, began: datetime, restarts: RestartsByRole, now: datetime) -> bool:
     is_recent = now - began <= timedelta(seconds=CALM if failed.has_lost_peer else TOGETHER)
     of_role = restarts.get(failed.role, NONE)
-    return is_recent and (of_role.incident != began or failed.attempt < of_role.count)
+    return is_recent and (of_role.incident_time != began or failed.attempt < of_role.count)
 
 
 def _charged(incident: datetime, restarts: RestartsByRole) -> frozenset[str]:
     """The roles that are charged for an incident."""
-    return frozenset(role for role, r in restarts.items() if r.charged and r.incident == incident)
+    return frozenset(role for role, r in restarts.items() if r.charged and r.incident_time == incident)
 
 
 def _free(failed: Sequence[FailedPod], restarts: RestartsByRole, now: datetime) -> frozenset[tuple[str, int]]:
@@ -287,7 +287,7 @@ def _free(failed: Sequence[FailedPod], restarts: RestartsByRole, now: datetime) 
 
 def _is_free_so_far(failed: FailedPod, restarts: RestartsByRole, now: datetime) -> bool:
     incident = _incident([failed], restarts, now)
-    return any(r.incident == incident for r in restarts.values()) and not _charged(incident, restarts)
+    return any(r.incident_time == incident for r in restarts.values()) and not _charged(incident, restarts)
 
 
 # --- what then ---
@@ -324,8 +324,8 @@ def decide(
             new[role] = msgspec.structs.replace(
                 _attempt(old, old.count + 1),
                 next_time=whole.next_time,
-                incident=whole.incident,
-                charged=old.charged and old.incident == whole.incident,
+                incident_time=whole.incident_time,
+                charged=old.charged and old.incident_time == whole.incident_time,
             )
     entries = [_history_entry(f, rules[f.role].scope, now) for f in causes]
     first = causes[0]
@@ -416,7 +416,7 @@ def _causes(failed: Sequence[FailedPod], rules: Mapping[str, Rules]) -> list[Fai
 def _begun(old: Restarts, causes: Sequence[FailedPod], rule: Rules, incident: datetime, now: datetime) -> Restarts:
     """The restarts of a role that an incident has hit, maybe once more: then nothing is counted, and nothing waits for
     longer."""
-    if rule.scope == "Pod" and old.incident == incident:
+    if rule.scope == "Pod" and old.incident_time == incident:
         return msgspec.structs.replace(old, attempts=old.attempts | {str(f.index): old.count for f in causes})
     count = old.count + 1
     places = old.attempts | {str(f.index): count for f in causes}
@@ -426,8 +426,8 @@ def _begun(old: Restarts, causes: Sequence[FailedPod], rule: Rules, incident: da
         new,
         streak=old.streak + (not is_evicted),
         next_time=old.next_time if is_evicted else _next_time(old.streak, rule.backoff, now),
-        incident=incident,
-        charged=old.charged and old.incident == incident,
+        incident_time=incident,
+        charged=old.charged and old.incident_time == incident,
     )
 
 
