@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import Json, an_aitj, plan_of, pod_json, view_of_pod
+from tests.build import Json, a_replica, an_aitj, plan_of, pod_json, view_of_pod
 from tests.laws.memory import Object
 from tests.matrix.kinds import AITJ, BY_POD, DITASK, KUBEFLOW, Options, Row
 from tests.matrix.world import World
@@ -285,6 +285,16 @@ def view(index: int = 0, *, phase: str = "Running", **metadata: Any) -> PodView:
 def test_kueue_is_told_nothing_about_a_group_whose_pods_have_all_succeeded() -> None:
     assert queue.closed([view(0, phase="Succeeded"), view(1, phase="Succeeded")]) == ()
     assert len(queue.closed([view(0, phase="Succeeded")])) == 1
+
+
+def test_a_failed_pod_that_stays_takes_no_place_in_its_group() -> None:
+    """One of two pods has failed for good, and another replica is asked for: Kueue admits it in its place."""
+    job = an_aitj(trainer=a_replica(3, failPolicy="None"), labels={QUEUE: "night"})
+
+    plan = plan_of(job, [view(0), view(1, phase="Failed")])
+
+    (made,) = [create.body["metadata"] for create in plan.creates if create.resource == POD]
+    assert (made["name"], made["labels"][GROUP]) == ("mnist-trainer-2", "mnist-1")
 
 
 def test_a_view_has_the_annotations_of_kueue_and_no_others() -> None:

@@ -328,6 +328,12 @@ def test_an_incident_of_two_roles_is_one_restart_of_the_job_and_one_of_each_role
     assert not job.fail("a2", at=60)
 
 
+def test_the_limit_of_a_job_is_about_all_roles_together() -> None:
+    job = Job(limit=2, a=rules(), b=rules())
+
+    assert [job.fail("a0"), job.fail("b0", at=60), job.fail("a0", at=120)] == [True, True, False]
+
+
 def test_the_limit_of_a_role_is_charged_although_another_role_without_limit_always_fails_first() -> None:
     job = Job(a=rules(), b=rules(limit=3))
     rounds = [job.fail("a0", at=20.0 * n) and job.fail("b0", at=20.0 * n + 1, lost_peer=True) for n in range(4)]
@@ -503,6 +509,15 @@ def test_places_whose_pods_go_through_no_fault_have_a_new_attempt_that_nobody_is
         ),
         "b": NONE,
     }
+
+
+def test_a_back_off_that_runs_does_not_end_when_a_pod_is_replaced() -> None:
+    """A restart of all pods makes roles wait that have not failed themselves."""
+    old = Restarts(count=1, attempt=1, next_time=NOW + timedelta(seconds=10))
+
+    found = replaced({"a": old}, [("a", 1)], {"a": rules()}, NOW)
+
+    assert found["a"].next_time == NOW + timedelta(seconds=10)
 
 
 def test_what_the_user_asks_for_is_a_new_attempt_but_no_restart() -> None:

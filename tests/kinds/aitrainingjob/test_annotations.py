@@ -124,6 +124,17 @@ def test_a_job_that_another_operator_left_terminating_is_ended(end: str) -> None
     assert job["status"]["conditions"][-1]["message"] == "said before; deleted pods"
 
 
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_an_annotation_counts_before_a_failure_that_is_seen_with_it(policy: str) -> None:
+    """Whoever preempts a job often kills its pods, too. docs/aitrainingjob.md: whatever its phase and policies are."""
+    job = running(an_aitj(trainer=a_replica(2, restartPolicy=policy)))
+    failed = [a_pod(job, "trainer", 0, exit_code=137), a_pod(job, "trainer", 1), *services_of(job)]
+
+    ending = status_of(plan_of(annotated(job, Preempted="for bigger ones"), failed))["ending"]
+
+    assert ending["phase"] == "Preempted"
+
+
 # --- stop and go on ---
 
 

@@ -18,9 +18,12 @@ from tests.build import (
     after,
     an_aitj,
     child_labels,
+    kind_of,
     names_of,
+    observed,
     plan_of,
     services_of,
+    view_of,
     with_status,
 )
 from trainmaster.core.ids import POD, Key
@@ -260,6 +263,30 @@ def test_a_used_up_limit_leaves_the_node_to_the_fail_policy() -> None:
     assert ending["message"].endswith("(restartLimit 0 is used up)")
 
 
+def plan_in_an_outage(job: Json, second: NodeView) -> Plan:
+    seen = observed(job, children(job), nodes=nodes(second))
+    hit = msgspec.structs.replace(seen, outage="3 of 4 nodes are not ready")
+    return kind_of(job, SETTINGS).plan(view_of(job), hit, NOW)
+
+
+@pytest.mark.parametrize(
+    ("second", "is_lost"),
+    [
+        pytest.param(LOST, False, id="not ready"),
+        pytest.param(GONE, True, id="deleted"),
+        pytest.param(a_node("n1", taints={"node.kubernetes.io/out-of-service": None}), True, id="out of service"),
+    ],
+)
+def test_in_an_outage_of_most_nodes_only_those_are_lost_that_do_not_come_back(second: NodeView, is_lost: bool) -> None:
+    job = running(a_job("OnNodeFail"))
+
+    plan = plan_in_an_outage(job, second)
+
+    assert ("RestartReplicaName" in (plan.status or {})) == is_lost
+    if is_lost:
+        assert forced(plan_in_an_outage(with_status(job, plan), second)) == {"mnist-trainer-1": True}
+
+
 # --- devices ---
 
 
@@ -422,6 +449,15 @@ def test_a_replica_that_runs_has_overcome_it() -> None:
     said = next(c for c in job["status"]["conditions"] if c["type"] == "ContainerCreateFailed")
     assert (said["status"], said["reason"]) == ("False", "Created")
     assert "creationErrors" not in job["status"]
+
+
+def test_an_error_is_not_overcome_by_a_pod_that_is_only_seen_when_it_goes() -> None:
+    job = running(a_job())
+    job = with_status(job, plan_of(job, creating(job)))
+
+    going = plan_of(job, children(job, deleting=True), now=at(5))
+
+    assert with_status(job, going)["status"]["creationErrors"] == {"trainer-1": STAMP}
 
 
 def test_an_init_container_counts() -> None:

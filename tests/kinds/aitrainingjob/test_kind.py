@@ -807,6 +807,16 @@ def test_a_wrong_clock_does_not_delay_the_end_of_a_job(seconds: int) -> None:
     assert status_of(plan_of(job, children, now=NOW + timedelta(seconds=seconds)))["failure"]["replica"] == "worker-0"
 
 
+def test_the_stored_failure_is_of_a_role_that_ends_the_job_although_another_failed_before() -> None:
+    job = an_aitj(worker=1, helper=a_replica(1, failPolicy="None"))
+    helper = pod_json(job, "helper", 0, exit_code=1)
+    before = (NOW - timedelta(minutes=5)).isoformat()
+    helper["status"]["containerStatuses"][0]["state"]["terminated"] |= {"finishedAt": before}
+    children = [*services_of(job), view_of_pod(helper), ended_with(job, 0, "ValueError: loss is NaN")]
+
+    assert status_of(plan_of(job, children))["failure"]["role"] == "worker"
+
+
 def test_a_restart_has_the_failure_that_is_no_consequence_as_its_cause() -> None:
     job = an_aitj(worker=a_replica(3, restartPolicy="OnFailure"))
     failed = [ended_with(job, 0, LOST), ended_with(job, 1, "ValueError: loss is NaN"), ended_with(job, 2, LOST)]

@@ -339,6 +339,17 @@ def test_the_limit_counts_over_new_pods_and_over_all_roles() -> None:
     assert "reached the specified backoff limit" in message_of(plan)
 
 
+def test_a_server_that_restarts_and_a_worker_that_fails_alone_use_the_same_limit() -> None:
+    job, children = fall(*running(trained(scope="Pod", limit=1)), server_0=1)
+    again: dict[str, Any] = {
+        f"{role}_{i}": {"attempt": "1"} for role, i in (("scheduler", 0), ("server", 0), ("worker", 0))
+    }
+
+    plan = plan_of(job, but(job, children, **again, worker_1={"attempt": "1", "exit_code": 1}))
+
+    assert phase_of(plan) == "Failed"
+
+
 def test_a_restart_of_all_is_one_however_many_failed() -> None:
     job, _ = fall(*running(trained(limit=1)), worker_0=1, worker_1=1, server_0=1)
 
