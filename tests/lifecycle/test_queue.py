@@ -270,6 +270,11 @@ def test_the_group_of_a_suspended_job_that_keeps_pods_is_over_and_is_not_joined_
         assert len(groups.pop(before)) == 1
         (after,) = groups
         must_be_a_group(after, groups[after])
+        world.edit(("suspend",), value=True)
+        world.run(120)
+        world.edit(("suspend",), value=False)
+        world.run(60)
+        assert after not in groups_of(world), "Kueue may still be removing it"
 
 
 JOB = an_aitj()

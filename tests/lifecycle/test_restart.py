@@ -352,6 +352,14 @@ def test_a_role_that_restarts_as_a_whole_joins_the_incident_of_another(scope: Re
     assert (job.restarts["b"].attempt, job.used) == (1, 1)
 
 
+def test_a_role_that_restarts_with_all_others_is_not_charged_for_that() -> None:
+    job = Job(a=rules(), b=rules("All"))
+    job.fail("a0")
+    job.fail("b0", at=60)
+
+    assert [job.restarts[role].charged for role in "ab"] == [False, True]
+
+
 @pytest.mark.parametrize(("at", "is_one"), [(11, True), (600, True), (601, False)])
 def test_a_pod_that_lost_a_peer_is_part_of_the_incident_for_longer(at: int, is_one: bool) -> None:
     """The peer waits for its back-off, and then for its image."""

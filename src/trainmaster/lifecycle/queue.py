@@ -130,9 +130,9 @@ def _is_closed(pod: PodView) -> bool:
 
 
 def last_seen(pods: Iterable[PodView], stored: str) -> str:
-    """The group in which pods of the job were last seen, if the one that is ``stored`` was until now."""
-    existing = _members(pods)
-    return stored if stored in existing or not existing else max(existing)
+    """The group that pods may join now; without one the last that was, which is ``stored``."""
+    opened = [name for name, members in _members(pods).items() if _opened(name, members)]
+    return stored if stored in opened else max(opened, default=stored)
 
 
 def _name(uid: str, model: JobModel, existing: Iterable[str]) -> str:

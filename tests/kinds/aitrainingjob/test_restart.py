@@ -245,6 +245,21 @@ def test_a_pod_that_fails_again_within_moments_uses_up_the_limit() -> None:
     assert status_of(plan)["ending"]["message"].endswith("(restartLimit 1 is used up)")
 
 
+def test_a_pod_that_was_created_after_an_incident_and_fails_at_once_is_replaced_and_counted() -> None:
+    """A user deletes a pod just after another one has failed. It is created again, for the present attempt."""
+    job = running(a_job(restartLimit=2))
+    job = stored(job, failed(job, 1))
+    now = NOW + timedelta(seconds=1)
+    new = [pod(job, "trainer", 0, attempt=1, exit_code=1), pod(job, "trainer", 1, attempt=1)]
+
+    job = stored(job, [*new, pod(job, "ps"), *services_of(job)], now=now)
+
+    assert job["status"]["RestartCount"] == {"trainer": 2}
+    assert names_of(plan_of(job, [*new, pod(job, "ps"), *services_of(job)], now=now).deletes, POD) == [
+        "mnist-trainer-0"
+    ]
+
+
 def test_a_pod_whose_output_says_that_it_lost_a_peer_belongs_to_the_restart_of_that_peer() -> None:
     job = running(a_job(restartLimit=1))
     job = stored(job, failed(job, 1))

@@ -262,6 +262,15 @@ def test_the_others_are_missed_while_one_comes_again_alone() -> None:
     assert "pod mnist-worker-0 is lost" in message_of(plan)
 
 
+def test_a_pod_that_is_lost_again_within_moments_uses_up_the_limit() -> None:
+    job, children = fall(*running(trained(scope="Pod", limit=1)), worker_1=None)
+    assert job["status"]["phase"] == "Restarting"
+    children = but(job, children, worker_1={"attempt": "1"})
+    job = with_status(job, plan_of(job, children))
+
+    assert phase_of(plan_of(job, but(job, children, worker_1=None), now=NOW + timedelta(seconds=1))) == "Failed"
+
+
 def test_a_pod_that_ran_is_missed_also_when_its_role_was_never_whole() -> None:
     job = with_status(trained(), plan_of(trained()))
     children = but(job, children_of(job), worker_1={"phase": "Pending"})
