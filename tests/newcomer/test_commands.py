@@ -29,6 +29,8 @@ OTHER_PROGRAMS = {
     "export": "of the shell",
     "helm": "installs the chart: tests/deploy/test_release.py",
     "jq": "reads the JSON of our commands",
+    "kind": "loads the image into the nodes of its cluster",
+    "minikube": "loads the image into the nodes of its cluster",
     "mkdir": "makes a folder",
     "pip": "installs frameworks, which are large: tests/contract",
     "python3": "of the reader",
