@@ -70,6 +70,30 @@ async def test_kubectl_get_shows_a_job_with_a_coordinator_in_the_columns_of_v2al
     assert row.split()[:-1] == ["job", "Running", "1", "2", "0"]
 
 
+async def test_a_ddp_replica_that_was_made_by_hand_gets_a_service_with_all_its_ports(scene: Scene) -> None:
+    """As DI-orchestrator's own test makes it: with labels and the owner, and with nothing in its environment."""
+    job = await scene.create(dijob(learner={"template": template()}))
+    await job.start()
+    name = "job-ddp-learner-sdf"
+    own = {"group-name": "diengine.opendilab.org", "dijob-name": "job", "controller-name": "di-operator"}
+    own |= {"replica-type": "ddp-learner", "pod-name": name, "ddp-learner-type": "ddp-learner-master"}
+    owner = {"apiVersion": "diengine.opendilab.org/v1alpha1", "kind": "DIJob", "name": "job", "uid": job.uid}
+    metadata = {"name": name, "labels": own, "ownerReferences": [owner | {"controller": True}]}
+    main = container(resources={"limits": {"nvidia.com/gpu": "4"}})
+    made = await scene.admin.create("pods", {"metadata": metadata, "spec": {"containers": [main]}}, scene.namespace)
+    await job.until(lambda: name in job.children("services"), "its service is there")
+
+    service = job.children("services")[name]["spec"]
+    assert [port["name"] for port in service["ports"]] == [
+        "di-port",
+        *("gpu-port-1", "gpu-port-2", "gpu-port-3"),
+        "master-port",
+    ]
+    assert service["selector"].items() <= own.items()
+    pod = job.children("pods")[name]
+    assert (pod["metadata"]["uid"], "deletionTimestamp" in pod["metadata"]) == (made["metadata"]["uid"], False)
+
+
 async def test_the_events_are_those_that_users_of_dijob_know(scene: Scene) -> None:
     job = await scene.create(dijob(cleanPodPolicy="All"))
     await job.reach("Created")

@@ -3,8 +3,24 @@
 from datetime import datetime
 
 import msgspec
+import pytest
 
-from tests.build import NOW, Json, kind_of, view_of, view_of_candidate
+from tests.build import (
+    NOW,
+    STAMP,
+    Json,
+    a_container,
+    a_dijob,
+    a_template,
+    children_of,
+    kind_of,
+    plan_of,
+    pod_json,
+    view_of,
+    view_of_candidate,
+    view_of_pod,
+    with_status,
+)
 from tests.takeover.load import items_of
 from trainmaster.core.ids import POD
 from trainmaster.kinds.dijob.adoption import adopted
@@ -153,6 +169,51 @@ def test_a_pod_that_is_being_deleted_is_not_declared() -> None:
 def test_a_learner_whose_aggregator_is_gone_is_not_declared() -> None:
     job, pods = _found(DDP)
     left = [pod for pod in pods if "aggregator" not in pod["metadata"]["name"]]
+    declared = _adopted(job, left)
+
+    assert declared is not None
+    assert {member.role for member in declared.members.values()} == {"collector"}
+
+
+LEARNER = a_template(a_container("di-container"), labels={"team": "rl"})
+MADE_BY_HAND = [
+    pytest.param("ddp-learner-master", 4, 5, id="master of 4"),
+    pytest.param("ddp-learner-worker", 6, 6, id="worker of 6"),
+    pytest.param("ddp-learner-master", 1, 2, id="master of 1"),
+    pytest.param("ddp-learner-master", 0, 2, id="master of 0"),
+    pytest.param("ddp-learner-worker", 0, 1, id="worker of 0"),
+]
+"""The table of DI-orchestrator's own test: type, GPUs, ports of the service."""
+
+
+@pytest.mark.parametrize(("type_", "gpus", "ports"), MADE_BY_HAND)
+def test_a_ddp_learner_that_was_made_by_hand_stays_and_gets_its_service(type_: str, gpus: int, ports: int) -> None:
+    job = a_dijob(spec={"learner": {"template": LEARNER}})
+    job = with_status(job, plan_of(job))
+    name = "cartpole-ddp-learner-sdf"
+    own = {"replica-type": "ddp-learner", "pod-name": name, "ddp-learner-type": type_}
+    pod = pod_json(job, "coordinator", name=name)
+    pod["metadata"] |= {"creationTimestamp": STAMP, "labels": pod["metadata"]["labels"] | own}
+    amount = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    resources = {"limits": amount, "requests": amount}
+    pod["spec"]["containers"] = [{"name": "di-container", "image": "busybox", "resources": resources}]
+    declared = _adopted(job, [pod])
+    job["status"]["declared"] = msgspec.to_builtins(declared or Declared())
+
+    plan = plan_of(job, [*children_of(job), view_of_pod(pod)])
+
+    assert plan.deletes == ()
+    (service,) = [create.body for create in plan.creates if create.key.name == name]
+    assert len(service["spec"]["ports"]) == ports
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_a_learner_of_a_group_is_not_taken_for_one_that_was_made_by_hand() -> None:
+    """The garbage collector removes references to an aggregator that is gone."""
+    job, pods = _found(DDP)
+    left = [pod for pod in pods if "aggregator" not in pod["metadata"]["name"]]
+    for pod in left:
+        pod["metadata"]["ownerReferences"] = pod["metadata"]["ownerReferences"][:1]
     declared = _adopted(job, left)
 
     assert declared is not None

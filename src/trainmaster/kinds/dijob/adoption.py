@@ -68,7 +68,8 @@ _POD = msgspec.json.Decoder(_Pod)
 
 def adopted(job: DIJob, pods: Iterable[CandidateView]) -> Declared | None:
     """The declaration with these pods as its members; None when it has all of them. Pods that are being deleted are
-    none, and neither are learners of a DDP group whose aggregator is gone."""
+    none, and neither are learners of a DDP group whose aggregator is gone. A DDP learner that was made by hand has no
+    group."""
     old, profile = job.status.declared, profile_of(job)
     found = {pod.key.name: pod for pod in pods}
     fixed = address.fixed_names(job)
@@ -80,7 +81,11 @@ def adopted(job: DIJob, pods: Iterable[CandidateView]) -> Declared | None:
         and (role := pod.labels.get(labels.REPLICA_TYPE, "")) in _ROLES
     }
     known = old.members | members
-    members = {name: each for name, each in members.items() if each.role != DDP_LEARNER or each.aggregator in known}
+    members = {
+        name: each
+        for name, each in members.items()
+        if each.role != DDP_LEARNER or each.aggregator in known or _is_hand_made(found[name], profile)
+    }
     if not members:
         return None
     members |= {name: _with_group(each, members, name) for name, each in members.items() if each.role == AGGREGATOR}
@@ -99,7 +104,6 @@ def adopted(job: DIJob, pods: Iterable[CandidateView]) -> Declared | None:
 def _member(role: Role, pod: CandidateView, profile: Profile) -> Member:
     body = _POD.decode(pod.raw)
     main = _main(body, profile.container(role))
-    env = {each.name: each.value for each in main.env}
     # What a request asked for is both; a template alone seldom is.
     asked = {name: each for name, each in main.resources.limits.items() if main.resources.requests.get(name) == each}
     if role == AGGREGATOR:
@@ -113,6 +117,11 @@ def _member(role: Role, pod: CandidateView, profile: Profile) -> Member:
     )
     if role != DDP_LEARNER:
         return member
+    if _is_hand_made(pod, profile):
+        # A master is one of several pods, however many: then its service has the port at which they meet.
+        is_master = pod.labels.get(labels.DDP_TYPE) == labels.DDP_MASTER
+        return msgspec.structs.replace(member, world_size=min(member.gpus + is_master, MAX_GPUS))
+    env = _env(main)
     master = env.get("MASTER_ADDR", "")
     return msgspec.structs.replace(
         member,
@@ -121,6 +130,16 @@ def _member(role: Role, pod: CandidateView, profile: Profile) -> Member:
         start_rank=_number(env.get("START_RANK", "")),
         master="" if master == "localhost" else master,
     )
+
+
+def _is_hand_made(pod: CandidateView, profile: Profile) -> bool:
+    """Every DDP learner of di-server has this variable. The reference to its aggregator tells nothing: the garbage
+    collector removes it when the aggregator is gone."""
+    return "WORLD_SIZE" not in _env(_main(_POD.decode(pod.raw), profile.container(DDP_LEARNER)))
+
+
+def _env(container: _Container) -> dict[str, str]:
+    return {each.name: each.value for each in container.env}
 
 
 def _with_group(head: Member, members: Mapping[str, Member], name: str) -> Member:

@@ -8,6 +8,7 @@ from trainmaster.core.ids import POD
 from trainmaster.core.plan import Body
 from trainmaster.core.slot import Slot
 from trainmaster.core.template import Owner
+from trainmaster.core.view import PodView
 from trainmaster.core.wire import Template
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.dijob import address, labels
@@ -74,16 +75,16 @@ class Builder:
         return gang.member(body, self._gang, slot.role) if self._gang else body
 
     def service(self, slot: Slot) -> Body | None:
-        """An aggregator that runs needs its service, also when the AggregatorConfig is gone."""
-        has_pod = slot.role == AGGREGATOR and slot.name in self._pods
-        if not (has_pod or self._templates.of(slot.role) is not None) or not self._is_ready(slot):
+        """A replica that runs needs its service, also when its template is gone."""
+        pod = self._pods.get(slot.name)
+        if (pod is None and self._templates.of(slot.role) is None) or not self._is_ready(slot):
             return None
         job, role, name = self._job, slot.role, slot.name
         member = None if name in self._fixed else job.status.declared.members[name]
         ports = address.ports_of(job, name, member) if member else self._fixed_ports(role)
         pod_labels = _labels(job, role, name) | (_ddp_labels(member) if member else {})
         owners = [self._owner, *self._aggregator_reference(member)]
-        return _service(job, self._templates.of(role) or {}, name, pod_labels, owners, ports)
+        return _service(job, self._templates.of(role) or {}, name, pod_labels, owners, ports, pod)
 
     def _is_ready(self, slot: Slot) -> bool:
         """All addresses that its pod and service need are known."""
@@ -241,14 +242,16 @@ def _service(
     own: Mapping[str, str],
     owners: list[Body],
     ports: Mapping[str, int],
+    pod: PodView | None,
 ) -> Body:
-    """Of the pod's name, with the pod's labels, for this one pod."""
+    """Of the pod's name, with the pod's labels, for this one pod. A pod that was made by hand may lack some of them."""
     pod_labels = {**((given.get("metadata") or {}).get("labels") or {}), **own}
+    selector = pod_labels if pod is None else {k: v for k, v in pod_labels.items() if pod.labels.get(k) == v}
     body = template.headless_service_body(
         name=name,
         namespace=job.metadata.namespace,
         labels=pod_labels,
-        selector=pod_labels,
+        selector=selector,
         owner=owners[0],
         ports=ports.items(),
     )
