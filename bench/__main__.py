@@ -3,7 +3,7 @@
 The phases: (a) a raw loader creates what the operator would, (b) Kubernetes' own Job controller, (c) our operator;
 (d) whole lives of AITrainingJobs; (e) memory with ten times as many; (f) local mode; (g) di-server; (h) the restart of
 a big job; (i) MXJobs, MxJobs of six batch Jobs each, and DIJobs with tasks: their creation as in (a) and (c), their
-lives as in (d).
+lives as in (d); (j) a job of another namespace while 200 are created.
 
 The table goes to stdout, all numbers to bench/result.json. Timings are not assertions: the exit code is 0 also when
 a budget is exceeded, and 1 only when something could not be measured.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import diserver, local, machine, phase, restart, table, work
+from bench import diserver, local, machine, neighbour, phase, restart, table, work
 from bench.bed import Bed
 from bench.load import LoadFailed
 from bench.observer import Stuck
@@ -25,7 +25,7 @@ from bench.table import Results
 from testbed.plane import NotBuilt
 from testbed.process import StartFailed
 
-PHASES = "abcdefghi"
+PHASES = "abcdefghij"
 RESULT = Path(__file__).with_name("result.json")
 
 
@@ -75,24 +75,37 @@ def _measure(bed: Bed, results: Results, only: str, rounds: int) -> None:
     if "d" in only:
         progress.phase = "d"
         results.lives = phase.lives(bed, jobs)
+    _measure_servers_and_neighbours(bed, results, only)
+    if "i" in only:
+        progress.phase = "i"
+        _measure_other_kinds(bed, results, rounds)
+    if "e" in only:  # the last one: to delete its 10,000 pods would take longer than to measure
+        progress.phase = "e"
+        results.footprint = phase.footprint(bed, table.MANY * jobs)
+
+
+def _measure_servers_and_neighbours(bed: Bed, results: Results, only: str) -> None:
+    progress = bed.progress
     if "g" in only:
         progress.phase = "g"
         results.diserver = diserver.measure(bed)
     if "h" in only:
         progress.phase = "h"
         results.restart = restart.measure(bed)
-    if "i" in only:
-        progress.phase = "i"
-        first_jobs = max(1, jobs * table.FIRST_MX_JOBS // table.JOBS)
-        results.mx_jobs = phase.compared(bed, jobs, work.MX, rounds)
-        results.first_mx_jobs = phase.compared(bed, first_jobs, work.FIRST_MX, rounds)
-        results.mx_lives = phase.lives(bed, jobs, work.MX)
-        results.first_mx_lives = phase.lives(bed, first_jobs, work.FIRST_MX)
-        results.task_jobs = phase.compared(bed, jobs, work.TASKS, rounds)
-        results.task_lives = phase.lives(bed, jobs, work.TASKS)
-    if "e" in only:  # the last one: to delete its 10,000 pods would take longer than to measure
-        progress.phase = "e"
-        results.footprint = phase.footprint(bed, table.MANY * jobs)
+    if "j" in only:
+        progress.phase = "j"
+        results.neighbour = neighbour.measure(bed)
+
+
+def _measure_other_kinds(bed: Bed, results: Results, rounds: int) -> None:
+    jobs = results.jobs
+    first_jobs = max(1, jobs * table.FIRST_MX_JOBS // table.JOBS)
+    results.mx_jobs = phase.compared(bed, jobs, work.MX, rounds)
+    results.first_mx_jobs = phase.compared(bed, first_jobs, work.FIRST_MX, rounds)
+    results.mx_lives = phase.lives(bed, jobs, work.MX)
+    results.first_mx_lives = phase.lives(bed, first_jobs, work.FIRST_MX)
+    results.task_jobs = phase.compared(bed, jobs, work.TASKS, rounds)
+    results.task_lives = phase.lives(bed, jobs, work.TASKS)
 
 
 def _write(results: Results, facts: dict[str, object]) -> None:

@@ -11,6 +11,7 @@ from bench import diserver, local
 from bench.diserver import DiServer
 from bench.local import Local
 from bench.machine import OTHERS
+from bench.neighbour import Neighbour
 from bench.phase import Compared, Created, Footprint, Lives
 from bench.restart import Restart
 from bench.work import PODS_PER_JOB
@@ -35,6 +36,7 @@ POST_SECONDS = 0.05
 GETS = 2000
 RESTART_RATIO = 1.5
 BESIDE_RATIO = 2.0
+NEIGHBOUR_RATIO = 3.0
 
 DISTURBING_CORES = 0.2
 
@@ -58,6 +60,7 @@ class Results(msgspec.Struct):
     first_mx_lives: Lives | None = None
     task_jobs: Compared | None = None
     task_lives: Lives | None = None
+    neighbour: Neighbour | None = None
 
 
 class Row(NamedTuple):
@@ -133,6 +136,7 @@ def budgets(results: Results) -> list[Budget]:
         *_mx("DIJobs with tasks", results.task_jobs),
         *_reports("DIJobs with tasks: ", results.task_lives),
         *_memory("DIJobs with tasks: ", results.task_lives),
+        *_neighbour(results.neighbour),
     ]
 
 
@@ -326,6 +330,32 @@ def _restart_notes(found: Restart | None) -> list[str]:
     ]
 
 
+def _neighbour(found: Neighbour | None) -> list[Budget]:
+    if found is None:
+        return []
+    return [
+        Budget(
+            f"a job has its pods within {NEIGHBOUR_RATIO:g} × its usual time beside {found.jobs} of another namespace",
+            f"{found.ratio:.2f} ×",
+            _verdict(found.ratio <= NEIGHBOUR_RATIO),
+        )
+    ]
+
+
+def _neighbour_notes(found: Neighbour | None) -> list[str]:
+    if found is None:
+        return []
+    times = ((found.alone, "alone"), (found.beside_raw, "beside the loader"), (found.beside, "beside ours"))
+    return [
+        f"(j) s until a job of another namespace {what}, median and maximum: "
+        + "; ".join(f"{where} {statistics.median(s):.2f} and {max(s):.2f} ({len(s)} jobs)" for s, where in seconds)
+        for what, seconds in (
+            ("has its pods", [([took.pods for took in each], where) for each, where in times]),
+            ("runs", [([took.running for took in each], where) for each, where in times]),
+        )
+    ]
+
+
 def _mx(kind: str, found: Compared | None) -> list[Budget]:
     if found is None:
         return []
@@ -378,7 +408,8 @@ def _notes(results: Results) -> list[str]:
     notes += _life_notes("(i) MXJobs:", results.mx_lives)
     notes += _life_notes("(i) MxJobs:", results.first_mx_lives)
     notes += _life_notes("(i) DIJobs with tasks:", results.task_lives)
-    return notes + _restart_notes(results.restart) + _disturbances(results)
+    notes += _restart_notes(results.restart) + _neighbour_notes(results.neighbour)
+    return notes + _disturbances(results)
 
 
 def _turn_notes(kind: str, found: Compared | None) -> list[str]:

@@ -117,10 +117,10 @@ def big_children(namespace: str, pods: int) -> list[Request]:
     ]
 
 
-def small_job(namespace: str, name: str) -> Request:
-    """A request that creates a job of one pod."""
+def small_job(namespace: str, name: str, pods: int = 1) -> Request:
+    """A request that creates a job of so few pods."""
     job = _training_job(namespace, name)
-    job["spec"]["replicaSpecs"]["trainer"]["replicas"] = 1
+    job["spec"]["replicaSpecs"]["trainer"]["replicas"] = pods
     return Request("POST", path_of(TRAINING_JOBS, namespace), job)
 
 

@@ -11,7 +11,7 @@ from bench.__main__ import main
         (["--rounds", "0"], "--rounds: '0': give a whole number, 1 or more"),
         (["--jobs", "two"], "--jobs: 'two': give a whole number, 1 or more"),
         (["--jobs", "-1"], "--jobs: '-1': give a whole number, 1 or more"),
-        (["--only", "z"], "--only: 'z': choose among a,b,c,d,e,f,g,h,i"),
+        (["--only", "z"], "--only: 'z': choose among a,b,c,d,e,f,g,h,i,j"),
     ],
 )
 def test_a_wrong_option_is_told(

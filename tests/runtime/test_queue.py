@@ -2,7 +2,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import looptime
@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from trainmaster.core.ids import Key
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.queue import NORMAL, STARTUP, URGENT, KeyQueue, QueueClosed
+from trainmaster.runtime.controller import KEPT_FREE, RESERVED
+from trainmaster.runtime.queue import NORMAL, SOON, STARTUP, URGENT, KeyQueue, QueueClosed
+from trainmaster.settings import OPERATOR
 
 pytestmark = pytest.mark.looptime
 
@@ -520,6 +522,48 @@ async def test_workers_for_urgent_keys_do_not_count_for_the_share() -> None:
     assert await queue.get(only_urgent=True) == A
     assert await queue.get(only_urgent=True) == B
     assert await next_of(queue) == C
+
+
+LIFE = (NORMAL, NORMAL, SOON, URGENT, SOON, URGENT, SOON)
+"""Passes of a job until it runs: it is new, its children are there, a status is stored, pods run, and so on."""
+PASS = 0.1
+
+
+async def seconds_of_a_life(neighbours: int, priority: int) -> float:
+    """How long a job takes until it runs, while each of its neighbours in one other namespace is always due."""
+    workers, ends = OPERATOR.workers, list(LIFE)
+    queue = a_queue(share=workers - workers // KEPT_FREE)
+
+    async def work(*, only_urgent: bool) -> None:
+        with suppress(QueueClosed):
+            while True:
+                key = await queue.get(only_urgent=only_urgent)
+                await asyncio.sleep(PASS)
+                queue.done(key)
+                if key != OTHER:
+                    queue.add(key, priority=priority)
+                elif ends:
+                    queue.add(key, priority=ends.pop(0))
+                else:
+                    queue.close()
+
+    for number in range(neighbours):
+        queue.add(Key("ml", f"job-{number}"), priority=priority)
+    async with asyncio.timeout(1000 * PASS), asyncio.TaskGroup() as group:
+        for number in range(workers + RESERVED):
+            group.create_task(work(only_urgent=number >= workers))
+        await asyncio.sleep(10 * PASS)  # all workers that may have a neighbour have one
+        began = clock()
+        queue.add(OTHER, priority=ends.pop(0))
+    return clock() - began
+
+
+@pytest.mark.parametrize("priority", [URGENT, SOON, NORMAL, STARTUP])
+async def test_a_job_runs_as_soon_as_alone_beside_200_jobs_of_another_namespace(priority: int) -> None:
+    alone = await seconds_of_a_life(0, priority)
+
+    assert alone == pytest.approx(len(LIFE) * PASS)
+    assert await seconds_of_a_life(200, priority) <= alone + PASS
 
 
 # --- any sequence ---
