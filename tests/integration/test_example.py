@@ -30,6 +30,11 @@ def commands_in(file: Path) -> list[list[str]]:
     return [line.split() for line in re.findall(r"^#   kubectl (.+)$", comment, re.MULTILINE)]
 
 
+def namespaces_in(file: Path) -> set[str]:
+    """Of objects that are not in that of the reader."""
+    return {name for body in yaml.safe_load_all(file.read_text()) if (name := body["metadata"].get("namespace"))}
+
+
 def in_namespace(plane: ControlPlane, namespace: str, folder: Path) -> Path:
     """The kubeconfig of somebody who works in a namespace."""
     config = yaml.safe_load(Path(plane.kubeconfig("admin")).read_text())
@@ -64,6 +69,9 @@ async def test_an_example_runs_to_its_good_end(file: Path, plane: ControlPlane, 
         return await asyncio.to_thread(plane.kubectl, f"--kubeconfig={config}", *words, timeout=200)
 
     manifest = read(file)
+    for name in namespaces_in(file):
+        if await scene.admin.find("namespaces", None, name) is None:
+            await scene.admin.create("namespaces", {"metadata": {"name": name}})
     applied = await kubectl("apply", "-f", str(file))
     job = Job(scene, await scene.admin.get(resource_of(manifest), scene.namespace, manifest["metadata"]["name"]))
     await job.live()

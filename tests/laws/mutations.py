@@ -80,7 +80,7 @@ def _no_barrier(patch: pytest.MonkeyPatch) -> None:
 def _status_without_precondition(patch: pytest.MonkeyPatch) -> None:
     async def store_status(self: Any, resource: Resource, job: Any, old: Any, wanted: Plan) -> bool:
         status = msgspec.json.encode({"status": wanted.status})
-        await self._cluster.patch(resource, job.key, status, subresource="status")
+        await self.cluster.patch(resource, job.key, status, subresource="status")
         return True
 
     patch.setattr(Executor, "store_status", store_status)

@@ -139,14 +139,14 @@ async def test_a_lease_that_cannot_be_read_any_more_ends_with_its_duration() -> 
     assert [line["log_level"] for line in logs].count("warning") == 1
 
 
-async def test_who_holds_the_lease_of_a_namespace_is_told() -> None:
+async def test_the_message_names_the_holder_of_the_lease() -> None:
     rig = Rig()
     rig.write(holder="them" + 300 * "x")
 
-    said = rig.others.told(THEIRS)
-    assert said.startswith("the jobs of this namespace are left to its own operator, themxxx")
-    assert "Lease team/dijobs" in said
-    assert len(said) < 400
+    message = rig.others.message(THEIRS)
+    assert message.startswith("the jobs of this namespace are left to its own operator, themxxx")
+    assert "Lease team/dijobs" in message
+    assert len(message) < 400
 
 
 async def test_our_own_lease_and_namespaces_without_one_are_not_held_by_others() -> None:

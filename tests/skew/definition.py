@@ -39,7 +39,9 @@ def newer(field: str) -> list[Object]:
         properties["spec"].setdefault("properties", {})[field] = ADDED
         status = properties["status"]["properties"]
         status[field] = ADDED
-        if "additionalProperties" in status["restarts"]:  # that of a DIJob keeps all fields
+        if "additionalProperties" in status.get(
+            "restarts", ()
+        ):  # a DIJob keeps all fields, an AggregatorConfig has none
             status["restarts"]["additionalProperties"]["properties"][field] = ADDED
 
     return changed(add)

@@ -58,7 +58,7 @@ def _number(replica: str, counts: Mapping[str, Restarts] | int, model: JobModel 
     if isinstance(counts, int):
         return counts, None
     roles = model.roles if model else {}
-    role = next((name for name in roles if replica.startswith(name.lower())), "")
+    role = max((name for name in roles if replica.startswith(name.lower())), key=len, default="")
     if role and (limit := roles[role].rules.limit) is not None:
         return counts.get(role, NONE).used, limit
     if model and model.run.restart_limit is not None:

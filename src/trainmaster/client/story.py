@@ -393,5 +393,5 @@ def _message(line: str) -> str:
 
 def _left_to(events: Sequence[JobEvent]) -> str:
     """To which operator the job is left; empty if it is not, or not any more."""
-    told = [e for e in events if e.is_of_job and e.reason in (reason.LEFT_TO_OPERATOR, reason.TAKEN_BACK)]
-    return told[-1].message if told and told[-1].reason == reason.LEFT_TO_OPERATOR else ""
+    found = [e for e in events if e.is_of_job and e.reason in (reason.LEFT_TO_OPERATOR, reason.TAKEN_BACK)]
+    return found[-1].message if found and found[-1].reason == reason.LEFT_TO_OPERATOR else ""

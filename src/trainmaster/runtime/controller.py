@@ -54,7 +54,7 @@ PAUSE_OF_A_POD = 0.0002
 as a plan takes. Their events come by the hundred, and other jobs share the event loop."""
 LONGEST_PAUSE = 0.5
 
-TOLD_AGAIN = timedelta(minutes=30)
+LEFT_EVENT_PERIOD = timedelta(minutes=30)
 """Between two Events of a job that is left to another operator. Kubernetes keeps Events for an hour."""
 
 log = structlog.get_logger(__name__)
@@ -112,7 +112,7 @@ class Controller:
         self._pauses: dict[Key, float] = {}
         """Seconds before the next pass, of jobs with many pods."""
         self._left: dict[Key, datetime] = {}
-        """When it was last told of a job that it is left to another operator."""
+        """When the last Event said of a job that it is left to another operator."""
         self._metrics = metrics.ControllerMetrics(self.name, workers + RESERVED, self.queue)
         self._job_metrics = metrics.JobMetrics(self.name, kinds.framework, kinds.phases, now)
         jobs.listen(self._job_changed)
@@ -201,23 +201,23 @@ class Controller:
         """Seconds until the job is reconciled again; 0 if it can be planned now. It cannot while another operator
         reconciles its namespace, and while our last writes are not in the stores."""
         if self._others and (left := await self._others.seconds_left(job.key.namespace)):
-            self._tell_left(job, self._others.told(job.key.namespace))
+            self._record_left(job, self._others.message(job.key.namespace))
             return left
-        self._tell_taken_back(job)
+        self._record_taken_back(job)
         is_behind = not self._barrier.is_open(job.uid) or self._statuses.is_behind(job)
         if is_behind or not await self._is_certain(job):
             metrics.BARRIER_WAITS.labels(self.name).inc()
             return BARRIER_POLL
         return 0.0
 
-    def _tell_left(self, job: JobView, message: str) -> None:
+    def _record_left(self, job: JobView, message: str) -> None:
         """By an Event: the status belongs to the other operator."""
         now = self._now()
-        if job.key not in self._left or now - self._left[job.key] >= TOLD_AGAIN:
+        if job.key not in self._left or now - self._left[job.key] >= LEFT_EVENT_PERIOD:
             self._left[job.key] = now
             self._events.record(job, normal(reason.LEFT_TO_OPERATOR, message))
 
-    def _tell_taken_back(self, job: JobView) -> None:
+    def _record_taken_back(self, job: JobView) -> None:
         if self._left.pop(job.key, None):
             message = "the operator of the namespace has ended: the job is reconciled by that of the cluster"
             self._events.record(job, normal(reason.TAKEN_BACK, message))

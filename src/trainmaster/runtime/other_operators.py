@@ -1,8 +1,8 @@
 """Which namespaces have an operator of their own.
 
 An operator of one namespace has its Leases there, under the names that an operator of all namespaces uses for its own.
-While such a Lease is held, the operator of all namespaces does not reconcile the jobs of that namespace, if it was told
-that this namespace may have an operator: everybody with the role edit can write a Lease.
+While such a Lease is held, the operator of all namespaces does not reconcile the jobs of that namespace, if its
+settings name this namespace: everybody with the role edit can write a Lease.
 """
 
 from collections.abc import Callable, Collection
@@ -19,7 +19,7 @@ from trainmaster.runtime.store import Store
 MAX_SECONDS = 60.0
 """A Lease counts as held for so long after its last renewal at most, whatever duration it names."""
 HOLDER_CHARACTERS = 100
-"""Of a holder that is told: whoever may write the Lease chose it."""
+"""Of the holder in a message: the writer of the Lease chose its name."""
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +65,7 @@ class OtherOperators:
             held = self._held.get(namespace)
         return max(held.until - self._monotonic(), 0.0) if held else 0.0
 
-    def told(self, namespace: str) -> str:
+    def message(self, namespace: str) -> str:
         """Who reconciles the jobs of the namespace, for their Events; empty if it is this operator."""
         held = self._held.get(namespace)
         if held is None:

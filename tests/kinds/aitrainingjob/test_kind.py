@@ -424,6 +424,14 @@ def test_a_job_that_keeps_the_pods_that_have_ended_says_so() -> None:
     assert last_condition(plan)[2].endswith("; kept pods that have ended")
 
 
+def test_pods_that_have_ended_and_are_being_deleted_are_not_kept() -> None:
+    job, children = ended(an_aitj(clean="Running"), exit_code=0)
+    leaving = [msgspec.structs.replace(pod, deleting=LATER) for pod in children if isinstance(pod, PodView)]
+    plan = plan_of(with_status(job, plan_of(job, children)), leaving, now=LATER)
+
+    assert last_condition(plan)[2].endswith("; deleted pods")
+
+
 @pytest.mark.parametrize(("exit_code", "phase"), [(0, "Succeed"), (1, "Failed")], ids=["well", "badly"])
 def test_without_clean_up_the_job_ends_at_once_and_keeps_everything(exit_code: int, phase: str) -> None:
     job, children = ended(an_aitj(clean="None"), exit_code=exit_code)

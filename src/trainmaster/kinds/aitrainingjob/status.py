@@ -100,7 +100,7 @@ def _cleaned(report: Report) -> str:
     match _clean(report):
         case "None":
             return "kept pods"
-        case "Running" if report.facts.observed.all_pods:
+        case "Running" if any(not pod.deleting for pod in report.facts.observed.all_pods):
             return "kept pods that have ended"
     return "deleted pods"
 
