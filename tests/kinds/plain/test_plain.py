@@ -10,9 +10,19 @@ from tests.kinds.plain import kind as plain
 from tests.laws.machine import hold, machine_of
 from tests.laws.maker import Maker
 from tests.laws.memory import Object
-from tests.matrix.kinds import AFTER_NODE_FAULTS, NEVER, Options, Row, is_true, template_of, used_of, with_options
+from tests.matrix.kinds import (
+    AFTER_NODE_FAULTS,
+    MLKUBE,
+    NEVER,
+    Options,
+    Row,
+    is_true,
+    template_of,
+    used_of,
+    with_options,
+)
 from tests.matrix.outcome import VICTIM, Case, GoesOn, Outcome
-from tests.matrix.table import MLKUBE, POD_AND_NODE, TABLE, Situation
+from tests.matrix.table import POD_AND_NODE, TABLE, Situation
 from trainmaster.core.ids import Key
 from trainmaster.kinds.base import Settings
 from trainmaster.kinds.crd import crd
