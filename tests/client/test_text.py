@@ -76,3 +76,9 @@ def test_json_has_such_characters_only_as_escapes() -> None:
     text = f"a\x9b2J{BIDI}b"
     assert to_json(text).isascii()
     assert json.loads(to_json(text)) == text
+
+
+@pytest.mark.parametrize("opener", ["\x90", "\x98", "\x9d", "\x9e", "\x9f", "\x1b]", "\x1b[", "\x9b"])
+def test_a_long_line_of_openings_without_an_end_is_read_once(opener: str) -> None:
+    """With a second look at what follows each of them, this would take hours."""
+    assert "\x1b" not in plain(opener * 1_000_000)

@@ -235,6 +235,24 @@ def test_an_auto_role_waits_for_no_more_than_its_minimum(stored: str) -> None:
     assert not is_timeout(plan_of(job, children, now=later(LIMIT)))
 
 
+def test_replicas_that_a_job_can_start_without_may_be_queued_while_its_limit_runs() -> None:
+    worker = a_replica(3, edlPolicy="Auto", minReplicas=1, maxReplicas=3)
+    job = an_aitj(trainer=worker, spec={"pendingTimeLimit": LIMIT})
+    waiting = [trainer(job, 0, **NO_NODE), *(trainer(job, index, is_queued=True, **NO_NODE) for index in (1, 2))]
+    job = seen(job, waiting)
+
+    assert is_timeout(plan_of(job, [*services_of(job), *waiting], now=later(LIMIT)))
+
+
+def test_a_clock_that_was_ahead_lengthens_no_limit_on_waiting() -> None:
+    job = a_limited_job("pendingTimeLimit")
+    job = seen(job, trainers(job, NO_NODE, NO_NODE), at=later(6 * 3600))
+    job = seen(job, trainers(job, NO_NODE, NO_NODE))
+
+    children = [*services_of(job), *trainers(job, NO_NODE, NO_NODE)]
+    assert is_timeout(plan_of(job, children, now=later(LIMIT)))
+
+
 def test_a_job_that_runs_and_is_scaled_up_by_hand_waits_for_nothing() -> None:
     worker = a_replica(1, edlPolicy="Manual", minReplicas=1, maxReplicas=3)
     job = an_aitj(trainer=worker, spec={"pendingTimeLimit": LIMIT})

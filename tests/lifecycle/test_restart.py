@@ -352,6 +352,14 @@ def test_a_role_that_restarts_as_a_whole_joins_the_incident_of_another(scope: Re
     assert (job.restarts["b"].attempt, job.used) == (1, 1)
 
 
+def test_a_restart_of_all_pods_is_charged_if_one_of_its_causes_is_not_part_of_the_last_incident() -> None:
+    job = Job(limit=3, a=rules("All"), b=rules("Replica"))
+    job.fail("b0")
+    job.fail("b0", "a0", at=5)
+
+    assert job.used == 2
+
+
 def test_a_role_that_restarts_with_all_others_is_not_charged_for_that() -> None:
     job = Job(a=rules(), b=rules("All"))
     job.fail("a0")

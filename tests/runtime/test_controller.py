@@ -62,7 +62,7 @@ from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.barrier import Barrier
 from trainmaster.runtime.controller import BARRIER_POLL, RESERVED, Controller
-from trainmaster.runtime.executor import Executor
+from trainmaster.runtime.executor import TERMINATING_SECONDS, Executor
 from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.node_index import POLL, NodeIndex
 from trainmaster.runtime.other_operators import OtherOperators
@@ -1384,7 +1384,7 @@ async def test_no_failure_is_counted_while_the_namespace_terminates(
     rig.cluster.put(NAMESPACE, {"metadata": {"name": "ml", "namespace": "", **deleted}})
     rig.cluster.before = raising("get", *([error] if error else []))
 
-    assert await rig.reconcile() == "success"
+    assert await rig.reconcile() == ("success" if is_stored else "requeue_after")
 
     assert len(rig.cluster.asked("get", NAMESPACE)) == 1
     assert len(rig.cluster.asked("patch", TOY)) == is_stored
@@ -1397,12 +1397,23 @@ async def test_nothing_is_created_or_said_in_a_namespace_that_is_known_to_termin
     rig = Rig(always(Plan(creates=create_pods(9), status={"active": 9}, events=(normal("Started", "it runs"),))))
     rig.cluster.before = raising("create", *[TERMINATING] * 100)
 
-    assert [await rig.reconcile() for _ in range(3)] == ["success"] * 3
+    assert [await rig.reconcile() for _ in range(3)] == ["requeue_after"] * 3
 
     assert len(rig.cluster.asked("create")) == 1
     assert rig.cluster.asked("patch") == []
     assert rig.recorder.events == []
     assert rig.queue.failures(KEY) == 0
+
+
+async def test_that_a_namespace_terminates_may_be_out_of_date_so_it_is_asked_again_later() -> None:
+    rig = Rig(always(Plan(creates=create_pods(1))))
+    rig.cluster.before = raising("create", TERMINATING)
+
+    assert await rig.reconcile() == "requeue_after"
+    await asyncio.sleep(TERMINATING_SECONDS)
+    assert await rig.reconcile() == "success"
+
+    assert len(rig.cluster.asked("create")) == 2
 
 
 async def test_pods_are_deleted_while_their_namespace_terminates() -> None:
@@ -1411,7 +1422,7 @@ async def test_pods_are_deleted_while_their_namespace_terminates() -> None:
     rig.cluster.put(POD, pod_json())
     rig.cluster.before = raising("create", *[TERMINATING] * 100)
 
-    assert [await rig.reconcile() for _ in range(2)] == ["success", "requeue_after"]
+    assert [await rig.reconcile() for _ in range(2)] == ["requeue_after"] * 2
 
     assert (len(rig.cluster.asked("create")), len(rig.cluster.asked("delete"))) == (1, 1)
     assert rig.recorder.events == []

@@ -62,7 +62,7 @@ def _number(replica: str, counts: Mapping[str, Restarts] | int, model: JobModel 
     if role and (limit := roles[role].rules.limit) is not None:
         return counts.get(role, NONE).used, limit
     if model and model.run.restart_limit is not None:
-        return sum(each.used for each in counts.values()), model.run.restart_limit
+        return sum(each.used_of_job for each in counts.values()), model.run.restart_limit
     return restarts(counts.values()), None
 
 

@@ -5,7 +5,7 @@ import re
 BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that reorder text, as a part of a regular expression: a line would not say what it seems to say."""
 _COLOUR = r"\x1b\[[0-9;:]*m"
-_STRING = r"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+_STRING = r"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
 """A title of the window, text for the clipboard, a link, a question to the terminal."""
 _SEQUENCE = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]"
 _CHARACTER = rf"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029{BIDI}]"

@@ -422,7 +422,7 @@ def _nodes(model: JobModel, observed: Observed, rules: node.Rules, now: datetime
     def add(found: dict[str, NodeProblem], key: str, name: str, problem: NodeProblem) -> None:
         device = problem.missing_device  # with a grace period of its own, and so with a time of its own
         what, grace = (f"{name}/{device}", rules.device_grace) if device else (name, rules.grace)
-        since = model.memory.node_problems.get(what, now)
+        since = min(model.memory.node_problems.get(what, now), now)
         if problem.since is None and not problem.is_final:
             seen[what] = since
         if (left := problem.left(grace, since, now)) > 0:

@@ -309,7 +309,7 @@ def decide(
     free = _free(failed, restarts, now)
     new, is_charged = dict(restarts), False
     for role, of_role in _grouped(causes).items():
-        incident = _incident(of_role, restarts, now)
+        incident = _incident(failed if widest else of_role, restarts, now)
         old = _rested(restarts.get(role, NONE), rules[role], calm)
         begun = _begun(old, of_role, rules[role], incident, now)
         if not begun.charged and any((f.role, f.index) not in free for f in of_role):

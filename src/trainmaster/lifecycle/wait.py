@@ -20,7 +20,8 @@ def wait_of(model: JobModel, facts: Facts, now: datetime) -> Wait | None:
         return None
     known = model.memory.wait
     is_same = known is not None and known.stage == stage and not model.is_suspended
-    return known if is_same else Wait(stage, now)
+    # A time in the future is that of a clock that was wrong.
+    return Wait(stage, min(known.since, now)) if known and is_same else Wait(stage, now)
 
 
 def limits_of(model: JobModel, wait: Wait | None) -> Iterator[Limit]:
@@ -34,7 +35,7 @@ def _stage(model: JobModel, facts: Facts, now: datetime) -> Stage | None:
     if _is_held(model, facts, now):
         return None
     started = {place for place, state in facts.states.items() if state not in ("", "Pending")}
-    started |= {(role, index) for role, indices in facts.succeeded.items() for index in indices}
+    started |= _done(facts)
     if _is_enough(model, started):
         return None
     placed = {place for place, pod in facts.pods.items() if pod.node}
@@ -43,10 +44,20 @@ def _stage(model: JobModel, facts: Facts, now: datetime) -> Stage | None:
 
 def _is_held(model: JobModel, facts: Facts, now: datetime) -> bool:
     """True while pods are missing or pending because the job or its queue holds them back, and not for a node."""
-    if model.run.suspend or facts.outdated or facts.waiting.queued:
+    if model.run.suspend or facts.outdated or _is_queued(model, facts):
         return True
     backs_off = restart.waits(model.memory.restarts, now)
     return bool(backs_off) and any(slot.role in backs_off for slot in facts.missing)
+
+
+def _is_queued(model: JobModel, facts: Facts) -> bool:
+    """True if replicas that the job needs wait in a queue. Others of an elastic role may wait there for ever."""
+    gated = {place for place, pod in facts.pods.items() if pod.is_queued}
+    return bool(gated) and not _is_enough(model, (facts.pods.keys() - gated) | _done(facts))
+
+
+def _done(facts: Facts) -> set[Place]:
+    return {(role, index) for role, indices in facts.succeeded.items() for index in indices}
 
 
 def _is_enough(model: JobModel, places: set[Place]) -> bool:

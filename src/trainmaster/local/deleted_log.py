@@ -90,7 +90,7 @@ def _prune(logs: Path) -> None:
     size = 0
     for count, folder in enumerate(sorted(logs.iterdir(), reverse=True), start=1):
         size += sum(file.stat().st_size for file in _files(folder))
-        if count > MOST_PODS or size > MOST_BYTES:
+        if count > 1 and (count > MOST_PODS or size > MOST_BYTES):
             remove_folder(folder)
 
 

@@ -25,7 +25,7 @@ from trainmaster.runtime import metrics
 from trainmaster.runtime.adopter import Adopter
 from trainmaster.runtime.backoff import RECONCILE, Backoff
 from trainmaster.runtime.barrier import Barrier
-from trainmaster.runtime.executor import Applied, Executor
+from trainmaster.runtime.executor import TERMINATING_SECONDS, Applied, Executor
 from trainmaster.runtime.host_ports import HostPorts
 from trainmaster.runtime.job_events import JobEvents
 from trainmaster.runtime.job_summary import summary_of
@@ -178,14 +178,19 @@ class Controller:
             raise
         self._throttle(job, observed)
         if plan.counts_failure and await self._executor.is_terminating(key.namespace):
-            self.queue.forget(key)  # the job is deleted, too
-            return "success"
+            return self._look_again(key)
         try:
             applied = await self._apply(job, plan, observed)
         finally:
             current = self._jobs.get(key)
             if current is None or current.uid != job.uid:
                 self._forget(job)  # deleted during the pass
+        return self._ended(key, plan, applied)
+
+    def _ended(self, key: Key, plan: Plan, applied: Applied) -> str:
+        """When the next pass comes."""
+        if applied.is_terminating:
+            return self._look_again(key)
         if applied.failures:
             self.queue.retry(key)
             if plan.requeue_after:  # a deadline may be over before the next try
@@ -196,6 +201,12 @@ class Controller:
             self.queue.add(key, after=plan.requeue_after)
             return "requeue_after"
         return "success"
+
+    def _look_again(self, key: Key) -> str:
+        """At a job whose namespace is being deleted. It is deleted, too, unless the answer was out of date."""
+        self.queue.forget(key)
+        self.queue.add(key, after=TERMINATING_SECONDS)
+        return "requeue_after"
 
     async def _seconds_to_wait(self, job: JobView) -> float:
         """Seconds until the job is reconciled again; 0 if it can be planned now. It cannot while another operator

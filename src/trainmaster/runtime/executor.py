@@ -34,6 +34,8 @@ IN_FLIGHT_OF_NAMESPACE = 16
 
 TERMINATING = 1024
 """Namespaces that are remembered as being deleted. One that is forgotten is asked again."""
+TERMINATING_SECONDS = 30.0
+"""For so long after such an answer nothing is created there."""
 
 log = structlog.get_logger(__name__)
 
@@ -87,17 +89,21 @@ class _ObjectPart(msgspec.Struct):
     metadata: _MetaPart
 
 
+def _elapsed() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class Executor:
     def __init__(self, cluster: Cluster, barrier: Barrier) -> None:
         self.cluster = cluster
         self._barrier = barrier
         self._limit = NamespaceLimit(IN_FLIGHT_OF_NAMESPACE)
-        self._terminating: OrderedDict[str, None] = OrderedDict()
-        """Namespaces that are being deleted, as far as the API server has said it."""
+        self._terminating: OrderedDict[str, float] = OrderedDict()
+        """Namespaces that are being deleted, and when the API server last said it."""
 
     async def act(self, job: JobView, plan: Plan) -> Applied:
         """Deletes, then creates, then patches. Stops at the first batch that something passing went wrong in."""
-        applied = Applied(is_terminating=bool(plan.creates) and job.key.namespace in self._terminating)
+        applied = Applied(is_terminating=bool(plan.creates) and self._has_refused(job.key.namespace))
         await self._batch(plan.deletes, job, self._delete, applied)
         size, rest = 1, plan.creates
         while rest and not applied.failures and not applied.is_terminating:
@@ -124,7 +130,7 @@ class Executor:
 
     async def is_terminating(self, namespace: str) -> bool:
         """Whether the namespace is being deleted. False without the right to read it."""
-        if namespace in self._terminating:
+        if self._has_refused(namespace):
             return True
         try:
             async with self._limit.request(namespace):
@@ -132,6 +138,12 @@ class Executor:
         except (Forbidden, NotFound):
             return False
         return bool(msgspec.json.decode(body, type=_ObjectPart).metadata.deletion_timestamp)
+
+    def _has_refused(self, namespace: str) -> bool:
+        """Whether the API server has just said that the namespace is being deleted. It may be another one a moment
+        later, and one of several API servers may know that later than the others."""
+        refused = self._terminating.get(namespace)
+        return refused is not None and _elapsed() - refused < TERMINATING_SECONDS
 
     def expect(self, namespace: str) -> None:
         """A job was created in the namespace: if it was being deleted, it is another one now."""
@@ -194,7 +206,8 @@ class Executor:
                 applied.failures.append(Failure(action, error))
         except Terminating:
             applied.is_terminating = True
-            self._terminating[key.namespace] = None
+            self._terminating[key.namespace] = _elapsed()
+            self._terminating.move_to_end(key.namespace)
             if len(self._terminating) > TERMINATING:
                 self._terminating.popitem(last=False)
         except (Invalid, Forbidden, NotFound) as refusal:
