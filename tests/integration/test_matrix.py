@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -109,7 +110,10 @@ async def ended_by_node(case: Case) -> None:
 
 async def drained(case: Case) -> None:
     """A drained pod has a grace period, in which the operator sees why the pod is deleted."""
-    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    # The disruption controller takes a condition without a recent time back.
+    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    reason = "EvictionByEvictionAPI"
+    target = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": at}
     case.scene.slow_to_end.add(case.victim)
     await case.scene.admin.set_status("pods", case.scene.namespace, case.victim, {"conditions": [target]})
     await case.scene.admin.delete("pods", case.scene.namespace, case.victim)

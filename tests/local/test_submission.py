@@ -85,7 +85,7 @@ def test_a_manifest_runs_in_the_folder_of_up_which_up_prints(
     python = tmp_path / "bin" / "python3"
     python.symlink_to("/bin/sh")
     cluster = up(environ=of_up(tmp_path))
-    file = written(tmp_path, job(worker=role(script("pwd"))))
+    file = written(tmp_path, job(spec={"cleanPodPolicy": "None"}, worker=role(script("pwd"))))
     command = ("run", "--kubeconfig", str(state / "kubeconfig"), file)
     _, out, _ = start(*command, typed_in=project, environ=activated(project, tmp_path)).end()
 
